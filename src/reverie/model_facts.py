@@ -54,6 +54,8 @@ class ModelFacts:
     """Families whose thinking this one reads; the thinking of others is dropped without an error."""
     keeps_thinking: bool = True
     """Whether the thinking of earlier turns stays in context; otherwise only that of the last turn does."""
+    account_bound_thinking: bool = False
+    """Whether its thinking is dropped in every account but the one that made it."""
     thinking: tuple[str, ...] = ("adaptive", "enabled", "disabled")
     """The accepted values of ``thinking.type``."""
     thinking_by_default: bool = False

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
+from ...model_facts import ModelFacts
 from ...values import record
+from .prefix import is_thinking, referenced_tools, visible_tools
 from .refusals import ProviderRefusal
 from .token_count import TokenCounter
 
@@ -17,6 +19,8 @@ _DEFAULT_KEPT_USES: Final = 3
 _DEFAULT_KEPT_TURNS: Final = 1
 Request: TypeAlias = "dict[str, Any]"
 Block: TypeAlias = "dict[str, Any]"
+Edit: TypeAlias = "Mapping[str, Any]"
+Report: TypeAlias = "dict[str, Any]"
 
 
 @record
@@ -28,14 +32,23 @@ class EditedRequest:
 
 
 def blocks_of(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (part, block) for tools, system and messages in order; a message's part is its role."""
-    for tool in request.get("tools") or ():
+    """Yield (part, block) for tools, system and messages in order; a message's part is its role.
+
+    The part of a message of the system is ``instruction``. A deferred tool comes after the first block that refers to
+    it, as the part ``definition``.
+    """
+    deferred = {str(tool.get("name")): tool for tool in request.get("tools") or () if tool.get("defer_loading")}
+    for tool in visible_tools(request):
         yield "tool", tool
     for block in _content(request.get("system") or ()):
         yield "system", block
     for message in request["messages"]:
+        part = "instruction" if message["role"] == "system" else message["role"]
         for block in _content(message["content"]):
-            yield message["role"], block
+            yield part, block
+            for name in referenced_tools(block) if deferred else ():
+                if name in deferred:
+                    yield "definition", deferred.pop(name)
 
 
 def _content(content: Any) -> list[Any]:
@@ -46,7 +59,7 @@ def _tokens(request: Request, count: TokenCounter) -> int:
     return sum(count(block) for _, block in blocks_of(request))
 
 
-def apply_context_management(request: Request, count: TokenCounter) -> EditedRequest:
+def apply_context_management(request: Request, count: TokenCounter, facts: ModelFacts) -> EditedRequest:
     """Return the request after the edits it declares, in order; raise ``ProviderRefusal`` for an unknown edit."""
     declared = request.get("context_management")
     if declared is None:
@@ -58,7 +71,7 @@ def apply_context_management(request: Request, count: TokenCounter) -> EditedReq
             raise ProviderRefusal(
                 400, f"context_management.edits.{index}: {edit['type']} is not built into this test server"
             )
-        edited, report = apply(request, edit, count)
+        edited, report = apply(request, edit, count, facts)
         if report:
             report["cleared_input_tokens"] = _tokens(request, count) - _tokens(edited, count)
             least = (edit.get("clear_at_least") or {}).get("value", 0)
@@ -68,18 +81,20 @@ def apply_context_management(request: Request, count: TokenCounter) -> EditedReq
     return EditedRequest(request, applied)
 
 
-def _clear_thinking(request: Request, edit: Mapping[str, Any], count: TokenCounter) -> tuple[Request, dict[str, Any]]:
-    keep: Any = edit.get("keep", {"type": "thinking_turns", "value": _DEFAULT_KEPT_TURNS})
+def _clear_thinking(request: Request, edit: Edit, count: TokenCounter, facts: ModelFacts) -> tuple[Request, Report]:
+    keep: Any = edit.get("keep") or (
+        "all" if facts.keeps_thinking else {"type": "thinking_turns", "value": _DEFAULT_KEPT_TURNS}
+    )
     if keep == "all" or keep.get("type") == "all":
         return request, {}
     turns = [
         index
         for index, message in enumerate(request["messages"])
-        if any(_is_thinking(block) for block in _content(message["content"]))
+        if any(is_thinking(block) for block in _content(message["content"]))
     ]
     cleared = set(turns[: max(0, len(turns) - int(keep["value"]))])
     messages = [
-        {**message, "content": [block for block in _content(message["content"]) if not _is_thinking(block)]}
+        {**message, "content": [block for block in _content(message["content"]) if not is_thinking(block)]}
         if index in cleared
         else message
         for index, message in enumerate(request["messages"])
@@ -87,11 +102,7 @@ def _clear_thinking(request: Request, edit: Mapping[str, Any], count: TokenCount
     return {**request, "messages": messages}, {"cleared_thinking_turns": len(cleared)} if cleared else {}
 
 
-def _is_thinking(block: Mapping[str, Any]) -> bool:
-    return block["type"] in ("thinking", "redacted_thinking")
-
-
-def _clear_tool_uses(request: Request, edit: Mapping[str, Any], count: TokenCounter) -> tuple[Request, dict[str, Any]]:
+def _clear_tool_uses(request: Request, edit: Edit, count: TokenCounter, facts: ModelFacts) -> tuple[Request, Report]:
     uses = {
         block["id"]: block["name"]
         for part, block in blocks_of(request)
@@ -122,7 +133,7 @@ def _clear_tool_uses(request: Request, edit: Mapping[str, Any], count: TokenCoun
     return {**request, "messages": messages}, {"cleared_tool_uses": len(cleared)} if cleared else {}
 
 
-_EDITS: Final[Mapping[str, Callable[[Request, Mapping[str, Any], TokenCounter], tuple[Request, dict[str, Any]]]]] = {
+_EDITS: Final[Mapping[str, Callable[[Request, Edit, TokenCounter, ModelFacts], tuple[Request, Report]]]] = {
     "clear_thinking_20251015": _clear_thinking,
     "clear_tool_uses_20250919": _clear_tool_uses,
 }
@@ -133,7 +144,7 @@ def deleted_results(request: Request) -> set[str]:
     seen: set[str] = set()
     deleted: set[str] = set()
     for part, block in blocks_of(request):
-        if part == "tool" or not isinstance(block, dict):
+        if part in ("tool", "definition") or not isinstance(block, dict):
             continue
         fields = cast(Block, block)
         if fields["type"] == "tool_result":

@@ -30,6 +30,7 @@ class InjectedFailure:
     message: str
     retry_after: float | None = None
     after_events: int | None = None
+    code: str = ""
 
     @property
     def kind(self) -> str:

@@ -55,7 +55,7 @@ def prompt_of(request: dict[str, Any], count: TokenCounter) -> Prompt:
     saved, salt = 0, options
     for index, (part, block) in enumerate(laid):
         said = canonical_block(block, part)
-        if part in ("user", "assistant"):
+        if part not in ("tool", "system"):
             said, salt = said + salt, b""
         parts.append(part)
         digests.append(blake2b(said, digest_size=16).digest())
@@ -114,11 +114,16 @@ class Charge:
         self._simulator.streaming_began(self._chain, self._prompt.marks, model=self._prompt.model, at=at)
 
 
-def charge(simulator: CacheSimulator, prompt: Prompt, now: float) -> Charge:
-    """Send a prompt to the cache and return its charge; call ``streaming_began`` to make its writes readable."""
+def charge(simulator: CacheSimulator, prompt: Prompt, now: float, extra_tokens: int = 0) -> Charge:
+    """Send a prompt to the cache and return its charge; call ``streaming_began`` to make its writes readable.
+
+    ``extra_tokens`` follow the prompt and are never cached.
+    """
     chain = simulator.chain(prompt.digests)
     totals = list(accumulate(prompt.tokens))
     usage = simulator.request_chained(chain, totals, prompt.marks, model=prompt.model, now=now, readable_at=math.inf)
+    if extra_tokens:
+        usage = SimUsage(usage.read, usage.write_5m, usage.write_1h, usage.uncached + extra_tokens)
     return Charge(simulator, prompt, chain, usage)
 
 

@@ -5,28 +5,61 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from itertools import count as counter
-from typing import Any
+from typing import Any, TypeAlias
 
-from ...cache.simulator import CacheRules, CacheSimulator
+from ...cache.simulator import CacheRules, CacheSimulator, SimUsage
 from ...conversation.wire.validate import Limits, too_long
+from ...model_facts import ModelFacts, facts_of
 from ...values import record
+from .compaction import SUMMARY_PROMPT, check_compaction, origin_of, signed_summary
 from .edits import EditedRequest, apply_context_management
+from .prefix import Prefix, prefix_of
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
-from .refusals import ProviderRefusal, check_request, check_thinking
+from .refusals import ProviderRefusal, check_request
+from .rendering import rendered
 from .replies import ServerReply, cut_to, reply_of
+from .thinking import BINDING_BETA, Behavior, Reader, ThinkingVerdict, behavior_for, check_thinking, signed_reply
 from .token_count import TokenCounter
 
-__all__ = ["AdmittedRequest", "Provider"]
+__all__ = ["AdmittedRequest", "Caller", "Provider"]
+
+Body: TypeAlias = "dict[str, Any]"
+
+
+@record
+class Caller:
+    """The account and the betas of a request."""
+
+    account: str
+    betas: frozenset[str] = frozenset()
+
+
+@record
+class CheckedRequest:
+    """A request that passed every rule: its reader, its prefix, its valid thinking, and the form the model sees."""
+
+    body: dict[str, Any]
+    reader: Reader
+    prefix: Prefix
+    verdict: ThinkingVerdict
+    shown: dict[str, Any]
 
 
 @record
 class AdmittedRequest:
-    """A request that passed every rule, with its edits, its prompt and its charge."""
+    """A request that is charged: with its edits, its prompt and the output tokens that the window leaves."""
 
-    body: dict[str, Any]
+    checked: CheckedRequest
     edited: EditedRequest
     prompt: Prompt
     charge: Charge
+    room: int
+    reports: bool
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The request as it was sent."""
+        return self.checked.body
 
 
 class Provider:
@@ -36,20 +69,21 @@ class Provider:
         self,
         *,
         models: tuple[str, ...],
-        window: int,
+        window: int | None,
         limits: Limits,
         count: TokenCounter,
         rules: CacheRules,
         checks_thinking: bool,
+        preserved_thinking: Behavior,
     ) -> None:
         self.models = models
-        self.window = window
         self.limits = limits
         self.count = count
         self.checks_thinking = checks_thinking
+        self.preserved_thinking: Behavior = preserved_thinking
+        self._window = window
         self._simulator = CacheSimulator(rules)
         self._lock = threading.Lock()
-        self._signed: dict[str, str] = {}
         self._prompts: dict[str, Prompt] = {}
         self._consumed: set[bytes] = set()
         self._ids = counter(1)
@@ -58,34 +92,39 @@ class Provider:
         """Return a new id with this prefix; the ids are numbered from 1."""
         return f"{prefix}_{next(self._ids):024d}"
 
-    def admit(self, body: dict[str, Any], headers: Mapping[str, str], now: float) -> AdmittedRequest:
+    def window_of(self, facts: ModelFacts) -> int:
+        """Return the window of a model on this server."""
+        return facts.window_tokens if self._window is None else self._window
+
+    def admit(self, body: Body, caller: Caller, now: float) -> AdmittedRequest:
         """Check a request, apply its edits and charge it; raise ``ProviderRefusal`` for an invalid request."""
-        self._check(body, headers)
-        edited = apply_context_management(body, self.count)
+        checked = self._check(body, caller)
+        facts = checked.reader.facts
+        edited = apply_context_management(checked.shown, self.count, facts)
         prompt = prompt_of(edited.request, self.count)
-        problem = too_long(prompt.total, self.window)
+        asked = body.get("compaction")
+        extra = self.count({"type": "text", "text": asked.get("instructions") or SUMMARY_PROMPT}) if asked else 0
+        problem = too_long(prompt.total + extra, self.window_of(facts))
         if problem is not None:
             raise ProviderRefusal(problem.status, problem.text)
         with self._lock:
-            charged = charge(self._simulator, prompt, now)
+            charged = charge(self._simulator, prompt, now, extra)
             fresh = [key for key in charged.edit_keys() if key not in self._consumed]
             if fresh:
                 self._consumed.update(fresh)
                 charged.deleted_tokens = prompt.deleted_tokens
-        return AdmittedRequest(body, edited, prompt, charged)
+        room = self.window_of(facts) - prompt.total - extra
+        return AdmittedRequest(checked, edited, prompt, charged, room, BINDING_BETA in caller.betas)
 
-    def answer(self, admitted: AdmittedRequest, said: Any, now: float) -> dict[str, Any]:
+    def answer(self, admitted: AdmittedRequest, said: Any, now: float) -> Body:
         """Return the message for a scripted reply; from ``now`` on, the request's cache writes can be read."""
         body = admitted.body
-        reply = cut_to(reply_of(said, lambda: self.next_id("toolu")), body["max_tokens"], self.count)
+        reply, output_tokens = self._reply(admitted, said)
         identity = self.next_id("msg")
         with self._lock:
             admitted.charge.streaming_began(now)
             reason = self._diagnosis(body, admitted.prompt)
             self._prompts[identity] = admitted.prompt
-            for block in reply.content:
-                if isinstance(block, dict) and block["type"] == "thinking":
-                    self._signed[block["signature"]] = block["thinking"]
         message: dict[str, Any] = {
             "id": identity,
             "type": "message",
@@ -94,35 +133,76 @@ class Provider:
             "content": reply.content,
             "stop_reason": reply.stop_reason,
             "stop_sequence": reply.stop_sequence,
-            "usage": self._usage(admitted, reply),
+            "usage": _usage(admitted, output_tokens),
         }
+        if admitted.reports and admitted.checked.reader.facts.thinking:
+            message["input_transformations"] = list(admitted.checked.verdict.transformations)
         if admitted.edited.applied is not None:
             message["context_management"] = {"applied_edits": admitted.edited.applied}
         if body.get("diagnostics") is not None:
             message["diagnostics"] = {"cache_miss_reason": reason} if reason else None
         return {**message, **reply.extra}
 
-    def count_tokens(self, body: dict[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    def count_tokens(self, body: Body, caller: Caller) -> Body:
         """Return the reply of the counting endpoint: a request's input tokens after the edits it declares."""
-        self._check({**body, "max_tokens": 1 << 40}, headers)
-        edited = apply_context_management(body, self.count)
+        asked = {key: value for key, value in body.items() if key != "compaction"}
+        checked = self._check({**asked, "max_tokens": 1 << 40}, caller)
+        edited = apply_context_management(checked.shown, self.count, checked.reader.facts)
         answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count).total}
         if edited.applied is not None:
-            answer["context_management"] = {"original_input_tokens": prompt_of(body, self.count).total}
+            answer["context_management"] = {"original_input_tokens": prompt_of(checked.shown, self.count).total}
         return answer
 
-    def _check(self, body: dict[str, Any], headers: Mapping[str, str]) -> None:
-        check_request(body, headers, self.models, self.limits)
+    def _check(self, body: Body, caller: Caller) -> CheckedRequest:
+        check_request(body, caller.betas, self.models, self.limits)
+        facts = facts_of(body["model"])
+        check_compaction(body, facts)
+        prefix = prefix_of(body, origin_of(body))
+        reader = Reader(facts, caller.account, behavior_for(body, facts, self.preserved_thinking))
+        verdict = ThinkingVerdict()
         if self.checks_thinking:
-            check_thinking(body, self._signed)
+            roles = [message["role"] for message in body["messages"]]
+            latest = max((index for index, role in enumerate(roles) if role == "assistant"), default=-1)
+            verdict = check_thinking(prefix, latest, reader)
+        return CheckedRequest(body, reader, prefix, verdict, rendered(body, verdict.dropped, facts))
 
-    def _usage(self, admitted: AdmittedRequest, reply: ServerReply) -> dict[str, Any]:
-        fields = usage_fields(admitted.charge.usage, sum(self.count(block) for block in reply.content))
-        if admitted.prompt.edits:
-            fields["cache_deleted_input_tokens"] = admitted.charge.deleted_tokens
-        return fields
+    def _reply(self, admitted: AdmittedRequest, said: Any) -> tuple[ServerReply, int]:
+        """Return the whole reply and its tokens: cut to the limits, with its thinking or its summary signed."""
+        checked, body = admitted.checked, admitted.body
+        most = min(body["max_tokens"], admitted.room)
+        summarizes = body.get("compaction") is not None
+        whole = reply_of(said, lambda: self.next_id("toolu"), "compaction" if summarizes else "end_turn")
+        reply = cut_to(whole, most, self.count)
+        if reply.stop_reason == "max_tokens" and admitted.room < body["max_tokens"]:
+            reply = ServerReply(reply.content, "model_context_window_exceeded", None, reply.extra)
+        assert isinstance(reply.content, list)
+        tokens = sum(self.count(block) for block in reply.content)
+        if summarizes:
+            return _summary(reply, checked), tokens
+        tools = {str(tool.get("name")): tool for tool in body.get("tools") or () if tool.get("defer_loading")}
+        content = signed_reply(reply.content, checked.prefix, checked.verdict, checked.reader, tools)
+        return ServerReply(content, reply.stop_reason, reply.stop_sequence, reply.extra), tokens
 
     def _diagnosis(self, body: Mapping[str, Any], prompt: Prompt) -> dict[str, Any] | None:
         asked = body.get("diagnostics")
         previous = asked.get("previous_message_id") if asked else None
         return cache_miss_reason(self._prompts.get(previous), prompt) if previous else None
+
+
+def _usage(admitted: AdmittedRequest, output_tokens: int) -> dict[str, Any]:
+    fields = usage_fields(admitted.charge.usage, output_tokens)
+    if admitted.body.get("compaction") is not None:
+        bill = {key: value for key, value in fields.items() if key != "service_tier"}
+        return {**usage_fields(SimUsage(), 0), "iterations": [{"type": "compaction", **bill}]}
+    if admitted.prompt.edits:
+        fields["cache_deleted_input_tokens"] = admitted.charge.deleted_tokens
+    return fields
+
+
+def _summary(reply: ServerReply, checked: CheckedRequest) -> ServerReply:
+    """Return the reply to a compaction request: the signed block, or nothing where the summary failed."""
+    text = "".join(str(block.get("text", "")) for block in reply.content if isinstance(block, dict))
+    if reply.stop_reason != "compaction" or not text.strip():
+        return ServerReply([], reply.stop_reason, None, reply.extra)
+    block = signed_summary(text, checked.body, checked.prefix, checked.reader.facts)
+    return ServerReply([block], "compaction", None, reply.extra)

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...conversation.wire.betas import beta_needs
 from ...conversation.wire.validate import Limits, problems
 from .faults import KINDS
-from .replies import is_redacted, is_signed
 
-__all__ = ["ProviderRefusal", "check_access", "check_request", "check_thinking"]
+__all__ = ["ProviderRefusal", "betas_of", "check_access", "check_request"]
 
 
 class ProviderRefusal(Exception):
-    """An error reply of the provider, with its status, its error type and the seconds to wait."""
+    """An error reply of the provider, with its status, error type, error code and the seconds to wait."""
 
-    def __init__(self, status: int, message: str, *, retry_after: float | None = None, kind: str = "") -> None:
+    def __init__(
+        self, status: int, message: str, *, retry_after: float | None = None, kind: str = "", code: str = ""
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.kind = kind or KINDS.get(status, "api_error")
         self.retry_after = retry_after
+        self.code = code
 
 
-def check_access(headers: Mapping[str, str], api_keys: frozenset[str] | None) -> None:
-    """Raise ``ProviderRefusal`` for a missing key, a key that is not in ``api_keys``, or a missing version."""
+def check_access(headers: Mapping[str, str], api_keys: frozenset[str] | None) -> str:
+    """Return the key of a request; raise ``ProviderRefusal`` for a missing or unknown key, or a missing version."""
     bearer = headers.get("authorization", "")
     key = headers.get("x-api-key") or (bearer[7:] if bearer.lower().startswith("bearer ") else "")
     if not key:
@@ -33,33 +36,43 @@ def check_access(headers: Mapping[str, str], api_keys: frozenset[str] | None) ->
         raise ProviderRefusal(401, "invalid x-api-key")
     if not headers.get("anthropic-version"):
         raise ProviderRefusal(400, "anthropic-version: header is required")
+    return key
 
 
-def check_request(body: Mapping[str, Any], headers: Mapping[str, str], models: tuple[str, ...], limits: Limits) -> None:
+def betas_of(headers: Mapping[str, str]) -> frozenset[str]:
+    """Return the betas that a request names."""
+    return frozenset(name.strip() for name in headers.get("anthropic-beta", "").split(",") if name.strip())
+
+
+def check_request(body: Mapping[str, Any], betas: frozenset[str], models: tuple[str, ...], limits: Limits) -> None:
     """Raise ``ProviderRefusal`` for the first rule that a request breaks."""
-    found = problems(body, limits=limits)
+    found = problems(_plain(body), limits=limits)
     if found:
         raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind)
-    if "context_management" in body and "context-management-" not in headers.get("anthropic-beta", ""):
-        raise ProviderRefusal(400, "context_management: Extra inputs are not permitted")
+    for need in beta_needs(body):
+        if not betas.intersection(need.betas):
+            raise ProviderRefusal(400, f"{need.path}: {need.message}")
     if body["model"] not in models:
         raise ProviderRefusal(404, f"model: {body['model']}")
 
 
-def check_thinking(body: Mapping[str, Any], signed: Mapping[str, str]) -> None:
-    """Raise ``ProviderRefusal`` for thinking that this server did not sign, or that was changed."""
-    for index, message in enumerate(body["messages"]):
-        if message["role"] != "assistant" or isinstance(message["content"], str):
-            continue
-        for position, block in enumerate(message["content"]):
-            where = f"messages.{index}.content.{position}"
-            if block["type"] == "thinking" and not is_signed(block["thinking"], block["signature"]):
-                if block["signature"] in signed:
-                    raise ProviderRefusal(
-                        400,
-                        f"{where}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
-                        "modified. These blocks must remain as they were in the original response.",
-                    )
-                raise ProviderRefusal(400, f"{where}: Invalid `signature` in `thinking` block")
-            if block["type"] == "redacted_thinking" and not is_redacted(block["data"]):
-                raise ProviderRefusal(400, f"{where}: Invalid `data` in `redacted_thinking` block")
+def _plain(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request without the parts that the general rules do not know yet."""
+    messages: Any = body.get("messages")
+    plain = {key: value for key, value in body.items() if key != "compaction"}
+    if not isinstance(messages, list) or not any(map(_is_new, messages)):  # pyright: ignore[reportUnknownArgumentType]
+        return plain
+    kept: list[Any] = [message for message in map(_without_summary, messages) if message is not None]  # pyright: ignore[reportUnknownArgumentType]
+    first = [{"role": "user", "content": "-"}] if kept and kept[0]["role"] == "assistant" else []
+    return {**plain, "messages": first + kept}
+
+
+def _is_new(message: Any) -> bool:
+    return message.get("role") == "system" or "'compaction'" in str(message.get("content"))[:40]
+
+
+def _without_summary(message: Any) -> Any:
+    content: Any = message.get("content")
+    if not isinstance(content, str):
+        content = [block for block in content if block.get("type") != "compaction"]
+    return {**message, "content": content} if content and message.get("role") != "system" else None

@@ -1,28 +1,16 @@
-"""The replies of the scripted model, and the signatures of its thinking."""
+"""The replies of the scripted model."""
 
 from __future__ import annotations
 
-import base64
-import hmac
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from ...values import field, record
 from .token_count import TokenCounter
 
-__all__ = [
-    "ReplyFunction",
-    "ServerReply",
-    "cut_to",
-    "is_redacted",
-    "is_signed",
-    "redact_thinking",
-    "reply_of",
-    "sign_thinking",
-]
+__all__ = ["ReplyFunction", "ServerReply", "cut_to", "reply_of"]
 
 Block: TypeAlias = "dict[str, Any]"
-_SECRET: Final = b"the test server's own key"
 
 
 @record
@@ -39,40 +27,16 @@ Content: TypeAlias = "str | list[dict[str, Any]] | ServerReply"
 ReplyFunction: TypeAlias = "Callable[[dict[str, Any]], Content | Awaitable[Content]]"
 
 
-def sign_thinking(thinking: str) -> str:
-    """Return this server's signature for a thinking text, so that a test can write signed history."""
-    return base64.b64encode(b"sig1" + _mac(b"thinking", thinking)).decode()
+def reply_of(said: Any, next_tool_id: Callable[[], str], ending: str = "end_turn") -> ServerReply:
+    """Return the result of a reply function as a reply with complete blocks, ids assigned.
 
-
-def redact_thinking(thinking: str) -> str:
-    """Return the data of a redacted thinking block for a text, so that a test can write redacted history."""
-    body = base64.b64encode(thinking.encode("utf-8", "replace")).decode()
-    return f"{body}.{base64.b64encode(_mac(b'redacted', body)).decode()}"
-
-
-def is_signed(thinking: str, signature: str) -> bool:
-    """Return whether the signature is this server's for the thinking text."""
-    return hmac.compare_digest(sign_thinking(thinking).encode(), signature.encode("utf-8", "replace"))
-
-
-def is_redacted(data: str) -> bool:
-    """Return whether the data of a redacted thinking block is this server's."""
-    body, _, mac = data.partition(".")
-    expected = base64.b64encode(_mac(b"redacted", body))
-    return hmac.compare_digest(expected, mac.encode("utf-8", "replace"))
-
-
-def _mac(kind: bytes, text: str) -> bytes:
-    return hmac.digest(_SECRET, kind + b":" + text.encode("utf-8", "replace"), "sha256")
-
-
-def reply_of(said: Any, next_tool_id: Callable[[], str]) -> ServerReply:
-    """Return the result of a reply function as a reply with complete blocks: ids assigned, thinking signed."""
+    ``ending`` is the stop reason of a reply that has none and calls no tool.
+    """
     reply = said if isinstance(said, ServerReply) else ServerReply(said)
     given = [{"type": "text", "text": reply.content}] if isinstance(reply.content, str) else reply.content
     blocks = [_whole(dict(block), next_tool_id) for block in given]
     used = any(block["type"] == "tool_use" for block in blocks)
-    reason = reply.stop_reason or ("tool_use" if used else "end_turn")
+    reason = reply.stop_reason or ("tool_use" if used else ending)
     return ServerReply(blocks, reason, reply.stop_sequence, reply.extra)
 
 
@@ -86,10 +50,6 @@ def _whole(block: Block, next_tool_id: Callable[[], str]) -> Block:
             "input": block.get("input", {}),
             **{key: value for key, value in block.items() if key not in ("type", "id", "name", "input")},
         }
-    if kind == "thinking":
-        return {**block, "signature": block.get("signature") or sign_thinking(block["thinking"])}
-    if kind == "redacted_thinking":
-        return {**block, "data": block.get("data") or redact_thinking("")}
     return block
 
 

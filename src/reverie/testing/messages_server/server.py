@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.to_thread
@@ -14,11 +14,15 @@ import msgspec
 from ...cache.simulator import CacheRules
 from ...conversation.wire.validate import Limits
 from ...errors import InputError
+from ...model_facts import facts_of
 from ..loopback import LoopbackThread
+from .compaction import listed_messages
 from .faults import ConnectionCut, Faults, InjectedFailure, StreamGate
-from .provider import Provider
-from .refusals import ProviderRefusal, check_access
+from .models import model_row, served_models
+from .provider import Caller, Provider
+from .refusals import ProviderRefusal, betas_of, check_access
 from .replies import ReplyFunction
+from .thinking import Behavior
 from .token_count import TokenCounter, count_block_tokens
 from .wire import JsonReply, StreamReply, error_body
 
@@ -26,20 +30,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 __all__ = ["ManualClock", "MessagesServer"]
-
-MODELS: Final = (
-    "claude-fable-5",
-    "claude-opus-5",
-    "claude-sonnet-5",
-    "claude-opus-4-8",
-    "claude-opus-4-7",
-    "claude-opus-4-6",
-    "claude-opus-4-5",
-    "claude-sonnet-4-6",
-    "claude-sonnet-4-5",
-    "claude-sonnet-4-5-20250929",
-    "claude-haiku-4-5",
-)
 
 
 class ManualClock:
@@ -61,14 +51,21 @@ class MessagesServer:
         reply: ReplyFunction,
         *,
         clock: ManualClock | None = None,
-        window: int = 200_000,
-        models: Iterable[str] = MODELS,
+        window: int | None = None,
+        models: Iterable[str] | None = None,
         limits: Limits | None = None,
         count: TokenCounter = count_block_tokens,
         rules: CacheRules | None = None,
         api_keys: Iterable[str] | None = None,
         checks_thinking: bool = True,
+        preserved_thinking: Behavior = "error",
+        summary: ReplyFunction = listed_messages,
     ) -> None:
+        """Take the model's replies from ``reply``, and the text of compaction blocks from ``summary``.
+
+        ``window`` and ``models`` are by default those of the model facts. ``preserved_thinking`` is the account's
+        treatment of thinking whose prefix has changed; ``silent`` is that of older accounts.
+        """
         self.clock = clock or ManualClock()
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[tuple[int, str]] = []
@@ -76,16 +73,18 @@ class MessagesServer:
         self.usages: list[tuple[str, dict[str, Any]]] = []
         """The model and the usage of every answered request: the provider's side of the bill."""
         self._reply = reply
+        self._summary = summary
         self._limits = limits or Limits()
         self._api_keys = None if api_keys is None else frozenset(api_keys)
         self._faults = Faults()
         self._provider = Provider(
-            models=tuple(models),
+            models=served_models() if models is None else tuple(models),
             window=window,
             limits=self._limits,
             count=count,
             rules=rules or CacheRules(),
             checks_thinking=checks_thinking,
+            preserved_thinking=preserved_thinking,
         )
         self._thread: LoopbackThread | None = None
 
@@ -104,11 +103,14 @@ class MessagesServer:
         times: int = 1,
         message: str = "",
         after_events: int | None = None,
+        code: str = "",
     ) -> None:
-        """Fail the next ``times`` requests; with ``after_events``, a streamed reply fails after so many events."""
-        failure = InjectedFailure(
-            status, message or f"a fault the test asked for ({status})", retry_after, after_events
-        )
+        """Fail the next ``times`` requests; with ``after_events``, a streamed reply fails after so many events.
+
+        ``code`` is the error code in the body, for example ``compaction_unavailable``.
+        """
+        words = message or f"a fault the test asked for ({status})"
+        failure = InjectedFailure(status, words, retry_after, after_events, code)
         self._faults.add_failures(failure, times)
 
     def cut_stream(self, after_bytes: int, *, times: int = 1) -> None:
@@ -175,8 +177,8 @@ class MessagesServer:
         async def endpoint(request: Request) -> Any:
             request_id = self._provider.next_id("req")
             try:
-                check_access(request.headers, self._api_keys)
-                return await inner(request, request_id)
+                key = check_access(request.headers, self._api_keys)
+                return await inner(request, request_id, Caller(key, betas_of(request.headers)))
             except ProviderRefusal as refusal:
                 return self._refused(refusal, request_id)
             except Exception as error:
@@ -190,7 +192,7 @@ class MessagesServer:
         headers = {"request-id": request_id}
         if refusal.retry_after is not None:
             headers["retry-after"] = f"{refusal.retry_after:g}"
-        body = error_body(refusal.kind, refusal.message, request_id)
+        body = error_body(refusal.kind, refusal.message, request_id, refusal.code)
         return JsonReply(body, status=refusal.status, headers=headers)
 
     async def _body(self, request: Request) -> dict[str, Any]:
@@ -205,16 +207,20 @@ class MessagesServer:
             raise ProviderRefusal(400, "The request body is not a JSON object")
         return cast("dict[str, Any]", body)
 
-    async def _messages(self, request: Request, request_id: str) -> Any:
+    async def _messages(self, request: Request, request_id: str, caller: Caller) -> Any:
         body = await self._body(request)
         self.requests.append(body)
         failure = self._faults.next_failure()
         if failure is not None and (failure.after_events is None or not body.get("stream")):
-            raise ProviderRefusal(failure.status, failure.message, retry_after=failure.retry_after, kind=failure.kind)
-        admitted = self._provider.admit(body, request.headers, self.clock.now)
-        said: Any = await anyio.to_thread.run_sync(self._reply, body, abandon_on_cancel=True)
-        if inspect.isawaitable(said):
-            said = await said
+            raise ProviderRefusal(
+                failure.status,
+                failure.message,
+                retry_after=failure.retry_after,
+                kind=failure.kind,
+                code=failure.code,
+            )
+        admitted = self._provider.admit(body, caller, self.clock.now)
+        said = await self._said(body)
         message = self._provider.answer(admitted, said, self.clock.now)
         self.usages.append((body["model"], message["usage"]))
         headers = {"request-id": request_id}
@@ -224,36 +230,37 @@ class MessagesServer:
         gate = self._faults.next_gate()
         return StreamReply(message, headers=headers, request_id=request_id, cut=cut, gate=gate, failure=failure)
 
-    async def _count_tokens(self, request: Request, request_id: str) -> Any:
-        answer = self._provider.count_tokens(await self._body(request), request.headers)
+    async def _said(self, body: dict[str, Any]) -> Any:
+        """Return the scripted reply, or the summary where the request asks for one; nothing for 0 tokens."""
+        if body["max_tokens"] == 0:
+            return []
+        script = self._reply if body.get("compaction") is None else self._summary
+        said: Any = await anyio.to_thread.run_sync(script, body, abandon_on_cancel=True)
+        return await said if inspect.isawaitable(said) else said
+
+    async def _count_tokens(self, request: Request, request_id: str, caller: Caller) -> Any:
+        answer = self._provider.count_tokens(await self._body(request), caller)
         return JsonReply(answer, headers={"request-id": request_id})
 
-    async def _models(self, request: Request, request_id: str) -> Any:
+    async def _models(self, request: Request, request_id: str, caller: Caller) -> Any:
         names: Sequence[str] = self._provider.models
         after = request.query_params.get("after_id")
         start = names.index(after) + 1 if after in names else 0
         page = names[start : start + int(request.query_params.get("limit", 20))]
         answer = {
-            "data": [self._describe(name) for name in page],
+            "data": [self._describe(name, caller) for name in page],
             "has_more": start + len(page) < len(names),
             "first_id": page[0] if page else None,
             "last_id": page[-1] if page else None,
         }
         return JsonReply(answer, headers={"request-id": request_id})
 
-    async def _model(self, request: Request, request_id: str) -> Any:
+    async def _model(self, request: Request, request_id: str, caller: Caller) -> Any:
         name = request.path_params["model"]
         if name not in self._provider.models:
             raise ProviderRefusal(404, f"model: {name}")
-        return JsonReply(self._describe(name), headers={"request-id": request_id})
+        return JsonReply(self._describe(name, caller), headers={"request-id": request_id})
 
-    def _describe(self, name: str) -> dict[str, Any]:
-        return {
-            "type": "model",
-            "id": name,
-            "display_name": name.replace("-", " ").title(),
-            "created_at": "2025-01-01T00:00:00Z",
-            "lifecycle": "active",
-            "max_input_tokens": self._provider.window,
-            "max_tokens": 64_000,
-        }
+    def _describe(self, name: str, caller: Caller) -> dict[str, Any]:
+        facts = facts_of(name)
+        return model_row(name, facts, window=self._provider.window_of(facts), betas=caller.betas)

@@ -30,7 +30,7 @@ def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {**usage, "output_tokens": 1},
+            "usage": {**_begun(usage), "output_tokens": min(1, usage["output_tokens"])},
         },
     }
     for index, block in enumerate(message["content"]):
@@ -43,12 +43,16 @@ def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     ending: dict[str, Any] = {
         "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
-        "usage": {key: value for key, value in usage.items() if key.endswith("_tokens")},
+        "usage": {key: value for key, value in usage.items() if key.endswith("_tokens") or key == "iterations"},
     }
     if "context_management" in message:
         ending["context_management"] = message["context_management"]
     yield ending
     yield {"type": "message_stop"}
+
+
+def _begun(usage: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in usage.items() if key != "iterations"}
 
 
 def _opening(block: Mapping[str, Any]) -> dict[str, Any]:

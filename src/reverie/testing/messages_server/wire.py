@@ -18,9 +18,10 @@ _MAX_HOLD_SECONDS: Final = 30.0
 _encode = msgspec.json.Encoder().encode
 
 
-def error_body(kind: str, message: str, request_id: str) -> dict[str, Any]:
-    """Return an error as a dict in the provider's format; ``kind`` is its error type."""
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
+def error_body(kind: str, message: str, request_id: str, code: str = "") -> dict[str, Any]:
+    """Return an error as a dict in the provider's format; ``kind`` is its error type and ``code`` its error code."""
+    details = {"details": {"error_code": code}} if code else {}
+    return {"type": "error", "error": {"type": kind, "message": message, **details}, "request_id": request_id}
 
 
 def _headers(fields: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

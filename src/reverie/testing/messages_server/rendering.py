@@ -1,0 +1,58 @@
+"""A request as the model sees it: dropped thinking, cleared messages and unloaded tools are left out.
+
+Pages: build-with-claude/preserved-thinking, build-with-claude/thinking, mid-conversation-system-messages,
+tool-search-tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ...model_facts import ModelFacts
+from .prefix import is_thinking
+
+__all__ = ["is_cleared", "rendered"]
+
+
+def rendered(body: dict[str, Any], dropped: Collection[tuple[int, int]], facts: ModelFacts) -> dict[str, Any]:
+    """Return the request without dropped thinking, turn-scoped messages of earlier turns and thinking of old turns."""
+    messages = body["messages"]
+    last_user = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    forgotten = -1 if facts.keeps_thinking or _clears_thinking(body) else _last_prompt(messages)
+    shown: list[Any] = []
+    for index, message in enumerate(messages):
+        content = message["content"]
+        if is_cleared(message, index, last_user):
+            content = []
+        elif not isinstance(content, str):
+            content = [
+                block
+                for position, block in enumerate(content)
+                if (index, position) not in dropped and not (index < forgotten and is_thinking(block))
+            ]
+        shown.append(message if content == message["content"] else {**message, "content": content})
+    return {**body, "messages": shown}
+
+
+def is_cleared(message: Mapping[str, Any], index: int, last_user: int) -> bool:
+    """Return whether a turn-scoped message is no longer shown, because a user message follows it."""
+    return message.get("clear_at") == "next_user_message" and index < last_user
+
+
+def _clears_thinking(body: Mapping[str, Any]) -> bool:
+    declared: Any = body.get("context_management") or {}
+    edits: Any = declared.get("edits") or ()
+    return any(str(edit.get("type")).startswith("clear_thinking") for edit in edits)
+
+
+def _last_prompt(messages: list[Any]) -> int:
+    """Return the index of the last user message that holds more than tool results; -1 where there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        content = message["content"]
+        if message["role"] == "user" and (
+            isinstance(content, str) or any(block.get("type") != "tool_result" for block in content)
+        ):
+            return index
+    return -1

@@ -1,0 +1,209 @@
+"""Preserved thinking: which thinking blocks a request may send, which are dropped, and how new ones are signed.
+
+Pages: build-with-claude/preserved-thinking (prefix-checks, switching-models, account-bound-thinking,
+fix-bound-to-a-different-conversation) and build-with-claude/thinking-troubleshooting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from ...model_facts import ModelFacts
+from ...values import record
+from .prefix import Place, Prefix, extended, is_thinking
+from .refusals import ProviderRefusal
+from .signatures import (
+    Binding,
+    binding_of,
+    identity_of,
+    is_redacted,
+    is_signed,
+    is_text_of,
+    redact_thinking,
+    sealed,
+    text_mark,
+)
+
+__all__ = ["BINDING_BETA", "Behavior", "Reader", "ThinkingVerdict", "behavior_for", "check_thinking", "signed_reply"]
+
+BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
+Behavior: TypeAlias = Literal["error", "drop_block", "silent"]
+Block: TypeAlias = "dict[str, Any]"
+_BOUND: Final = (
+    " The block is bound to a different conversation. Remove the block, or set "
+    '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+)
+_MODIFIED: Final = (
+    "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must "
+    "remain as they were in the original response."
+)
+
+
+@record
+class Reader:
+    """The model and the account that a request is for, and the treatment of thinking whose prefix has changed."""
+
+    facts: ModelFacts
+    account: str
+    behavior: Behavior
+
+
+@record
+class ThinkingVerdict:
+    """The blocks that are dropped, the report on them, and the run of thinking that a new block continues."""
+
+    dropped: frozenset[tuple[int, int]] = frozenset()
+    transformations: tuple[dict[str, str], ...] = ()
+    last: str = ""
+    depth: int = 0
+
+
+def behavior_for(body: Mapping[str, Any], facts: ModelFacts, account: Behavior) -> Behavior:
+    """Return the treatment of changed prefixes: the request's own, else the model's, else the account's."""
+    if not facts.checks_thinking:
+        return "silent"
+    thinking: Any = body.get("thinking") or {}
+    binding: Any = thinking.get("block_binding") or {}
+    if binding.get("prefix_mismatch_behavior"):
+        return binding["prefix_mismatch_behavior"]
+    return "error" if account == "silent" and facts.prefix_check == "all" else account
+
+
+def check_thinking(prefix: Prefix, latest: int, reader: Reader) -> ThinkingVerdict:
+    """Return the blocks to drop; raise ``ProviderRefusal`` for thinking that was damaged, changed or is out of place.
+
+    ``latest`` is the index of the latest assistant message.
+    """
+    for place in prefix.places:
+        _check_signature(place, latest)
+    _check_latest([place for place in prefix.places if place.message == latest])
+    return _Run(reader).over(prefix.places)
+
+
+def _check_signature(place: Place, latest: int) -> None:
+    block = place.block
+    if block["type"] == "redacted_thinking":
+        if not is_redacted(block["data"]):
+            raise ProviderRefusal(400, f"{place.path}: Invalid `data` in `redacted_thinking` block")
+        return
+    binding = binding_of(block)
+    if binding is None and not is_signed(block["thinking"], block["signature"]):
+        raise ProviderRefusal(400, f"{place.path}: Invalid `signature` in `thinking` block")
+    if binding is not None and not is_text_of(block["thinking"], binding.text):
+        words = _MODIFIED if place.message == latest else "Invalid `signature` in `thinking` block"
+        raise ProviderRefusal(400, f"{place.path}: {words}")
+
+
+def _check_latest(places: list[Place]) -> None:
+    """Raise ``ProviderRefusal`` where some but not all thinking of a reply is in the latest assistant message."""
+    expected = 0
+    for place in places:
+        binding = binding_of(place.block)
+        index, count = (binding.index, binding.count) if binding else (0, 1)
+        if index != expected:
+            raise ProviderRefusal(400, f"{place.path}: {_MODIFIED}")
+        expected = (index + 1) % count
+    if expected:
+        raise ProviderRefusal(400, f"{places[-1].path}: {_MODIFIED}")
+
+
+class _Run:
+    """One pass over the thinking blocks of a request, which keeps the unbroken run of valid ones."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._last = ""
+        self._depth = 0
+        self._stale: Place | None = None
+        self._dropped: dict[tuple[int, int], str] = {}
+        self._report: list[dict[str, str]] = []
+
+    def over(self, places: Iterable[Place]) -> ThinkingVerdict:
+        for place in places:
+            binding = binding_of(place.block)
+            reason = self._unreadable(binding)
+            checked = not reason and self._reader.facts.checks_thinking
+            if reason:
+                self._drop(place, reason)
+            elif checked and not self._fits(place, binding) and self._mismatch(place):
+                continue
+            self._last, self._depth = identity_of(place.block), self._depth + 1
+        return ThinkingVerdict(frozenset(self._dropped), tuple(self._report), self._last, self._depth)
+
+    def _unreadable(self, binding: Binding | None) -> str:
+        reader = self._reader
+        if binding is None:
+            return ""
+        if binding.account and binding.account != reader.account:
+            return "organization_binding_mismatch"
+        return "" if reader.facts.reads(binding.model) else "model_binding_mismatch"
+
+    def _fits(self, place: Place, binding: Binding | None) -> bool:
+        """Return whether the content and the thinking before a block are those that it was made with."""
+        if self._reader.behavior == "drop_block" and self._follows_dropped(place):
+            return False
+        if binding is None:
+            return False
+        if not binding.checked:
+            return True
+        run = self._depth <= binding.depth and (not self._depth or binding.previous == self._last)
+        return run and binding.prefix in place.chains
+
+    def _follows_dropped(self, place: Place) -> bool:
+        stale = self._stale
+        return stale is not None and (stale.message, stale.position + 1) == (place.message, place.position)
+
+    def _mismatch(self, place: Place) -> bool:
+        """Treat a block whose prefix has changed, and return whether it was dropped."""
+        behavior = self._reader.behavior
+        if behavior == "error":
+            kind = "`signature` in `thinking`" if place.block["type"] == "thinking" else "`data` in `redacted_thinking`"
+            raise ProviderRefusal(400, f"{place.path}: Invalid {kind} block.{_BOUND}")
+        if behavior == "drop_block":
+            self._stale = place
+            self._drop(place, "prefix_binding_mismatch")
+            return True
+        self._report.append(
+            {"type": "thinking_mismatch_allowed", "path": place.path, "reason": "prefix_binding_mismatch"}
+        )
+        return False
+
+    def _drop(self, place: Place, reason: str) -> None:
+        self._dropped[place.message, place.position] = reason
+        self._report.append({"type": "thinking_dropped", "path": place.path, "reason": reason})
+
+
+def signed_reply(
+    content: list[Block], prefix: Prefix, verdict: ThinkingVerdict, reader: Reader, tools: Mapping[str, Any]
+) -> list[Block]:
+    """Return a reply with its thinking signed: bound to the request's own chain and to the thinking before it."""
+    chains, last, depth = prefix.chains[:1], verdict.last, verdict.depth
+    count = sum(map(is_thinking, content))
+    index = 0
+    signed: list[Block] = []
+    for block in content:
+        if not is_thinking(block):
+            chains = extended(chains, "assistant", block, tools)
+            signed.append(block)
+            continue
+        facts = reader.facts
+        account = reader.account if facts.account_bound_thinking else ""
+        known = {"model": facts.name, "checked": facts.checks_thinking, "account": account, "prefix": chains[0]}
+        whole = _signed(block, {**known, "previous": last, "depth": depth, "index": index, "count": count})
+        signed.append(whole)
+        last, depth, index = identity_of(whole), depth + 1, index + 1
+    return signed
+
+
+def _signed(block: Block, known: dict[str, Any]) -> Block:
+    """Return a thinking block with a signature; one that the test signed or redacted itself stays as it is."""
+    if block["type"] == "thinking":
+        return {
+            **block,
+            "signature": block.get("signature") or sealed(Binding(text=text_mark(block["thinking"]), **known)),
+        }
+    if block.get("data"):
+        return block
+    shown = redact_thinking("")
+    return {**block, "data": f"{shown}|{sealed(Binding(text=text_mark(shown), **known))}"}
