@@ -141,12 +141,26 @@ class ModelRefused(ModelError):
 
 
 class PromptTooLong(ModelRefused):
-    """The prompt does not fit the context window; the counts are None if the provider did not report them."""
+    """The prompt does not fit the context window; the counts are None if the provider did not report them.
 
-    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
+    ``limit`` is the longest prompt; ``window`` is the whole window, larger where the reply must fit too. With
+    ``by_bytes`` the body has too many bytes, which says nothing about the window.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        tokens: int | None = None,
+        limit: int | None = None,
+        window: int | None = None,
+        by_bytes: bool = False,
+    ) -> None:
         super().__init__(message)
         self.tokens = tokens
         self.limit = limit
+        self.window = limit if window is None else window
+        self.by_bytes = by_bytes
 
 
 class ThinkingRefused(ModelRefused):

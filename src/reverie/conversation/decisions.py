@@ -49,6 +49,7 @@ __all__ = [
     "ThinkingDropped",
     "ThinkingRepaired",
     "Unknown",
+    "WindowLearned",
     "body_of",
     "decision_of",
     "name_of",
@@ -308,6 +309,17 @@ class CompactionFailed:
 
 
 @record
+class WindowLearned:
+    """A refusal showed that this model's window has only so many tokens."""
+
+    cause: Cause
+    model: str
+    tokens: int
+    is_named: bool = True
+    """Whether the provider named the number; one that was inferred holds in this session only."""
+
+
+@record
 class MemoriesSurfaced:
     """Memories were shown to the model; ``text`` is the exact text, with enclosing tags and the memories' ages."""
 
@@ -428,6 +440,7 @@ Decision: TypeAlias = (
     | CompactionUndone
     | CompactionFailed
     | CompactionPrepared
+    | WindowLearned
     | MemoriesSurfaced
     | MemoriesExtracted
     | CursorMoved

@@ -27,6 +27,7 @@ from .decisions import (
     ResultsClearedByProvider,
     ResultStubbed,
     ThinkingRepaired,
+    WindowLearned,
 )
 from .wire.options import opening_of
 
@@ -74,6 +75,8 @@ class Facts:
     drops_refused_thinking: bool = False
     """Whether requests ask the provider to drop thinking blocks that it would refuse."""
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    windows: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    """The windows in tokens that refusals taught, by model."""
 
     def with_amendments_in(self, shown: Set[str]) -> Facts:
         """Return the facts after a cut: of the changes to the prefix only those that are still shown hold."""
@@ -108,6 +111,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return replace(facts, undone=facts.undone | {decision.compaction}, prepared=None)
         case CompactionFailed():
             return replace(facts, failures=facts.failures + 1, prepared=None)
+        case WindowLearned():
+            return replace(facts, windows={**facts.windows, decision.model: decision.tokens})
         case CacheEdits():
             return replace(facts, edits=(*facts.edits, decision))
         case ResultsClearedByProvider():

@@ -85,8 +85,8 @@ def _failure(
 ) -> ModelError:
     said = f"{who}: {message or 'no reason given'} (HTTP {status})"
     if status == 413 or (400 <= status <= 500 and _is_too_long(kind, message)):
-        tokens, limit = _counts(message, fields)
-        return PromptTooLong(said, tokens=tokens, limit=limit)
+        tokens, limit, window = _counts(message, fields)
+        return PromptTooLong(said, tokens=tokens, limit=limit, window=window, by_bytes=status == 413 and limit is None)
     if status in (401, 403):
         return ModelUnauthorized(f"{said}; check the key and its permissions")
     if status == 404:
@@ -183,16 +183,16 @@ def _is_too_long(kind: str, message: str) -> bool:
     return kind in _TOO_LONG_KINDS or any(pattern.search(message) for pattern in _TOO_LONG)
 
 
-def _counts(message: str, fields: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the length of the prompt and its limit in tokens, each None if the error does not name it."""
+def _counts(message: str, fields: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """Return the tokens of the prompt, its limit and the window, each None if the error does not name it."""
     tokens, limit = fields.get("n_prompt_tokens"), fields.get("n_ctx")
     if isinstance(tokens, int) and isinstance(limit, int):
-        return tokens, limit
+        return tokens, limit, limit
     for pattern in _TOO_LONG:
         found = pattern.search(message)
         if found is not None:
             said = {name: int(count) for name, count in found.groupdict().items() if count}
-            if "output" in said:
-                said["limit"] = max(0, said["limit"] - said["output"])
-            return said.get("tokens"), said.get("limit")
-    return None, None
+            window = said.get("limit")
+            limit = None if window is None else max(0, window - said.get("output", 0))
+            return said.get("tokens"), limit, window
+    return None, None, None

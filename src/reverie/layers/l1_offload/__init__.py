@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .duplicates import SeenResults
     from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
     from .plan import Aggregate, Duplicate, KeepResult, Offload, Placeholder, Plan, plan_aggregate, plan_result
-    from .policy import OffloadPolicy, limit_chars
+    from .policy import OffloadPolicy, fitted_policy, limit_chars
 
 __all__ = [
     "Aggregate",
@@ -33,6 +33,7 @@ __all__ = [
     "ResultForms",
     "ResultStore",
     "SeenResults",
+    "fitted_policy",
     "limit_chars",
     "offload_aggregate",
     "offload_result",
@@ -73,6 +74,7 @@ __getattr__ = lazily(
         ),
         "policy": (
             "OffloadPolicy",
+            "fitted_policy",
             "limit_chars",
         ),
     },

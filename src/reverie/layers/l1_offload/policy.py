@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
+from math import inf, isfinite
 from types import MappingProxyType
 
-from ...values import field, record
+from ...values import field, record, replace
 
-__all__ = ["OffloadPolicy", "limit_chars"]
+__all__ = ["OffloadPolicy", "fitted_policy", "limit_chars"]
 
 
 def _limits(**chars: int) -> Mapping[str, float]:
@@ -31,9 +31,26 @@ class OffloadPolicy:
     preview_bytes: int = 2_000
     aggregate_chars: int = 200_000
     """The most characters that the results of one API message may have together."""
+    window_chars: float = inf
+    """The most characters that any result may have in a small window: also of tools in ``never``, also by override."""
     duplicate_min_bytes: int = 256
     duplicate_max_bytes: int = 50_000
     """A duplicate between these two sizes is replaced by a reference; a maximum of 0 turns that off."""
+
+
+def fitted_policy(policy: OffloadPolicy, tokens: int) -> OffloadPolicy:
+    """Return the policy with each limit at most its share of a window of ``tokens``, at four characters a token.
+
+    That is a quarter of the window for a result, half for the results of one message, and a fortieth for a preview.
+    """
+    is_small = tokens < policy.default_limit_chars
+    return replace(
+        policy,
+        default_limit_chars=min(policy.default_limit_chars, tokens),
+        aggregate_chars=min(policy.aggregate_chars, 2 * tokens),
+        preview_bytes=min(policy.preview_bytes, tokens // 10),
+        window_chars=2 * tokens if is_small else inf,
+    )
 
 
 def limit_chars(policy: OffloadPolicy, tool: str, declared: float | None = None) -> int | None:
@@ -42,11 +59,11 @@ def limit_chars(policy: OffloadPolicy, tool: str, declared: float | None = None)
     ``declared`` is the limit that the tool itself declares and replaces the policy's; infinity means never.
     """
     own = policy.declared_chars.get(tool) if declared is None else declared
-    if tool in policy.never or own == float("inf"):
-        return None
+    if tool in policy.never or own == inf:
+        return None if policy.window_chars == inf else int(policy.window_chars)
     override = policy.override_chars.get(tool)
     if override is not None and _counts(override):
-        return max(1, int(min(override, policy.ceiling_chars.get(tool, override))))
+        return max(1, int(min(override, policy.ceiling_chars.get(tool, override), policy.window_chars)))
     if own is not None and _counts(own):
         return max(1, int(min(own, policy.default_limit_chars)))
     return policy.default_limit_chars

@@ -33,6 +33,9 @@ GO_ON: Final = (
 )
 STOPPED: Final = "[The user stopped the reply here.]"
 CUT: Final = "max_tokens"
+FULL: Final = "model_context_window_exceeded"
+UNASKED: Final = "compaction"
+"""The stop reason of a summary by the provider, which no request of this loop asks for."""
 MAX_CONTINUES: Final = 3
 MAX_SENT_BACK: Final = 5
 """How often hooks of the event ``stop`` may make the model continue in one query."""
@@ -121,7 +124,6 @@ class QueryRun:
     turns: int = 0
     continues: int = 0
     sent_back: int = 0
-    has_compacted: bool = False
 
 
 async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None]:
@@ -167,7 +169,7 @@ async def _turn(run: QueryRun) -> AsyncGenerator[Event, None]:
                 for event in run.events.new_events():
                     yield event
     except PromptTooLong as error:
-        run.end = await _compact_once(run, error)
+        run.end = await _make_room(run, error)
     except ModelError as error:
         run.end = QueryEnd("model_error", str(error))
     else:
@@ -215,15 +217,15 @@ def _show(run: QueryRun, piece: ReplyDelta) -> None:
         run.events.emit(ThinkingStreamed(run.session.name, piece.text))
 
 
-async def _compact_once(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
-    """Compact after the provider found the prompt too long; return the query's end if that fails or was tried."""
-    if run.has_compacted:
-        return QueryEnd("prompt_too_long", f"{error}; compacting did not make enough room")
-    run.has_compacted = True
+async def _make_room(run: QueryRun, error: PromptTooLong | None = None) -> QueryEnd | None:
+    """Compact, and learn the limit of a refusal, after a prompt was too long; return the query's end if that fails.
+
+    Each compaction that succeeds makes the prompt shorter, so a query survives several refusals and still ends.
+    """
     try:
         await run.interrupt.guard(run.session.compact_reactively(error))
     except CompactionError as failed:
-        return QueryEnd("prompt_too_long", f"{error}; {failed}")
+        return QueryEnd("prompt_too_long", f"{error or 'the reply reached the end of the window'}; {failed}")
     return None
 
 
@@ -242,9 +244,15 @@ async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None
     if stopped == "refusal":
         await run.session.parts.host.record_call(reply, source="refused")
         return None if run.host.fall_back() else QueryEnd("model_error", "the model declined to answer")
+    if stopped == UNASKED:
+        await run.session.parts.host.record_call(reply, source="compact")
+        run.continues += 1
+        return None if run.continues <= MAX_CONTINUES else QueryEnd("model_error", "the model sent only summaries")
     calls = await run.session.observe(reply)
     if stopped == CUT:
         return await _continue_reply(run, calls)
+    if stopped == FULL:
+        return await _continue_reply(run, calls, is_full=True)
     run.continues = 0
     if calls:
         await run.interrupt.guard(run.runs.run(calls))
@@ -255,9 +263,15 @@ async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None
     return await _finish(run)
 
 
-async def _continue_reply(run: QueryRun, calls: list[Any]) -> QueryEnd | None:
-    """Log errors for the tool calls of a cut reply and ask the model to go on; end after too many cuts."""
+async def _continue_reply(run: QueryRun, calls: list[Any], *, is_full: bool = False) -> QueryEnd | None:
+    """Log errors for the tool calls of a cut reply and ask the model to go on; end after too many cuts.
+
+    ``is_full`` says that the end of the window cut the reply, so that a compaction comes first.
+    """
     await run.runs.refuse(calls, CUT_OFF)
+    failed = await _make_room(run) if is_full else None
+    if failed is not None:
+        return failed
     if run.continues >= MAX_CONTINUES:
         return QueryEnd("completed", f"the reply was cut off {MAX_CONTINUES + 1} times by the output limit")
     run.continues += 1

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from ...cache.prices import listed_window
 from ...conversation.tokens.window import Thresholds, Window, WindowPolicy, thresholds, window_for
-from ...layers.l1_offload import OffloadPolicy
+from ...layers.l1_offload import OffloadPolicy, fitted_policy
 from ...layers.l2_trim import TrimPolicy
 from ...model_facts import ModelFacts, facts_of
 from ...settings import Settings
@@ -88,7 +88,7 @@ def trim_policy(settings: Settings) -> TrimPolicy:
     return replace(policy, idle=policy.idle and switches.idle_trim, priced=policy.priced and switches.priced_trim)
 
 
-def offload_policy(settings: Settings) -> OffloadPolicy:
-    """Return layer 1's policy; with clearing by the provider, duplicates are not replaced by a reference."""
-    policy = OffloadPolicy(override_chars=settings.offload_limits)
+def offload_policy(settings: Settings, at: Thresholds) -> OffloadPolicy:
+    """Return layer 1's policy for a window; with clearing by the provider, it keeps duplicates as they are."""
+    policy = fitted_policy(OffloadPolicy(override_chars=settings.offload_limits), at.effective)
     return replace(policy, duplicate_max_bytes=0) if settings.trim.mode == "provider" else policy

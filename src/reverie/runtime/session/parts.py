@@ -23,7 +23,7 @@ from .forks import Forks
 from .host import SessionHost
 from .inbox import Inbox
 from .ledger import LedgerStore
-from .limits import DEFAULT_MODEL, compact_at, offload_policy, trim_policy
+from .limits import offload_policy, trim_policy
 from .log import Mode, SessionLog
 from .notes.activity import SessionActivity
 from .notes.keeper import NotesKeeper
@@ -91,7 +91,13 @@ class SessionParts:
         if self.policy.apply_flags(log):
             self.apply_policy()
         await self.policy.use(asked)
-        self.cache.compact_at = self.policy.thresholds.auto_compact
+        self.fit_window()
+
+    def fit_window(self) -> None:
+        """Give layer 1 and the cache plan the window of the model in use."""
+        at = self.policy.thresholds
+        self.offload.policy = offload_policy(self.policy.settings, at)
+        self.cache.compact_at = at.auto_compact
 
     def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
         """Return the capabilities given for the session and those of the model, as the log names them."""
@@ -101,7 +107,8 @@ class SessionParts:
     def apply_policy(self) -> None:
         """Give layers 1 and 2 the policies and switches of the settings in force."""
         settings = self.policy.settings
-        self.offload.policy, self.offload.enabled = offload_policy(settings), settings.switches.offload
+        self.offload.enabled = settings.switches.offload
+        self.fit_window()
         self.trim.policy, self.trim.by_budget = trim_policy(settings), settings.switches.budget_trim
 
     def resume(self, loaded: ParsedLog, view: View) -> None:
@@ -114,7 +121,10 @@ class SessionParts:
             self.accounts.resume(sent, call)
         named = prefix.model if prefix is not None else meta.get("model")
         if isinstance(named, str):
-            self.policy.model_name = named
+            self.policy.use_name(named)
+        for model, tokens in view.facts.windows.items():
+            self.policy.learn_window(model, tokens)
+        self.fit_window()
         self.compact.resume(loaded.entries)
         self.thinking.resume(loaded.entries, view)
 
@@ -134,9 +144,11 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     """Build the parts of a session and connect them to its log."""
     settings, storage, folder = options.settings, options.storage, options.key
     policy = SessionPolicy(settings)
+    if options.model is not None:
+        policy.use_model(options.model)
     root = str(settings.home) if options.on_files else ""
     store = LedgerStore(settings.home, session=log.name, listener=log.emit) if options.owns_storage else None
-    cache = CachePlan(compact_at=compact_at(DEFAULT_MODEL, settings))
+    cache = CachePlan(compact_at=policy.thresholds.auto_compact)
     accounts = Accounts(store, session=log.name, project=options.project, clock=options.clock)
     host = SessionHost(log, policy, cache, accounts, options.model)
     activity = SessionActivity()
@@ -152,7 +164,7 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         cache=cache,
         accounts=accounts,
         host=host,
-        offload=Offloader(storage, folder, offload_policy(settings), root=root),
+        offload=Offloader(storage, folder, offload_policy(settings, policy.thresholds), root=root),
         trim=Trimmer(trim_policy(settings), cache),
         notes=notes,
         compact=compact,

@@ -10,6 +10,7 @@ from anyio import to_thread
 from ...conversation.tokens.window import Thresholds, Window
 from ...events import FellBack
 from ...model_facts import ModelFacts, facts_of
+from ...ports import Model
 from ...settings import Settings, limits_by, open_flags, switched_by
 from ...values import replace
 from .limits import DEFAULT_MODEL, thresholds_for, window_of
@@ -32,6 +33,7 @@ class SessionPolicy:
         """The rules and limits of the model in use, with the corrections in the settings."""
         self._betas: tuple[str, ...] = ()
         self._window: Window = window_of(DEFAULT_MODEL, settings)
+        self._reported: tuple[str, int | None] = (DEFAULT_MODEL, None)
         self._learned: dict[str, int] = {}
         self._switches, self._limits = settings.switches, settings.offload_limits
         self._reported_failure = False
@@ -46,12 +48,9 @@ class SessionPolicy:
         """The window of the model in use, or a smaller one by the settings or by a refusal."""
         return self.thresholds.window
 
-    def learn_window(self, tokens: int) -> bool:
-        """Lower the window of the model in use to the limit that a refusal named; return whether it was larger."""
-        if tokens <= 0 or tokens >= self.window_tokens:
-            return False
-        self._learned[self.model_name] = tokens
-        return True
+    def learn_window(self, model: str, tokens: int) -> None:
+        """Lower the window of a model to a limit that a refusal taught."""
+        self._learned[model] = min(tokens, self._learned.get(model, tokens))
 
     def apply_flags(self, log: SessionLog) -> bool:
         """Apply the flag provider's switches and limits to the settings; return False if there is no provider.
@@ -74,9 +73,20 @@ class SessionPolicy:
     async def use(self, asked: RequestOptions) -> None:
         """Adopt the model, betas and extra arguments of the next request."""
         self.request_extras = asked.extras
-        if (asked.model, asked.betas) == (self.model_name, self._betas):
-            return
-        # The first look-up loads a table of models.
-        window = await to_thread.run_sync(lambda: window_of(asked.model, self.settings, asked.betas))
-        self.facts = facts_of(asked.model, self.settings.models)
-        self.model_name, self._betas, self._window = asked.model, asked.betas, window
+        if (asked.model, asked.betas) != (self.model_name, self._betas):
+            # The first look-up loads a table of models.
+            await to_thread.run_sync(lambda: self.use_name(asked.model, asked.betas))
+
+    def use_name(self, model: str, betas: tuple[str, ...] = ()) -> None:
+        """Adopt the facts and the window of a model by its name; the first look-up loads a table of models."""
+        named, reported = self._reported
+        window = window_of(model, self.settings, betas, reported if model in (named, DEFAULT_MODEL) else None)
+        if window.source == "strict" and reported is not None:  # a name that no source knows
+            window = window_of(model, self.settings, betas, reported)
+        self.facts = facts_of(model, self.settings.models)
+        self.model_name, self._betas, self._window = model, betas, window
+
+    def use_model(self, model: Model) -> None:
+        """Take the window that a model reports, for requests to it or to a name whose window is unknown."""
+        self._reported = model.model_id, model.capabilities.window
+        self.use_name(self.model_name, self._betas)

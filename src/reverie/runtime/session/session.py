@@ -28,6 +28,7 @@ from .parts import SessionOptions, assemble
 from .prefix import RequestOptions
 from .prepare import prepare
 from .replies import Call, calls_of, plain_reply
+from .windows import learn_window, read_windows
 
 __all__ = ["Session"]
 
@@ -91,6 +92,7 @@ class Session:
         self.log.emit(SessionOpened(self.name, len(loaded.entries), self.log.mode))
         for damage in loaded.damage:
             self.log.emit(LogDamaged(self.name, damage.line, damage.reason))
+        await read_windows(self.log, self.parts)
         self.parts.resume(loaded, self.view)
         if self.log.mode == "write":
             if not loaded.entries:
@@ -285,8 +287,10 @@ class Session:
         )
 
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:
-        """Compact because the provider refused the prompt as too long; ``error`` has its token count and limit."""
+        """Compact because the provider refused the prompt as too long, and lower the window by what ``error`` says."""
         tokens, limit = (error.tokens, error.limit) if error is not None else (None, None)
+        if error is not None:
+            await learn_window(self.log, self.parts, error)
         return await self.parts.compact.reactively(tokens, limit)
 
     async def undo(self, compaction: str | None = None) -> Entry:
@@ -302,7 +306,9 @@ class Session:
     # -- forks
 
     def use_model(self, model: Model) -> None:
-        """Let another model write notes and summaries from now on."""
+        """Let another model write notes and summaries from now on; its window holds for requests to it."""
+        self.parts.policy.use_model(model)
+        self.parts.fit_window()
         self.parts.host.model = model
         self.parts.notes.forks = Forks(self.parts.host, model)
 

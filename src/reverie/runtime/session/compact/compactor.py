@@ -206,7 +206,7 @@ class Compactor:
             *(trigger, reason, at, instructions, from_message, up_to),
             calls_model=not dry_run,
             limit=wanted,
-            bound=limit or 0,
+            bound=(limit or 0) * 9 // 10,
         )
         return await self._draft.plan(asked), asked
 
