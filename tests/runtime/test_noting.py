@@ -6,13 +6,13 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
 from reverie import InMemoryStorage, Session, load_settings
+from reverie.cache.usage import Usage
 from reverie.conversation.log import parse_log
 from reverie.errors import ModelError, StorageError
 from reverie.events import BackgroundChanged, Event, FellBack, NotesWritten
@@ -20,6 +20,7 @@ from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, WORKFLOW, WORKLO
 from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Document
 from reverie.runtime.places.projects import project_slug
+from reverie.runtime.session.forks import ForkReply
 from reverie.runtime.session.notes.keeper import DAMAGED, NOTES_FILE
 from reverie.runtime.session.parts import SessionOptions
 from reverie.storage.files import FileStorage
@@ -46,7 +47,7 @@ class Answers:
         answer = self.said.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return SimpleNamespace(text=answer)
+        return ForkReply(answer, [], Usage(), 0.0, None)
 
 
 class Desk:

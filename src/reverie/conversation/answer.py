@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-__all__ = ["REFUSAL", "answer_problem", "answer_text"]
+__all__ = ["CUT", "REFUSAL", "answer_problem", "answer_text"]
 
 REFUSAL: Final = "refusal"
 """The stop reason of a reply that the provider's safety system ended; such a reply is never used."""
-_CUT: Final = ("max_tokens", "model_context_window_exceeded")
+CUT: Final = ("max_tokens", "model_context_window_exceeded")
+"""The stop reasons of a reply that reached a limit before its end."""
 
 
 def answer_text(content: Any) -> str:
@@ -31,6 +32,6 @@ def answer_problem(reply: Mapping[str, Any], text: str) -> str:
         return f"the model declined to answer ({kind})" if isinstance(kind, str) else "the model declined to answer"
     if text.strip():
         return ""
-    if stopped in _CUT:
+    if stopped in CUT:
         return "the reply reached its limit before it had any text"
     return "the model called a tool instead of answering" if stopped == "tool_use" else "the reply has no text"

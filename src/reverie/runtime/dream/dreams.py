@@ -35,6 +35,7 @@ from ...layers.l6_dream import (
 from ...layers.l6_dream import dream as dream_locally
 from ...memories.store.journal_files import read_plain
 from ...memories.store.store import MemoryStore, stamp, utc_now
+from ...model_facts import facts_of
 from ...ports import Model
 from ...settings import Settings
 from ...values import record, replace
@@ -255,6 +256,7 @@ class Dreams:
                 model,
                 tools,
                 policy,
+                facts_of(model.model_id, self._settings.models),
                 dream=dream,
                 accounts=accounts,
                 listener=progress,

@@ -17,19 +17,22 @@ from anyio import to_thread
 
 from ...cache.breakpoints import CacheState, plan_marks, with_marks
 from ...cache.usage import Usage, usage_of
+from ...conversation.answer import CUT, REFUSAL, answer_problem, answer_text
 from ...conversation.decisions import Cause, PrefixRendered, body_of
-from ...conversation.entries import ASSISTANT, DECISION, USER, Entry, Message, iso, new_uuid
+from ...conversation.entries import ASSISTANT, DECISION, USER, Entry, iso, new_uuid
+from ...conversation.side_query import adapted
 from ...conversation.view import View
 from ...conversation.wire.blocks import Block
 from ...conversation.wire.request import build_request
-from ...errors import ReplyBroken
+from ...errors import ModelRefused, ReplyBroken
 from ...layers.l6_dream import DreamPolicy, ModelUsage, system_prompt, task_prompt
 from ...memories.recall.manifest import MAX_FILES, manifest, manifest_text
 from ...memories.store.records import read_record
+from ...model_facts import ModelFacts
 from ...ports import Model, Reply
 from ..session.accounts import Accounts
 from ..session.forks import ForkToolResult
-from ..session.replies import Call, calls_of, plain_reply, result_content
+from ..session.replies import Call, open_calls, plain_reply, result_content
 from .tools import DreamTools
 
 __all__ = ["SOURCE", "DreamModelRun", "ModelRunListener"]
@@ -62,6 +65,7 @@ class DreamModelRun:
         model: Model,
         tools: DreamTools,
         policy: DreamPolicy,
+        facts: ModelFacts,
         *,
         dream: str,
         accounts: Accounts,
@@ -72,6 +76,7 @@ class DreamModelRun:
         self._model = model
         self._tools = tools
         self._policy = policy
+        self._facts = facts
         self._dream = dream
         self._accounts = accounts
         self._listener = listener
@@ -147,10 +152,14 @@ class DreamModelRun:
             await self._record_cost(body)
             message, rest = plain_reply(body)
             self._fold(ASSISTANT, {"message": message, "reply": rest})
-            calls = calls_of(message, self._tools.definitions)
-            self._listener.on_text(_text_of(message))
+            text = answer_text(message["content"])
+            problem, stopped = answer_problem(rest, text), rest.get("stop_reason")
+            if stopped == REFUSAL:
+                raise ModelRefused(problem)
+            calls = open_calls(self._view, message, self._tools.definitions)
+            self._listener.on_text(text)
             if not calls:
-                return ""
+                return problem if stopped in CUT else ""
             if self._repeats(calls):
                 return "it repeated the same calls"
             await self._answer(calls)
@@ -168,7 +177,7 @@ class DreamModelRun:
         return ""
 
     async def _send(self) -> dict[str, Any]:
-        request = build_request(self._view)
+        request = adapted(build_request(self._view), self._facts, answer_tokens=self._policy.max_tokens)
         if self._model.capabilities.caching:
             planned = plan_marks(request["messages"], now=time.monotonic(), ttl="5m", before=self._placed)
             request, self._placed = with_marks(request, planned), planned.after
@@ -211,10 +220,3 @@ class DreamModelRun:
                 block["is_error"] = True
             blocks.append(block)
         self._fold(USER, {"message": {"role": "user", "content": blocks}})
-
-
-def _text_of(message: Message) -> str:
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    return " ".join(str(block.get("text")) for block in content if block.get("type") == "text")

@@ -22,6 +22,7 @@ from ...events import FellBack
 from ...memories.recall.selection import RecallContext, RecallPolicy, Selection, select, surfaced
 from ...memories.store.records import MemoryRecord
 from ...memories.store.store import utc_now
+from ...model_facts import facts_of
 from ...ports import Model, Reply
 from ...values import record
 from ..session.port import SessionPort
@@ -173,14 +174,16 @@ class SessionRecall:
         if before.bytes >= self._policy.session_bytes:
             return
         await to_thread.run_sync(self._search.refresh)
+        model = self._model
         selection = await select(
             prefetch.query,
             self._search.memories,
             self._search,
-            model=self._model,
+            model=model,
             context=RecallContext(before.files, self._session.view.tool_names(), self._clock()),
             policy=self._policy,
             complete=self._complete,
+            facts=facts_of(model.model_id, self._session.settings.models) if model is not None else None,
         )
         if selection.fell_back:
             self._fell_back(selection.fell_back)

@@ -28,7 +28,7 @@ from ...model_facts import facts_of
 from ...ports import Model, Reply
 from ...values import record
 from .port import SessionPort
-from .replies import Call, calls_of, plain_reply, result_content
+from .replies import Call, open_calls, plain_reply, result_content
 
 __all__ = [
     "DENIED",
@@ -109,6 +109,8 @@ class ForkReply:
     denied: tuple[str, ...] = ()
     stop_reason: str = ""
     problem: str = ""
+    unfinished: bool = False
+    """Whether the model wanted another turn and may not have one."""
 
     @property
     def refused(self) -> bool:
@@ -273,10 +275,10 @@ class _Run:
             await self._record(body, spent)
             message, rest = _reply_of(body)
             branch = with_reply(branch, message, rest)
-            calls = _open_calls(branch, message, request)
+            calls = open_calls(branch, message, request.get("tools") or ())
             stopped = str(rest.get("stop_reason") or "")
             may_go_on = self.within is None or self.within(spent.turns, spent.usage, spent.cost)
-            unfinished = stopped == _PAUSED or (calls and stopped != REFUSAL)
+            unfinished = stopped == _PAUSED or (bool(calls) and stopped != REFUSAL)
             if not unfinished or not may_go_on or spent.turns >= max_turns:
                 break
             if calls:
@@ -287,7 +289,9 @@ class _Run:
         share = spent.usage.read / spent.usage.input if spent.usage.input else 0.0
         problem = answer_problem(rest, text)
         denied = tuple(state.denied)
-        return ForkReply(text, blocks, spent.usage, share, spent.cost, spent.turns, denied, stopped, problem)
+        return ForkReply(
+            *(text, blocks, spent.usage, share, spent.cost, spent.turns, denied, stopped), problem, unfinished
+        )
 
     async def _record(self, body: dict[str, Any], spent: _Spent) -> None:
         """Record the usage and the price of one call."""
@@ -329,13 +333,3 @@ def _reply_of(body: dict[str, Any]) -> tuple[Message, dict[str, Any]]:
         return plain_reply(body)
     except InputError as error:
         raise ReplyBroken(f"the reply cannot be used: {error}") from error
-
-
-def _open_calls(branch: View, message: Message, request: Mapping[str, Any]) -> list[Call]:
-    """Return the calls of a reply that wait for a result in the branch, each once."""
-    waiting = set(branch.unanswered())
-    first: dict[str, Call] = {}
-    for call in calls_of(message, request.get("tools") or ()):
-        if call.id in waiting:
-            first.setdefault(call.id, call)
-    return list(first.values())

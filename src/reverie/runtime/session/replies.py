@@ -8,11 +8,12 @@ from typing import Any, cast
 import msgspec
 
 from ...conversation.entries import Message, clean
+from ...conversation.view import View
 from ...conversation.wire.schemas import input_problem
 from ...errors import InputError
 from ...values import record
 
-__all__ = ["Call", "calls_of", "plain_reply", "result_content"]
+__all__ = ["Call", "calls_of", "open_calls", "plain_reply", "result_content"]
 
 
 @record
@@ -58,6 +59,16 @@ def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[
         Call(block["id"], block["name"], block["input"], input_problem(tools, block["name"], block["input"]))
         for block in found
     ]
+
+
+def open_calls(view: View, message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[Call]:
+    """Return the tool calls of a reply that wait for a result in this view, each id once."""
+    waiting = set(view.unanswered())
+    first: dict[str, Call] = {}
+    for call in calls_of(message, tools):
+        if call.id in waiting:
+            first.setdefault(call.id, call)
+    return list(first.values())
 
 
 def _is_call(block: dict[str, Any]) -> bool:

@@ -6,19 +6,22 @@ small model reads only the end of it, uncached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import anyio
 from anyio import to_thread
 
 from ....cache.prices import Prices, prices_for
-from ....conversation.entries import seconds
+from ....conversation.answer import answer_problem, answer_text
+from ....conversation.entries import Message, seconds
+from ....conversation.side_query import side_request
 from ....conversation.view import View
 from ....conversation.wire.blocks import as_blocks
 from ....errors import ReverieError
 from ....events import FellBack
 from ....layers.l7_relay import RelayPolicy, fork_is_cheaper, line_problem
+from ....model_facts import facts_of
 from ....ports import Model
 from ...session.forks import Forks
 from ...session.session import Session
@@ -83,16 +86,16 @@ class Narrator:
     async def _answer_to(self, directive: str) -> str:
         excerpt = excerpt_of(self._session.view)
         if self._small is not None and not await to_thread.run_sync(lambda: self._is_fork_cheaper(len(excerpt) // 4)):
-            request = {
-                "model": self._small.model_id,
-                "max_tokens": _MAX_TOKENS,
-                "messages": [{"role": "user", "content": f"{excerpt}\n\n{directive}"}],
-            }
+            model, facts = self._small.model_id, facts_of(self._small.model_id, self._session.settings.models)
+            asked: Message = {"role": "user", "content": f"{excerpt}\n\n{directive}"}
+            request = side_request(facts, [asked], model=model, answer_tokens=_MAX_TOKENS)
             reply = (await self._small.complete(request)).body
             await self._session.parts.host.record_call(reply, source=SOURCE)
-            return _text(reply)
+            text = answer_text(reply.get("content"))
+            return "" if answer_problem(reply, text) else text
         forks = Forks(self._session.parts.host, self._model())
-        return (await forks.ask(directive, source=SOURCE, max_tokens=_MAX_TOKENS)).text
+        answered = await forks.ask(directive, source=SOURCE, max_tokens=_MAX_TOKENS)
+        return "" if answered.problem else answered.text
 
     def _is_fork_cheaper(self, excerpt_tokens: int) -> bool:
         """Return whether a fork costs less than the small model on an excerpt; this may load the price table."""
@@ -122,8 +125,3 @@ def excerpt_of(view: View) -> str:
 
 def _prices(model: Model) -> Prices | None:
     return prices_for(model.model_id)
-
-
-def _text(reply: Mapping[str, Any]) -> str:
-    content: Any = reply.get("content")
-    return "".join(str(block.get("text", "")) for block in content or () if block.get("type") == "text")

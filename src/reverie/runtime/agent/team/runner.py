@@ -166,8 +166,9 @@ class AgentRunner:
                 )
             finally:
                 await context.aclose()
-            wanted_more = any(block.get("type") == "tool_use" for block in reply.content)
-            why = (self._roster.over_limit(member) or "it took all its turns") if wanted_more else ""
+            why = reply.problem
+            if reply.unfinished:
+                why = self._roster.over_limit(member) or "it took all its turns"
             return RunEnd("failed" if why else "completed", reply.text, why)
 
         return run_fork

@@ -18,7 +18,7 @@ from ....conversation.authorship import own_words
 from ....conversation.decisions import Cause, CursorMoved, MemoriesExtracted
 from ....conversation.entries import USER, Entry
 from ....conversation.view import View
-from ....errors import ReverieError
+from ....errors import ReplyBroken, ReverieError
 from ....events import BackgroundChanged, FellBack
 from ....layers.l5_extract import (
     CURSOR,
@@ -234,7 +234,7 @@ class Extractor:
         text = directive(
             "structured" if tools is None else "tools",
             manifest=manifest_text(manifest(heads, max_files=self._policy.manifest_files)),
-            messages=len(found.entries),
+            messages=_messages_with(view, found.entries),
             path=escaped(str(self._memory.path)),
             tag=secrets.token_hex(_TAG_BYTES),
             unseen=_unseen(view, found.entries),
@@ -249,8 +249,10 @@ class Extractor:
             timeout_seconds=self._policy.timeout_seconds,
         )
         if tools is not None:
+            if reply.refused or (reply.problem and reply.turns == 1):
+                raise ReplyBroken(reply.problem)
             return ExtractionRun("model", tools.saved, tools.refused, _usage(reply))
-        asked, refused = proposals_in(reply.text, self._policy)
+        asked, refused = proposals_in(reply.answer(), self._policy)
         writer = CandidateWriter(self._memory, self._session.name)
         ran = await to_thread.run_sync(lambda: writer.save_answers(asked, refused, witnesses, heads, already))
         return replace(ran, usage=_usage(reply))
@@ -274,6 +276,12 @@ def _upto(said: Sequence[Entry], uuid: str) -> frozenset[str]:
     """Return the uuids of the entries up to and including the one with this uuid; empty if it is not found."""
     names = [entry.uuid for entry in said] if uuid else []
     return frozenset(names[: names.index(uuid) + 1] if uuid in names else ())
+
+
+def _messages_with(view: View, entries: Sequence[Entry]) -> int:
+    """Return how many messages of the view hold these entries; a message may hold several."""
+    wanted = {entry.uuid for entry in entries}
+    return sum(any(piece.uuid in wanted for piece in group.pieces) for group in view.groups)
 
 
 def _unseen(view: View, entries: Sequence[Entry]) -> str:

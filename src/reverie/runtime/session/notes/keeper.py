@@ -235,8 +235,8 @@ class NotesKeeper:
         """Return the notes as a model edits them; the local note-taker fills a Current State that it left out."""
         view, before = self._session.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
-        answer = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
-        notes = notes_from_answer(before, answer.text, template, limits)
+        reply = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
+        notes = notes_from_answer(before, reply.answer(), template, limits)
         if notes[CURRENT] == before[CURRENT] and CURRENT in template.headings:
             local = await self._local(view, Notes({}), limits)
             notes = Notes({**notes.sections, CURRENT: local[CURRENT] or notes[CURRENT]})
