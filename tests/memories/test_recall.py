@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.wire.option_rules import option_faults
+from reverie.conversation.side_query import THINKING_ROOM
+from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelUnavailable
 from reverie.memories.recall.manifest import manifest, manifest_line, manifest_text
 from reverie.memories.recall.search import MemoryIndex
 from reverie.memories.recall.selection import RecallContext, RecallPolicy, Selection, is_suppressed, select, surfaced
 from reverie.memories.store.records import MemoryRecord
+from reverie.model_facts import ModelFacts, known_facts
 from reverie.models.scripted_model import ScriptedModel
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -40,8 +43,8 @@ def choose(query: str, memories: list[MemoryRecord] = KEPT, **given: Any) -> Sel
 
 
 def answering(*names: object) -> ScriptedModel:
-    block = {"type": "tool_use", "name": "select_memories", "input": {"selected_memories": list(names)}}
-    return ScriptedModel(lambda _: [block])
+    text = json.dumps({"selected_memories": list(names)})
+    return ScriptedModel(lambda _: text, name="scripted:claude-haiku-4-5")
 
 
 # -- the manifest
@@ -76,12 +79,12 @@ def test_a_model_chooses_by_file_and_what_it_makes_up_is_dropped() -> None:
     assert chosen == Selection(("project_launch.md",), "model")
     (request,) = model.requests
     assert request["max_tokens"] == 256
-    assert set(request["tools"][0]["input_schema"]["properties"]) == {"selected_memories"}
+    assert set(request["output_config"]["format"]["schema"]["properties"]) == {"selected_memories"}
     said = request["messages"][0]["content"]
     assert manifest_text(manifest(KEPT)) in said
     assert "Bash" in said
     assert "when do we launch?" in said
-    assert list(option_faults(request)) == []
+    assert problems(request) == []
 
 
 @pytest.mark.requirement("R2")
@@ -94,9 +97,33 @@ def test_an_answer_in_text_is_read_too() -> None:
     assert choose("launch", model=model).files == ("project_launch.md",)
 
 
-@pytest.mark.requirement("R2", "B5", "F5")
+@pytest.mark.requirement("V9")
+@pytest.mark.parametrize("facts", known_facts(), ids=lambda row: row.name)
+def test_the_question_about_memories_fits_every_model(facts: ModelFacts) -> None:
+    model = ScriptedModel(['{"selected_memories": ["project_launch.md"]}'])
+    assert choose("launch", model=model, facts=facts).files == ("project_launch.md",)
+    (request,) = model.requests
+    assert problems({**request, "model": facts.match[0].replace("*", "") or "other"}) == []
+    assert "tool_choice" not in request
+    assert ("output_config" in request) is facts.strict_output
+    thinking = request.get("thinking", {}).get("type")
+    assert thinking is None or thinking in facts.thinking
+    is_off = thinking in ("disabled", "between_tools") and facts.api == "messages"
+    thinks = facts.thinking_by_default and not is_off
+    assert request["max_tokens"] == 256 + (THINKING_ROOM if thinks else 0)
+
+
+@pytest.mark.requirement("R2", "B5", "F5", "V9")
 @pytest.mark.parametrize(
-    "said", [ModelUnavailable("overloaded"), "I cannot say", '{"selected_memories": "all"}', "{broken"]
+    "said",
+    [
+        ModelUnavailable("overloaded"),
+        "I cannot say",
+        '{"selected_memories": "all"}',
+        "{broken",
+        {"content": '{"selected_memories": ["user_role.md"]}', "stop_reason": "refusal"},
+        {"content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}], "stop_reason": "max_tokens"},
+    ],
 )
 def test_where_a_model_fails_search_chooses_and_says_why(said: Any) -> None:
     chosen = choose("when is the launch date?", model=ScriptedModel([said]))

@@ -99,11 +99,10 @@ def test_it_is_looked_for_while_the_model_works(kept: Path) -> None:
     async def act(session: Session, told: list[Event]) -> None:
         gate, asked = anyio.Event(), anyio.Event()
 
-        async def answer(_: dict[str, Any]) -> list[dict[str, Any]]:
+        async def answer(_: dict[str, Any]) -> str:
             asked.set()
             await gate.wait()
-            given = {"selected_memories": ["project_launch.md"]}
-            return [{"type": "tool_use", "name": "select_memories", "input": given}]
+            return '{"selected_memories": ["project_launch.md"]}'
 
         async with anyio.create_task_group() as tasks:
             recall = recalling(
