@@ -133,24 +133,38 @@ def test_replies_that_all_have_one_id_do_not_change_what_was_sent():
 
 
 @pytest.mark.requirement("C1", "K4")
-def test_a_paused_server_call_that_is_given_up_is_a_logged_decision():
+@pytest.mark.parametrize("goes_on", ["the user", "the provider", "the provider with a call", "twice"])
+def test_a_paused_server_call_that_is_given_up_is_a_logged_decision(goes_on: str):
     async def steps() -> None:
         async with Session.open("s", storage=InMemoryStorage()) as session:
             events: list[Event] = []
             session.listen(events.append)
             await session.say("search")
-            await session.prepare(model=MODEL, max_tokens=9)
+            await session.prepare(model=MODEL, max_tokens=9, tools=[READ])
             paused = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}}
             await session.observe(reply(text("looking"), paused))
-            await session.prepare(model=MODEL, max_tokens=9)
+            if goes_on == "twice":
+                await session.prepare(model=MODEL, max_tokens=9, tools=[READ])
+                await session.observe(reply({**paused, "id": "srv_2"}, id="msg_2"))
+            sent = canonical(await session.prepare(model=MODEL, max_tokens=9, tools=[READ]))
             events.clear()
-            await session.say("never mind")
-            request = await session.prepare(model=MODEL, max_tokens=9)
+            if goes_on == "the user":
+                await session.say("never mind")
+            elif goes_on == "the provider with a call":
+                await session.observe(reply(call("t1"), id="msg_3"))
+                await session.result("t1", "x")
+            else:
+                await session.observe(reply(text("here it is"), id="msg_3"))
+                await session.say("thanks")
+            request = await session.prepare(model=MODEL, max_tokens=9, tools=[READ])
             assert problems(request) == []
+            assert not extends(sent, canonical(request))  # the call became text
             moved = [event for event in events if isinstance(event, DecisionMade) and event.decision.cause.moves_prefix]
             assert len(moved) == 1
             sent = canonical(request)
-            assert extends(sent, canonical(await session.prepare(model=MODEL, max_tokens=9)))
+            assert extends(sent, canonical(await session.prepare(model=MODEL, max_tokens=9, tools=[READ])))
+            await session.say("and now?")
+            assert extends(sent, canonical(await session.prepare(model=MODEL, max_tokens=9, tools=[READ])))
 
     anyio.run(steps)
 

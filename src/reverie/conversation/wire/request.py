@@ -24,6 +24,7 @@ KEPT_IMAGES: Final = 0.6
 CONTINUE: Final = "Continue."
 SYSTEM_MESSAGES: Final = "system_messages"
 """The capability of a model that takes messages of the role ``system``."""
+_SERVER_USES: Final = ("server_tool_use", "mcp_tool_use")
 _OPENING: Final = "[The conversation continues.]"
 _NOTHING: Final = "[Nothing has been said yet.]"
 
@@ -56,7 +57,7 @@ def ends_with_reply(view: View) -> bool:
     if group is None or group.role != "assistant" or group.uses:
         return False
     blocks = as_blocks(render(group, view.overrides, last=True))
-    return blocks[-1]["type"] not in ("server_tool_use", "mcp_tool_use")
+    return blocks[-1]["type"] not in _SERVER_USES
 
 
 def repairs(view: View) -> list[Decision]:
@@ -64,30 +65,33 @@ def repairs(view: View) -> list[Decision]:
     planned: list[Decision] = [
         ResultStubbed(Cause("request", "the tool call was interrupted"), called, STUB) for called in view.unanswered()
     ]
-    paused = _given_up(view)
-    if paused is not None:
-        cause = Cause("request", "a call the provider had paused was given up", moves_prefix=True)
-        planned.append(ResultStubbed(cause, paused, STUB))
+    cause = Cause("request", "a call the provider had paused was given up", moves_prefix=True)
+    planned += [ResultStubbed(cause, called, STUB) for called in _given_up(view)]
     if view.images.excess(view.facts.prefix):
         planned.append(_images_to_drop(view))
     return planned
 
 
-def _given_up(view: View) -> str | None:
-    """Return the id of a provider-run call that ends the last reply and that a later message abandoned, else None.
+def _given_up(view: View) -> list[str]:
+    """Return the ids of provider-run calls in the last reply that got no result, although the conversation went on.
 
-    A call that is already logged as given up does not count.
+    Such a call ends a piece of the reply, and was sent as it is while the provider could still resume it. A call that
+    is already logged as given up does not count.
     """
-    final = view.final
-    if final is None or final.role != "user" or view.length < 2:
-        return None
-    before = view.group(view.length - 2)
-    if before.uses or not before.pieces:  # next to client-side calls the provider does not pause
-        return None
-    called = as_blocks(before.pieces[-1].message)[-1]
-    if called["type"] not in ("server_tool_use", "mcp_tool_use"):
-        return None
-    return None if called["id"] in view.facts.given_up else called["id"]
+    group = next((view.group(at) for at in range(view.length - 1, -1, -1) if view.group(at).role == "assistant"), None)
+    if group is None:
+        return []
+    answered = {block.get("tool_use_id") for piece in group.pieces for block in as_blocks(piece.message)}
+    waiting = group.pieces[-1] if group is view.final and not group.uses else None
+    found: list[str] = []
+    for piece in group.pieces:
+        blocks = as_blocks(piece.message)
+        if any(block["type"] == "tool_use" for block in blocks):  # next to its caller's calls a provider never pauses
+            break
+        called = blocks[-1]
+        if called["type"] in _SERVER_USES and called["id"] not in answered and piece is not waiting:
+            found.append(called["id"])
+    return [called for called in dict.fromkeys(found) if called not in view.facts.given_up]
 
 
 def _messages(view: View) -> list[Message]:
