@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...conversation.wire.betas import beta_needs
+from ...conversation.wire.block_rules import is_list, is_object
 from ...conversation.wire.validate import Limits, problems
 from .faults import KINDS
 
-__all__ = ["ProviderRefusal", "betas_of", "check_access", "check_request"]
+__all__ = ["ProviderRefusal", "betas_of", "check_access", "check_betas", "check_request", "is_shaped"]
 
 
 class ProviderRefusal(Exception):
@@ -44,14 +45,29 @@ def betas_of(headers: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name.strip() for name in headers.get("anthropic-beta", "").split(",") if name.strip())
 
 
-def check_request(body: Mapping[str, Any], betas: frozenset[str], models: tuple[str, ...], limits: Limits) -> None:
-    """Raise ``ProviderRefusal`` for the first rule that a request breaks."""
-    found = problems(_plain(body), limits=limits)
-    if found:
-        raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind)
+def check_betas(body: Mapping[str, Any], betas: frozenset[str]) -> None:
+    """Raise ``ProviderRefusal`` for the first field whose beta the request does not name."""
     for need in beta_needs(body):
         if not betas.intersection(need.betas):
             raise ProviderRefusal(400, f"{need.path}: {need.message}")
+
+
+def is_shaped(body: Mapping[str, Any]) -> bool:
+    """Return whether messages and tools have the outer shape that the rules with error codes look at."""
+    messages, tools = body.get("messages"), body.get("tools") or []
+    return is_list(messages) and all(map(_is_message, messages)) and is_list(tools) and all(map(is_object, tools))
+
+
+def _is_message(message: Any) -> bool:
+    content = message.get("content") if is_object(message) and "role" in message else None
+    return isinstance(content, str) or (is_list(content) and all(map(is_object, content)))
+
+
+def check_request(body: Mapping[str, Any], models: tuple[str, ...], limits: Limits) -> None:
+    """Raise ``ProviderRefusal`` for the first general rule that a request breaks, and for an unknown model."""
+    found = problems(_plain(body), limits=limits)
+    if found:
+        raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind)
     if body["model"] not in models:
         raise ProviderRefusal(404, f"model: {body['model']}")
 
