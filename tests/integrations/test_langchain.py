@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pictures import image_block, png
 from reverie import InMemoryStorage, Session
 from reverie.conversation.wire.canonical import canonical
 from reverie.errors import StorageError
@@ -149,7 +150,7 @@ def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
     assert not history.continues(messages)
 
 
-PIXEL = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+PIXEL = {"type": "image", "base64": image_block(png(1, 1))["source"]["data"], "mime_type": "image/png"}
 LINK = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
 PAPER = {"type": "file", "base64": "aGk=", "mime_type": "application/pdf"}
 

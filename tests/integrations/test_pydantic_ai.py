@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pictures import png
 from reverie import InMemoryStorage, Session
 from reverie.errors import StorageError
 from reverie.events import DecisionMade
@@ -69,7 +70,7 @@ async def test_the_history_keeps_the_preview_and_the_log_the_whole(anyio_backend
 async def test_an_image_is_sent_as_it_was_and_conversations_do_not_meet(anyio_backend: str) -> None:
     from pydantic_ai import BinaryContent
 
-    pixel = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
+    pixel = BinaryContent(png(1, 1), media_type="image/png")
     with MessagesServer(lambda request: "seen") as server:
         one, two = (Session.open(name, storage=InMemoryStorage()) for name in ("one", "two"))
         async with client_of(server) as client, one, two:

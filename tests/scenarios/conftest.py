@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, SimUsage
 from reverie.conversation.decisions import Cause, Collapsed, Compacted, Decision, PrefixRendered, Snipped
@@ -26,7 +27,7 @@ NAMES = ("Read", "Bash", "Grep", "Edit", "Write", "Glob", "mcp__tracker__search"
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {"type": "object"}} for name in NAMES]
 GAPS = (0.5, 4.0, 20.0, 60.0, 200.0, 299.0, 300.0, 400.0, 1_500.0, 3_599.0, 3_600.0, 90_000.0)
 SIZES = (0, 3, 40, 300, 900, 4_000, 9_000, 30_000)
-PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+PIXEL = image_block(png(1, 1))
 FAR = CacheRules(look_back_positions=10**9)
 
 

@@ -395,12 +395,12 @@ def test_a_schema_the_provider_would_refuse_is_made_fit_and_said() -> None:
             "[audio of type audio/wav, 3 bytes, cannot be shown]",
         ),
         (
-            {"content": [{"type": "image", "mimeType": "image/tiff", "data": "aGk="}]},
-            "[image of type image/tiff, 3 bytes, cannot be shown]",
+            {"content": [{"type": "image", "mimeType": "picture", "data": "aGk="}]},
+            "[image of type picture, 3 bytes, cannot be shown]",
         ),
         (
-            {"content": [{"type": "image", "mimeType": "image/png", "data": "not base64"}]},
-            "[image of type image/png, 7 bytes, cannot be shown]",
+            {"content": [{"type": "image", "mimeType": "image/png", "data": 7}]},
+            "[image of type image/png, 0 bytes, cannot be shown]",
         ),
         (
             {"content": [{"type": "resource", "resource": {"uri": "u", "mimeType": "x/y", "blob": "aGk="}}]},

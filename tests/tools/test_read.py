@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pictures import image_block, png
 from reverie.conversation.tokens.estimate import estimate_text
 from reverie.settings import AgentPolicy
 from reverie.tools import Output, ToolContext
 from reverie.tools.files.numbered_lines import MAX_LINE_CHARS, show_lines
-from reverie.tools.read import IMAGE_MAX_BYTES, Read
+from reverie.tools.files.text_files import MAX_EDIT_BYTES
+from reverie.tools.read import Read
 
 
 def read(context: ToolContext, path: str, **more: Any) -> Output:
@@ -125,17 +124,10 @@ def test_a_huge_file_is_read_in_parts_without_reading_all_of_it(context: ToolCon
 
 
 def test_an_image_is_shown_as_an_image(context: ToolContext) -> None:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
-    png = b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0\0")) + chunk(b"IEND", b"")
-    (context.cwd / "dot.png").write_bytes(png)
+    (context.cwd / "dot.png").write_bytes(png(1, 1))
     output = read(context, "dot.png")
-    assert isinstance(output.content, list)
-    [block] = output.content
-    assert block["source"]["media_type"] == "image/png"
-    assert base64.b64decode(block["source"]["data"]) == png
+    assert output.content == [image_block(png(1, 1))]
+    assert output.read == (str(context.cwd / "dot.png"),)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +142,9 @@ def test_images_are_known_by_what_they_are_not_by_their_name(context: ToolContex
 
 
 def test_an_image_that_is_too_large_is_refused(context: ToolContext) -> None:
-    (context.cwd / "big.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(IMAGE_MAX_BYTES))
+    with (context.cwd / "big.png").open("wb") as file:
+        file.write(png(1, 1))
+        file.truncate(MAX_EDIT_BYTES + 1)
     output = read(context, "big.png")
     assert output.is_error
     assert "smaller" in text(output)

@@ -14,8 +14,6 @@ __all__ = ["MAX_NAME_CHARS", "output_of", "schema_of", "tool_names"]
 
 MAX_NAME_CHARS: Final = 64
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_-]+")
-_IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_MAX_IMAGE_CHARS: Final = 5 * 1024 * 1024
 # Keywords that the Messages API refuses at the top of a tool's schema.
 _REFUSED: Final = ("oneOf", "anyOf", "allOf")
 
@@ -110,15 +108,11 @@ def _link(part: Mapping[str, Any]) -> str:
 
 
 def _binary(label: str, media: object, data: object) -> dict[str, Any]:
-    """Return an image block if the provider accepts the image; otherwise a text block that describes the data."""
-    if isinstance(data, str) and media in _IMAGES and 0 < len(data) <= _MAX_IMAGE_CHARS and _is_base64(data):
+    """Return an image block, which the session checks; for other data a text block that describes it."""
+    if isinstance(data, str) and isinstance(media, str) and media.startswith("image/") and data:
         return {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
     size = len(data) * 3 // 4 if isinstance(data, str) else 0
     return _text(f"[{label} of type {media or 'unknown'}, {size:,} bytes, cannot be shown]")
-
-
-def _is_base64(data: str) -> bool:
-    return len(data) % 4 == 0 and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", data) is not None
 
 
 def _text(text: str) -> dict[str, Any]:

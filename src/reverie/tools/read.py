@@ -24,10 +24,8 @@ from .files.text_files import MAX_EDIT_BYTES, decoded_text
 from .files.workspace import open_plain_file, resolved_path
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
+__all__ = ["Read", "not_found"]
 
-IMAGE_MAX_BYTES: Final = 3_750_000
-"""The largest image file that Read shows; base64 makes it a third larger, which providers still accept."""
 _SCAN_BYTES: Final = 1_048_576
 _IMAGES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -113,6 +111,8 @@ def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileR
     stored = stored_result(path, context)
     if stored is not None:
         source = _Source(stored, len(stored))
+        if media := _media(stored):
+            return _image(source, media), None
         return Output(_answer(source, stored.decode("utf-8", "replace"), input, context)[0]), None
     source = _load(path, input, context)
     media = _media(source.data)
@@ -190,14 +190,15 @@ def _media(data: bytes) -> str:
 
 
 def _image(source: _Source, media: str) -> Output:
-    if source.size_bytes > IMAGE_MAX_BYTES:
+    """Return an image block; the session scales an image down that is too large for the provider."""
+    if not source.whole:
         raise InputError(
-            f"{source.target} is an image of {source.size_bytes:,} bytes, more than the {IMAGE_MAX_BYTES:,} that can "
-            "be shown; make it smaller first (for example with ImageMagick: convert in.png -resize 1500x1500 out.png)"
+            f"{source.target} is an image of {source.size_bytes:,} bytes, more than the {MAX_EDIT_BYTES:,} that can "
+            "be read; make it smaller first (for example with ImageMagick: convert in.png -resize 1500x1500 out.png)"
         )
     data = base64.standard_b64encode(source.data).decode()
     block = {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
-    return Output([block], read=(source.target,))
+    return Output([block], read=(source.target,) if source.target else ())
 
 
 def not_found(path: str, error: OSError, context: ToolContext) -> str:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_script import Script, call
+from pictures import image_block, png
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
@@ -35,10 +36,7 @@ from reverie.layers.l1_offload.content import size_chars
 from reverie.layers.l1_offload.plan import offload_of, result_key, shown_text
 
 POLICY = OffloadPolicy()
-PIXEL: dict[str, Any] = {
-    "type": "image",
-    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 9_000},
-}
+PIXEL: dict[str, Any] = image_block(png(1, 1, at_least_bytes=75_000))
 LONG_TEXT: dict[str, Any] = {"type": "text", "text": "word " * 20_000}
 PDF: dict[str, Any] = {
     "type": "document",

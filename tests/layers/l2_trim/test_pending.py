@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_script import call
+from pictures import image_block, png
 from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, Replacement, ResultsCleared, Snipped
 from reverie.conversation.entries import ASSISTANT, USER
@@ -18,7 +19,7 @@ from reverie.conversation.view import View
 from reverie.layers.l2_trim import TrimCandidates, TrimPolicy
 
 CAUSE = Cause("test", "asked")
-PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+PIXEL = image_block(png(1, 1))
 
 
 def ids(pending: TrimCandidates) -> list[str]:

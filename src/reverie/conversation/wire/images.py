@@ -173,9 +173,9 @@ class ImageTotals:
             max(self.largest, other.largest),
         )
 
-    def excess(self, prefix: PrefixRendered | None) -> str:
-        """Return the reason for which a request with this prefix may not have all of these images; empty if it may."""
-        limits = prefix or NO_PREFIX
+    def excess(self, limits: PrefixRendered | ModelFacts | None) -> str:
+        """Return the reason for which a request with these limits may not have all of the images; empty if it may."""
+        limits = limits or NO_PREFIX
         if self.count > limits.max_images:
             return f"more than {limits.max_images} images"
         if self.chars > MAX_CHARS_IN_ALL:

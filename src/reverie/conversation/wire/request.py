@@ -7,18 +7,19 @@ request and sent bytes never change later.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
 from ..entries import Message
 from ..view import View
 from .blocks import IMAGE_GONE, STUB, Block, as_blocks, placeholder
 from .flatten import missing_result_block, render
-from .images import GENERAL, MAX_CHARS_IN_ALL, image_totals, pictures_in
+from .images import GENERAL, MAX_CHARS_IN_ALL, NO_IMAGES, ImageTotals, image_totals, pictures_in
 from .options import opening_of
 
 __all__ = ["CONTINUE", "build_request", "ends_with_reply", "repairs", "visible_images"]
 
+_Measured: TypeAlias = tuple[Image, ImageTotals]
 KEPT_IMAGES: Final = 0.6
 """The share of the limit that is left after images were dropped, so that the prefix changes rarely."""
 CONTINUE: Final = "Continue."
@@ -173,9 +174,34 @@ def visible_images(view: View) -> list[tuple[Image, Block]]:
 
 
 def _images_to_drop(view: View) -> ImagesDropped:
-    """Return the decision to drop images that are too large, then the oldest, until the others fit a request."""
+    """Return the decision to drop images until the others fit a request, the oldest first and many at once.
+
+    Where earlier content has to stay as it was, the newest go instead, as long as they were never sent.
+    """
     limits = view.facts.prefix or NO_PREFIX
     measured = [(place, image_totals([block])) for place, block in visible_images(view)]
+    unsent: set[str] = set()
+    if "preserved_thinking" in limits.capabilities and view.final is not None and view.final.role == "user":
+        unsent = {piece.uuid for piece in view.final.pieces}
+    kept = _without_newest(measured, unsent, limits)
+    if sum((totals for _, totals in kept), NO_IMAGES).excess(limits):
+        kept = _without_oldest(measured, limits)
+    stays = {place for place, _ in kept}
+    gone = [place for place, _ in measured if place not in stays]
+    moves = any(place.message not in unsent for place in gone)
+    return ImagesDropped(Cause("request", view.images.excess(limits), moves_prefix=moves), gone, IMAGE_GONE)
+
+
+def _without_newest(measured: list[_Measured], unsent: set[str], limits: PrefixRendered) -> list[_Measured]:
+    """Return the images without the newest ones that were never sent, as many as have to go."""
+    kept = measured.copy()
+    while kept and kept[-1][0].message in unsent and sum((totals for _, totals in kept), NO_IMAGES).excess(limits):
+        kept.pop()
+    return kept
+
+
+def _without_oldest(measured: list[_Measured], limits: PrefixRendered) -> list[_Measured]:
+    """Return the images without those that are too large, and without the oldest if the others are still too many."""
     many = len(measured) > GENERAL.many_images
     kept = [one for one in measured if one[1].largest <= limits.max_image_bytes and not (many and one[1].wide)]
     count, chars = len(kept), sum(totals.chars for _, totals in kept)
@@ -184,9 +210,7 @@ def _images_to_drop(view: View) -> ImagesDropped:
         while count > limits.max_images * KEPT_IMAGES or chars > MAX_CHARS_IN_ALL * KEPT_IMAGES:
             count, chars = count - 1, chars - kept[first][1].chars
             first += 1
-    stays = {place for place, _ in kept[first:]}
-    cause = Cause("request", view.images.excess(limits), moves_prefix=True)
-    return ImagesDropped(cause, [place for place, _ in measured if place not in stays], IMAGE_GONE)
+    return kept[first:]
 
 
 def _fewer_images(view: View, messages: list[Message]) -> list[Message]:

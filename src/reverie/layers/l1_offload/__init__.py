@@ -15,12 +15,14 @@ from ...lazy import lazily
 if TYPE_CHECKING:
     from .content import Content, Output, ResultForms, result_forms, text_of
     from .duplicates import SeenResults
+    from .images import CheckedImage, Scale, check_image
     from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
     from .plan import Aggregate, Duplicate, KeepResult, Offload, Placeholder, Plan, plan_aggregate, plan_result
     from .policy import OffloadPolicy, fitted_policy, limit_chars
 
 __all__ = [
     "Aggregate",
+    "CheckedImage",
     "Content",
     "Duplicate",
     "KeepResult",
@@ -32,7 +34,9 @@ __all__ = [
     "Plan",
     "ResultForms",
     "ResultStore",
+    "Scale",
     "SeenResults",
+    "check_image",
     "fitted_policy",
     "limit_chars",
     "offload_aggregate",
@@ -62,6 +66,7 @@ __getattr__ = lazily(
             "text_of",
         ),
         "duplicates": ("SeenResults",),
+        "images": ("CheckedImage", "Scale", "check_image"),
         "plan": (
             "Aggregate",
             "Duplicate",

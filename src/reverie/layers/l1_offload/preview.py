@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["empty_text", "persisted_text", "preview_of", "repeated_text"]
+__all__ = ["empty_text", "image_text", "persisted_text", "preview_of", "repeated_text", "scaled_text"]
 
 OPENING: Final = "<persisted-output>"
 CLOSING: Final = "</persisted-output>"
@@ -41,6 +41,18 @@ def repeated_text(first: str, tool: str, *, size_bytes: int, handle: str) -> str
         f"[Identical to the result of {by}{first} above, {_size(size_bytes)}; "
         f"this one can be read back by its handle: {handle}]"
     )
+
+
+def image_text(problem: str, about: str, path: str = "", handle: str = "") -> str:
+    """Return the text shown for an image that cannot be sent: the problem, and where the original can be read."""
+    where = f". Saved to: {path}\nIts handle: {handle}. Make a smaller copy to see it" if handle else ""
+    return f"[Image not shown: {problem} ({about}){where}]"
+
+
+def scaled_text(about: str, size: str, path: str, handle: str) -> str:
+    """Return the text shown beside the smaller copy of an image, with the place of the original if it was stored."""
+    where = f" The original ({about}) is saved to: {path}, handle: {handle}" if handle else ""
+    return f"[The image was scaled down to {size} pixels.{where}]"
 
 
 def empty_text(tool: str) -> str:

@@ -171,7 +171,7 @@ async def _turn(run: QueryRun) -> AsyncGenerator[Event, None]:
     except PromptTooLong as error:
         run.end = await _make_room(run, error)
     except ModelError as error:
-        run.end = QueryEnd("model_error", str(error))
+        run.end = None if await run.session.recover(error) else QueryEnd("model_error", str(error))
     else:
         run.turns += 1
         run.end = await _handle_reply(run, reply.body)

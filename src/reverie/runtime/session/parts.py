@@ -101,7 +101,11 @@ class SessionParts:
 
     def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
         """Return the capabilities given for the session and those of the model, as the log names them."""
-        named = {"system_messages": facts.system_messages, "tool_changes": facts.tool_changes}
+        named = {
+            "preserved_thinking": facts.checks_thinking,
+            "system_messages": facts.system_messages,
+            "tool_changes": facts.tool_changes,
+        }
         return self.capabilities | {name for name, able in named.items() if able}
 
     def apply_policy(self) -> None:
@@ -164,7 +168,9 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         cache=cache,
         accounts=accounts,
         host=host,
-        offload=Offloader(storage, folder, offload_policy(settings, policy.thresholds), root=root),
+        offload=Offloader(
+            storage, folder, offload_policy(settings, policy.thresholds), lambda: policy.facts, root=root
+        ),
         trim=Trimmer(trim_policy(settings), cache),
         notes=notes,
         compact=compact,

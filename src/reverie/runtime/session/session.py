@@ -13,7 +13,7 @@ from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uu
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
-from ...errors import InputError, PromptTooLong, SessionError
+from ...errors import InputError, ModelError, PromptTooLong, SessionError
 from ...events import CacheBroken, Listener, LogDamaged, ReplyObserved, ResultsTrimmed, SessionClosed, SessionOpened
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
@@ -27,6 +27,7 @@ from .log import Mode, SessionLog
 from .parts import SessionOptions, assemble
 from .prefix import RequestOptions
 from .prepare import prepare
+from .recovery import recover
 from .replies import Call, calls_of, plain_reply
 from .windows import learn_window, read_windows
 
@@ -159,13 +160,14 @@ class Session:
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
         """Log an attachment: content that the program adds for the model, such as a date or a changed file."""
-        return await self.log.attach(content, type=type)
+        return await self.log.attach(await self.parts.offload.images.admitted(self.log, content), type=type)
 
     async def say(self, content: str | list[dict[str, Any]]) -> Entry:
         """Log a message of the user and return its entry; raise ``InputError`` if the message is empty."""
         if not content or (isinstance(content, str) and not content.strip()):
             raise InputError("the message is empty: pass some text")
-        return await self.log.append(USER, {"message": {"role": "user", "content": content}})
+        shown = await self.parts.offload.images.admitted(self.log, content)
+        return await self.log.append(USER, {"message": {"role": "user", "content": shown}})
 
     async def observe(self, reply: Any) -> list[Call]:
         """Log the provider's reply and its cost, update the notes if due, and return a list of its tool calls.
@@ -292,6 +294,14 @@ class Session:
         if error is not None:
             await learn_window(self.log, self.parts, error)
         return await self.parts.compact.reactively(tokens, limit)
+
+    async def recover(self, error: ModelError) -> bool:
+        """Change the view after a provider refused the last request; return whether to prepare and send again.
+
+        An image that was refused is no longer sent; after ``PromptTooLong`` the past is compacted. An error with
+        another cause changes nothing.
+        """
+        return await recover(self.log, self.parts, error)
 
     async def undo(self, compaction: str | None = None) -> Entry:
         """Undo the last compaction, or the one with this entry id: its messages return, and later ones stay."""

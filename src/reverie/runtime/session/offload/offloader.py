@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....conversation.decisions import Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped
@@ -15,9 +16,11 @@ from ....layers.l1_offload import (
     offload_aggregate,
     offload_result,
 )
+from ....model_facts import ModelFacts
 from ....ports import Storage
 from ..log import SessionLog
 from ..replies import result_content
+from .images import ImageIntake
 
 __all__ = ["Offloader"]
 
@@ -27,11 +30,23 @@ _REDRAWS = (Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped)
 class Offloader:
     """Runs layer 1 for one session: on each result as it arrives, and on all results of a message together."""
 
-    def __init__(self, storage: Storage, folder: str, policy: OffloadPolicy, *, root: str = "") -> None:
-        """Store results under a session's folder; ``root`` is the directory where a person finds the storage."""
+    def __init__(
+        self,
+        storage: Storage,
+        folder: str,
+        policy: OffloadPolicy,
+        facts: Callable[[], ModelFacts],
+        *,
+        root: str = "",
+    ) -> None:
+        """Store results under a session's folder; ``root`` is the directory where a person finds the storage.
+
+        ``facts`` returns the limits of the model in use.
+        """
         self.policy = policy
         self.enabled = True
         self._store = ResultStore(storage, folder, root)
+        self.images = ImageIntake(self._store, facts)
         self._known = SeenResults()
 
     def on_event(self, event: Event) -> None:
@@ -41,9 +56,10 @@ class Offloader:
 
     async def result(self, log: SessionLog, tool: str, handle: str, output: Any, max_chars: float | None) -> Content:
         """Move a big result to disk, log the decision about it, and return the content to log as the result."""
+        content = await self.images.admitted(log, result_content(output))
         if not self.enabled:
-            return result_content(output)
-        given = bytes(output) if isinstance(output, (bytes, bytearray)) else result_content(output)
+            return content
+        given = bytes(output) if isinstance(output, (bytes, bytearray)) else content
         applied = await log.run_blocking(
             lambda: offload_result(
                 self._store,

@@ -1,0 +1,68 @@
+"""Check the images of results, messages and attachments as they enter a session, before their first send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from ....conversation.wire.blocks import Block
+from ....conversation.wire.images import ImageTotals
+from ....events import FellBack
+from ....layers.l1_offload import CheckedImage, ResultStore, check_image
+from ....model_facts import ModelFacts
+from ..log import SessionLog
+from .scaling import can_scale, scaled
+
+__all__ = ["ImageIntake"]
+
+
+class ImageIntake:
+    """Replaces each new image that a provider would refuse by a smaller copy or by a text with a handle."""
+
+    def __init__(self, store: ResultStore, facts: Callable[[], ModelFacts]) -> None:
+        """Store originals in a session's folder; ``facts`` returns the limits of the model in use."""
+        self._store = store
+        self._facts = facts
+        self._told = False
+
+    async def admitted(self, log: SessionLog, content: str | list[Any]) -> str | list[Any]:
+        """Return a message's or result's content with images that can be sent; log where their originals are."""
+        if isinstance(content, str) or not any(map(_may_show, content)):
+            return content
+        checks: list[CheckedImage] = []
+        blocks = await log.run_blocking(lambda: self._all(content, log.view.images, checks))
+        for checked in checks:
+            if checked.decision is not None:
+                await log.decide(checked.decision)
+            if checked.fallback:
+                log.emit(FellBack(log.name, "images", checked.fallback))
+        if not can_scale() and not self._told and any(checked.decision is not None for checked in checks):
+            self._told = True
+            log.emit(
+                FellBack(log.name, "images", "an image is not shown; `pip install reverie[images]` scales it down")
+            )
+        return blocks
+
+    def _all(self, content: list[Any], held: ImageTotals, checks: list[CheckedImage]) -> list[Any]:
+        """Return blocks with every image checked, those in tool results too; ``checks`` gets the outcomes in order."""
+        out: list[Any] = []
+        for block in content:
+            if not _may_show(block):
+                out.append(block)
+            elif block["type"] == "tool_result":
+                out.append({**block, "content": self._all(block["content"], held, checks)})
+            else:
+                now = sum((checked.pictures for checked in checks), held)
+                checks.append(check_image(self._store, block, self._facts(), now, scaled if can_scale() else None))
+                out.extend(checks[-1].blocks)
+        return out
+
+
+def _may_show(block: Any) -> bool:
+    """Say whether a block is an image, or a tool result that may have some."""
+    if not isinstance(block, dict):
+        return False
+    fields = cast(Block, block)
+    return fields.get("type") == "image" or (
+        fields.get("type") == "tool_result" and isinstance(fields.get("content"), list)
+    )

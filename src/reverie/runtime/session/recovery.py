@@ -1,0 +1,75 @@
+"""Recover from a provider's refusal: change the view by a logged decision, so that the next request is another one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ...conversation.decisions import Cause, Image, ImagesDropped
+from ...conversation.view import View
+from ...conversation.wire.blocks import IMAGE_GONE, Block, as_blocks
+from ...conversation.wire.images import image_problem, pictures_in
+from ...conversation.wire.request import build_request, visible_images
+from ...errors import CompactionError, ImageRefused, ModelError, PromptTooLong
+from ...events import FellBack
+from ...model_facts import ModelFacts
+from .log import SessionLog
+from .parts import SessionParts
+
+__all__ = ["recover"]
+
+
+async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bool:
+    """Change the view after a refusal of the last request; return False if that cannot help, so that it stays."""
+    match error:
+        case ImageRefused():
+            return await _drop_image(log, parts.policy.facts, error)
+        case PromptTooLong():
+            try:
+                await parts.compact.reactively(error.tokens, error.limit)
+            except CompactionError:
+                return False
+            return True
+        case _:
+            return False
+
+
+async def _drop_image(log: SessionLog, facts: ModelFacts, error: ImageRefused) -> bool:
+    """Log that an image which the provider refused is no longer sent; return False if there is no image to drop.
+
+    Each refusal drops at least one image, so refusals come to an end.
+    """
+    view = log.view
+    places = _refused_places(view, facts, error)
+    if not places:
+        return False
+    newest = {piece.uuid for piece in view.final.pieces} if view.final is not None else set[str]()
+    moves = any(place.message not in newest for place in places)
+    await log.decide(
+        ImagesDropped(Cause("request", "the provider refused an image", moves_prefix=moves), places, IMAGE_GONE)
+    )
+    log.emit(FellBack(log.name, "images", f"an image is no longer sent: {error}"))
+    return True
+
+
+def _refused_places(view: View, facts: ModelFacts, error: ImageRefused) -> list[Image]:
+    """Return the images that a refusal may mean: the one it names, else those with a fault, else the newest."""
+    held = visible_images(view)
+    named = _named_images(view, error)
+    near = [one for one in held if any(one[1] is block for block in named)] or held
+    many = len(held) > facts.many_images
+    faulty = [one for one in near if image_problem(one[1], facts, many) is not None]
+    return [place for place, _ in faulty or near[-1:]]
+
+
+def _named_images(view: View, error: ImageRefused) -> list[Block]:
+    """Return the image at the place that a refusal names; all images of its message if the place has none."""
+    messages: list[Any] = build_request(view)["messages"]
+    if error.message_index >= len(messages):
+        return []
+    blocks = as_blocks(messages[error.message_index])
+    block: Any = blocks[error.block_index] if error.block_index < len(blocks) else {}
+    if error.part_index is not None:
+        content: Any = block.get("content")
+        parts = cast("list[Block]", content) if isinstance(content, list) else []
+        block = parts[error.part_index] if error.part_index < len(parts) else {}
+    return [block] if block.get("type") == "image" else list(pictures_in(blocks))
