@@ -132,6 +132,8 @@ class ResultsTrimmed:
     paths: list[str]
     tokens_before: int
     tokens_after: int
+    handles: list[str] = field(default_factory=lambda: [])
+    """The handles by which the results can be read back."""
 
 
 @record

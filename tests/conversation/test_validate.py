@@ -530,7 +530,7 @@ RULES: list[tuple[str, Change, Change | None, str]] = [
         "clearing thinking needs thinking",
         lambda request: (
             put("context_management", {"edits": [{"type": "clear_thinking_20251015"}]})(request),
-            request.pop("thinking"),
+            put("thinking", {"type": "disabled"})(request),
         ),
         put("context_management", {"edits": [{"type": "clear_thinking_20251015"}]}),
         "`clear_thinking_20251015` strategy",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,8 +76,7 @@ def test_a_part_of_another_version_replaces_what_was_known() -> None:
     assert not known.shows(1, 1)
 
 
-@pytest.mark.requirement("L2.7")
-def test_a_file_whose_result_was_cleared_must_be_read_again_before_it_is_edited(tmp_path: Path) -> None:
+def test_a_file_whose_read_was_forgotten_must_be_read_again_before_it_is_edited(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     context = ToolContext(cwd=tmp_path)
     change = {"file_path": "a.txt", "old_string": "one", "new_string": "two"}

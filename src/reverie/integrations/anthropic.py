@@ -33,6 +33,7 @@ from ..models.failures import failure_of_status
 from ..models.messages_stream import MessageAssembly
 from ..models.sse import EventDecoder
 from ..runtime.memory.memory import Memory
+from ..runtime.session.limits import EDITING_BETA
 from ..runtime.session.session import Session
 from .host_session import HostSession
 from .memory_files import MemoryFiles
@@ -45,7 +46,6 @@ Body = dict[str, Any]
 _WHAT: Final = "middleware"
 _PATH: Final = "/v1/messages"
 _BETA: Final = "anthropic-beta"
-_CLEARING: Final = "context-management-2025-06-27"
 _NO_LONGER_TRUE: Final = ("content-encoding", "content-length")
 
 
@@ -147,10 +147,11 @@ def _body(request: Any) -> Body | None:
 
 
 def _asked(request: Any, body: Body) -> Body:
-    """Return the body with the beta names from the request's header as ``betas``; the same body without any."""
+    """Return the body with the betas of the request's header, and the one that ``_with_body`` can add, as ``betas``."""
     headers = cast("Mapping[str, Any]", request.headers)
     named = next((value for key, value in headers.items() if key.lower() == _BETA and isinstance(value, str)), "")
-    return {**body, "betas": [one.strip() for one in named.split(",") if one.strip()]} if named else body
+    betas = [one.strip() for one in named.split(",") if one.strip()]
+    return {**body, "betas": list(dict.fromkeys([*betas, EDITING_BETA]))}
 
 
 def _with_body(request: Any, sent: Body) -> Any:
@@ -160,7 +161,7 @@ def _with_body(request: Any, sent: Body) -> Any:
     if "context_management" in body and "context_management" not in request.json:
         name = next((key for key in headers if key.lower() == _BETA), _BETA)
         known = headers.get(name) if isinstance(headers.get(name), str) else ""
-        headers[name] = ",".join(filter(None, (known, _CLEARING if _CLEARING not in str(known) else "")))
+        headers[name] = ",".join(filter(None, (known, EDITING_BETA if EDITING_BETA not in str(known) else "")))
     return request.copy(body=body, headers=headers)
 
 

@@ -23,7 +23,6 @@ from reverie.layers.l2_trim import (
     plan_budget,
     plan_cache_edit,
     plan_trim,
-    provider_edits,
 )
 from reverie.layers.l2_trim.plan import STUB_TOKENS
 from reverie.values import replace
@@ -405,26 +404,6 @@ def test_requests_leave_edits_out_for_a_provider_that_does_not_take_them(make_be
     assert problems(with_edits, limits=Limits(cache_edits=True)) == []
     assert problems(with_edits) != []
     assert problems(build_request(able(bench).script.view)) == []
-
-
-# -- by the provider
-
-
-@pytest.mark.requirement("L2.4")
-@pytest.mark.parametrize(
-    ("idle", "keep"), [(0, "all"), (3_599, "all"), (3_600, {"type": "thinking_turns", "value": 1})]
-)
-def test_the_provider_is_asked_to_clear_uses_near_the_threshold_and_thinking_after_an_hour(idle: int, keep: Any):
-    asked: Any = provider_edits(compact_at=167_000, idle_seconds=idle, thinking=True)
-    first, second = asked["edits"]
-    assert first == {"type": "clear_thinking_20251015", "keep": keep}
-    assert second == {
-        "type": "clear_tool_uses_20250919",
-        "trigger": {"type": "input_tokens", "value": 147_000},
-        "clear_at_least": {"type": "input_tokens", "value": 73_500},
-    }
-    without: Any = provider_edits(compact_at=167_000, idle_seconds=idle, thinking=False)
-    assert without["edits"] == [second]
 
 
 # -- the twin

@@ -134,7 +134,7 @@ def _context_management(value: Any, thinking: Any) -> Iterator[Fault]:
         if kind == _CLEAR_THINKING:
             if index:
                 yield path, f"`{_CLEAR_THINKING}` must be the first edit in the list"
-            if not is_object(thinking) or thinking.get("type") == "disabled":
+            if is_object(thinking) and thinking.get("type") == "disabled":
                 yield "", f"`{_CLEAR_THINKING}` strategy requires `thinking` to be enabled or adaptive"
 
 

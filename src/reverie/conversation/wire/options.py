@@ -145,7 +145,7 @@ def _fits_edits(value: Any, thinking: Any, limit: int) -> bool:
         if not isinstance(kind, str) or kind not in _EDITS:
             return False
         if kind == "clear_thinking_20251015":
-            on = _fits_thinking(thinking, limit) and cast(Mapping[str, Any], thinking).get("type") != "disabled"
-            if position or not on:
+            fits = thinking is None or _fits_thinking(thinking, limit)
+            if position or not fits or (thinking is not None and thinking.get("type") == "disabled"):
                 return False
     return True

@@ -13,22 +13,28 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .candidates import ClearableResult, TrimCandidates
-    from .plan import STUB_TOKENS, TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim, provider_edits
+    from .plan import STUB_TOKENS, TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim
     from .policy import CLEARED, TrimPolicy, cleared_text
+    from .provider import ClearingRule, SentCall, clearing_option, payback_turns, provider_clearing, results_left_out
 
 __all__ = [
     "CLEARED",
     "STUB_TOKENS",
     "ClearableResult",
+    "ClearingRule",
+    "SentCall",
     "TrimCandidates",
     "TrimFacts",
     "TrimPlan",
     "TrimPolicy",
     "cleared_text",
+    "clearing_option",
+    "payback_turns",
     "plan_budget",
     "plan_cache_edit",
     "plan_trim",
-    "provider_edits",
+    "provider_clearing",
+    "results_left_out",
 ]
 
 __getattr__ = lazily(
@@ -45,12 +51,19 @@ __getattr__ = lazily(
             "plan_budget",
             "plan_cache_edit",
             "plan_trim",
-            "provider_edits",
         ),
         "policy": (
             "CLEARED",
             "TrimPolicy",
             "cleared_text",
+        ),
+        "provider": (
+            "ClearingRule",
+            "SentCall",
+            "clearing_option",
+            "payback_turns",
+            "provider_clearing",
+            "results_left_out",
         ),
     },
 )

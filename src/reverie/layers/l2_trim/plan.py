@@ -12,7 +12,7 @@ from ...values import field, record
 from .candidates import ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
-__all__ = ["STUB_TOKENS", "TrimFacts", "TrimPlan", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"]
+__all__ = ["STUB_TOKENS", "TrimFacts", "TrimPlan", "plan_budget", "plan_cache_edit", "plan_trim"]
 
 STUB_TOKENS: Final = 40  # tokens that a cleared result still takes: its frame, the sentence and the handle
 LAYER: Final = "trim"
@@ -60,12 +60,12 @@ def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> 
 
     If the window is full, old results are cleared at any price, provided that this frees enough.
     """
-    if policy.mode not in ("client", "cache_edit"):
+    if policy.mode not in ("auto", "client", "cache_edit"):
         return None
     if facts.life == "cold":
         old = _old(pending, max(1, policy.keep_cold), facts.pinned) if policy.idle else []
         return _trimming(old, "the cache is cold, so clearing is free", "idle") if old else None
-    if not policy.priced or policy.mode != "client":
+    if not policy.priced or policy.mode == "cache_edit":
         return None
     return _forced(pending, facts, policy) or _priced(pending, facts, policy)
 
@@ -208,20 +208,3 @@ def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> Ca
     frees = sum(one.tokens for one in gone)
     cause = Cause(LAYER, f"more than {policy.edit_above} results in the cached prefix", frees)
     return CacheEdits(cause, [one.tool_use_id for one in gone], view.last)
-
-
-def provider_edits(*, compact_at: int, idle_seconds: float, thinking: bool) -> dict[str, object]:
-    """Return the ``context_management`` option by which the provider clears results and, if asked, thinking."""
-    trigger = max(1, compact_at - 20_000)
-    edits: list[dict[str, object]] = []
-    if thinking:
-        keep: object = "all" if idle_seconds < 3600 else {"type": "thinking_turns", "value": 1}
-        edits.append({"type": "clear_thinking_20251015", "keep": keep})
-    edits.append(
-        {
-            "type": "clear_tool_uses_20250919",
-            "trigger": {"type": "input_tokens", "value": trigger},
-            "clear_at_least": {"type": "input_tokens", "value": trigger // 2},
-        }
-    )
-    return {"edits": edits}

@@ -21,9 +21,10 @@ def _clearable() -> frozenset[str]:
 class TrimPolicy:
     """Settings of layer 2: which tools' results may be cleared, when, and how many recent ones stay."""
 
-    mode: Literal["client", "cache_edit", "provider", "off"] = "client"
-    """How results are cleared: ``client`` by us, ``cache_edit`` by the provider's cache edits (by us on a cold cache),
-    ``provider`` by the provider alone, or ``off`` not at all."""
+    mode: Literal["auto", "client", "cache_edit", "provider", "off"] = "auto"
+    """How results are cleared: ``auto`` by the provider where the model checks thinking and by us elsewhere,
+    ``client`` by us, ``cache_edit`` by the provider's cache edits (by us on a cold cache), ``provider`` by the
+    provider alone, or ``off`` not at all."""
     clearable: frozenset[str] = field(default_factory=_clearable)
     idle: bool = True
     """Clear whenever the cache is cold."""
@@ -35,6 +36,12 @@ class TrimPolicy:
     """With a full window, clear at any price if that frees this share of it."""
     keep_budget: int = 3
     budget_tokens: int = 40_000
+    keep_provider: int = 5
+    """The recent results that the provider keeps; more where one reply made more calls."""
+    provider_share: float = 0.5
+    """The provider clears from this share of the compaction threshold on."""
+    provider_turns: int = 30
+    """The turns within which a clearing by the provider has to pay for the tokens it makes the provider rewrite."""
     edit_above: int = 20
     edit_keep: int = 5
     need: float = 1 / 40

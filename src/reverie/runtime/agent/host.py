@@ -7,6 +7,7 @@ from typing import Any
 from ...events import FellBack
 from ...model_facts import facts_of
 from ...ports import Model
+from ..session.limits import EDITING_BETA
 from .loop import QueryEnd
 from .parts import AgentParts
 from .team.relay import Relay
@@ -38,14 +39,21 @@ class AgentHost:
         self._parts.max_tokens = tokens
 
     def request_options(self) -> dict[str, Any]:
-        """Return the arguments of ``Session.prepare`` as a dict: model, output limit, system prompt and tools."""
+        """Return the arguments of ``Session.prepare`` as a dict: model, output limit, system prompt and tools.
+
+        Where the model checks thinking and can be sent the beta, they allow the provider to clear old results.
+        """
         parts = self._parts
-        return {
+        options: dict[str, Any] = {
             "model": parts.model.model_id,
             "max_tokens": parts.max_tokens,
             "system": parts.system,
             "tools": parts.runs.declared,
         }
+        facts = facts_of(parts.model.model_id, parts.options.settings.models)
+        if facts.checks_thinking and parts.model.capabilities.context_management:
+            options["betas"] = [EDITING_BETA]
+        return options
 
     def raised_limit(self) -> int | None:
         """Return a larger output limit in tokens; None if settings, model or free window allow none."""

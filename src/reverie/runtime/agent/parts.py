@@ -12,7 +12,7 @@ from typing import Final
 from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
-from ...events import CompactionEnded, Event, ModelRetried, ResultsTrimmed
+from ...events import CompactionEnded, Event, ModelRetried
 from ...models import Retry
 from ...ports import Model
 from ...storage.files import FileStorage
@@ -189,12 +189,13 @@ def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small:
 
 
 def _read_state_listener(reads: ReadState) -> Callable[[Event], None]:
-    """Return a listener that forgets reads of trimmed files, and all reads after a compaction."""
+    """Return a listener that forgets all reads after a compaction.
+
+    The version of a file whose read was cleared stays known, so that Edit still works on it.
+    """
 
     def listener(event: Event) -> None:
-        if isinstance(event, ResultsTrimmed):
-            reads.forget(event.paths)
-        elif isinstance(event, CompactionEnded):
+        if isinstance(event, CompactionEnded):
             reads.clear()
 
     return listener

@@ -12,10 +12,11 @@ from ...cache.prices import Prices, prices_for
 from ...cache.usage import usage_of
 from ...cache.watch import CacheBreak, CacheWatch
 from ...conversation.decisions import CallRecorded, Cause
+from ...conversation.tokens.counting import cleared_tokens
 from ...values import record, replace
 from .ledger import LedgerStore
 
-__all__ = ["Accounts", "CallBill", "cleared_by_provider", "rates_of"]
+__all__ = ["Accounts", "CallBill", "clearing_reported", "rates_of"]
 
 
 @record
@@ -27,8 +28,6 @@ class CallBill:
     lost_usd: float | None
     expected: int | None
     input: int = 0
-    cleared: int = 0
-    """Input tokens that the provider cleared by context editing."""
 
 
 def rates_of(prices: Prices | None) -> RelativeRates:
@@ -82,7 +81,7 @@ class Accounts:
             return None
         usage = cast(Mapping[str, Any], reply["usage"])
         used = usage_of(usage)
-        cleared, said = cleared_by_provider(reply)
+        said = clearing_reported(reply)
         if said:  # a clearing that we requested is not a break
             self._watch = replace(self._watch, registered=(*self._watch.registered, said))
         expected = self._watch.expected
@@ -96,7 +95,7 @@ class Accounts:
         if broke is not None and prices is not None:
             entered = call_of(call, session=self._session, at=0.0, prices=prices, readable=expected, broke=broke)
             lost = entered.lost_usd
-        return CallBill(call, broke, lost, expected, used.input, cleared)
+        return CallBill(call, broke, lost, expected, used.input)
 
     def side_call(self, reply: Mapping[str, Any], *, source: str) -> CallBill | None:
         """Return the bill of a call outside the conversation, without the cache watch; None if it has no usage."""
@@ -134,14 +133,12 @@ class Accounts:
             self._store.close()
 
 
-def cleared_by_provider(reply: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the input tokens that the provider says it cleared, and a sentence about them; 0 and "" if none."""
+def clearing_reported(reply: Mapping[str, Any]) -> str:
+    """Return a sentence about the input tokens that the provider says it cleared; "" if it applied no edit."""
     managed: Any = reply.get("context_management")
     found: Any = cast(Mapping[str, Any], managed).get("applied_edits") if isinstance(managed, Mapping) else None
-    edits = [cast(Mapping[str, Any], one) for one in found or () if isinstance(one, Mapping)]
-    tokens = sum(count for one in edits if isinstance(count := one.get("cleared_input_tokens"), int))
-    names = ", ".join(sorted({str(one.get("type")) for one in edits}))
-    return tokens, f"the provider cleared {tokens:,} tokens: {names}" if edits else ""
+    names = {str(cast(Mapping[str, Any], one).get("type")) for one in found or () if isinstance(one, Mapping)}
+    return f"the provider cleared {cleared_tokens(reply):,} tokens: {', '.join(sorted(names))}" if names else ""
 
 
 def _model(reply: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from ...cache.prices import listed_window
 from ...conversation.tokens.window import Thresholds, Window, WindowPolicy, thresholds, window_for
@@ -17,6 +17,7 @@ from ...values import replace
 
 __all__ = [
     "DEFAULT_MODEL",
+    "EDITING_BETA",
     "betas_of",
     "compact_at",
     "offload_policy",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 DEFAULT_MODEL: Final = ""
+EDITING_BETA: Final = "context-management-2025-06-27"
+"""The beta by which a provider clears results."""
 
 
 @lru_cache(maxsize=64)
@@ -80,15 +83,28 @@ def thresholds_for(window: Window, settings: Settings, learned: int | None = Non
     return _thresholds(window, min(limits, default=None), settings.compact_percent)
 
 
-def trim_policy(settings: Settings) -> TrimPolicy:
-    """Return layer 2's policy from the settings, with the parts turned off that a switch turns off."""
+def trim_policy(settings: Settings, facts: ModelFacts | None = None, betas: tuple[str, ...] = ()) -> TrimPolicy:
+    """Return layer 2's policy from the settings, with the parts turned off that a switch turns off.
+
+    With a model's facts, the mode ``auto`` becomes the mode for that model.
+    """
     switches, policy = settings.switches, settings.trim
+    if policy.mode == "auto" and facts is not None:
+        policy = replace(policy, mode=_mode_for(facts, betas))
     if policy.mode == "cache_edit" and not switches.cache_edit:
         policy = replace(policy, mode="off")
     return replace(policy, idle=policy.idle and switches.idle_trim, priced=policy.priced and switches.priced_trim)
 
 
-def offload_policy(settings: Settings, at: Thresholds) -> OffloadPolicy:
+def _mode_for(facts: ModelFacts, betas: tuple[str, ...]) -> Literal["client", "provider", "off"]:
+    """Return the mode for a model: one that checks thinking leaves clearing to the provider, if the beta is sent."""
+    if not facts.checks_thinking:
+        return "client"
+    able = facts.context_editing and EDITING_BETA in betas
+    return "provider" if able else "off"
+
+
+def offload_policy(settings: Settings, at: Thresholds, trim_mode: str) -> OffloadPolicy:
     """Return layer 1's policy for a window; with clearing by the provider, it keeps duplicates as they are."""
     policy = fitted_policy(OffloadPolicy(override_chars=settings.offload_limits), at.effective)
-    return replace(policy, duplicate_max_bytes=0) if settings.trim.mode == "provider" else policy
+    return replace(policy, duplicate_max_bytes=0) if trim_mode == "provider" else policy

@@ -94,9 +94,11 @@ class SessionParts:
         self.fit_window()
 
     def fit_window(self) -> None:
-        """Give layer 1 and the cache plan the window of the model in use."""
-        at = self.policy.thresholds
-        self.offload.policy = offload_policy(self.policy.settings, at)
+        """Give layers 1 and 2 and the cache plan the window and the rules of the model in use."""
+        settings, facts, at = self.policy.settings, self.policy.facts, self.policy.thresholds
+        trim = trim_policy(settings, facts, self.policy.betas)
+        self.offload.policy = offload_policy(settings, at, trim.mode)
+        self.trim.use(trim, facts, by_budget=settings.switches.budget_trim, is_chosen=settings.trim.mode != "auto")
         self.cache.compact_at = at.auto_compact
 
     def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
@@ -110,10 +112,8 @@ class SessionParts:
 
     def apply_policy(self) -> None:
         """Give layers 1 and 2 the policies and switches of the settings in force."""
-        settings = self.policy.settings
-        self.offload.enabled = settings.switches.offload
+        self.offload.enabled = self.policy.settings.switches.offload
         self.fit_window()
-        self.trim.policy, self.trim.by_budget = trim_policy(settings), settings.switches.budget_trim
 
     def resume(self, loaded: ParsedLog, view: View) -> None:
         """Restore the state of cache plan, trimmer, accounts, model name and circuit breaker from the log."""
@@ -169,9 +169,13 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         accounts=accounts,
         host=host,
         offload=Offloader(
-            storage, folder, offload_policy(settings, policy.thresholds), lambda: policy.facts, root=root
+            storage,
+            folder,
+            offload_policy(settings, policy.thresholds, settings.trim.mode),
+            lambda: policy.facts,
+            root=root,
         ),
-        trim=Trimmer(trim_policy(settings), cache),
+        trim=Trimmer(settings.trim, cache),
         notes=notes,
         compact=compact,
         inbox=Inbox(storage, f"{folder}/inbox", compact),

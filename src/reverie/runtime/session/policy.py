@@ -90,3 +90,8 @@ class SessionPolicy:
         """Take the window that a model reports, for requests to it or to a name whose window is unknown."""
         self._reported = model.model_id, model.capabilities.window
         self.use_name(self.model_name, self._betas)
+
+    @property
+    def betas(self) -> tuple[str, ...]:
+        """The beta features that the last request asked for."""
+        return self._betas

@@ -7,13 +7,12 @@ from typing import Any, TypeAlias, cast
 
 from ...conversation.amendments import amendment, system_changes
 from ...conversation.decisions import Cause, PrefixRendered
-from ...conversation.entries import DECISION, Entry, Message, seconds
+from ...conversation.entries import DECISION, Entry, Message
 from ...conversation.view import View
 from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, options_of, tools_of
 from ...conversation.wire.request import CONTINUE, build_request, ends_with_reply
 from ...errors import InputError, SessionError
 from ...events import FellBack
-from ...layers.l2_trim import provider_edits
 from ...model_facts import ModelFacts
 from ...values import record, replace
 from .limits import betas_of
@@ -52,27 +51,16 @@ class RequestOptions:
 
 
 async def render_prefix(
-    log: SessionLog,
-    asked: RequestOptions,
-    facts: ModelFacts,
-    *,
-    mode: str,
-    compact_at: int,
-    capabilities: frozenset[str],
+    log: SessionLog, asked: RequestOptions, facts: ModelFacts, *, mode: str, capabilities: frozenset[str]
 ) -> None:
     """Log model and options if they changed, system prompt and tools the first time; end with a user message.
 
-    ``mode`` is the mode of layer 2: with ``provider``, the options ask the provider to clear old results. Raise
-    ``SessionError`` if the conversation is empty, and ``InputError`` for tools or options that a provider would
-    refuse.
+    ``mode`` is the mode of layer 2. Raise ``SessionError`` if the conversation is empty, and ``InputError`` for tools
+    or options that a provider would refuse.
     """
     if not log.view.length:
         raise SessionError("the conversation is empty: call say() first")
     body = dict(asked.body)
-    if mode == "provider" and "context_management" not in body:
-        body["context_management"] = _clearing_request(
-            log.view, body.get("thinking"), now=log.clock(), compact_at=compact_at
-        )
     before = log.view.facts.prefix
     if before is None:
         system, tools = asked.system, asked.tools or declared_tools(log.view.tool_names())
@@ -157,13 +145,6 @@ def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
             return build_request(View().fold_all(entries[:at]) if moved else view)
         moved = moved or body.get("moves_prefix") is True
     return {"messages": list[Message]()}
-
-
-def _clearing_request(view: View, thinking: Any, *, now: float, compact_at: int) -> dict[str, object]:
-    """Return the ``context_management`` option that asks the provider to clear old content."""
-    kind = cast(Mapping[str, Any], thinking).get("type") if isinstance(thinking, Mapping) else None
-    idle = now - seconds(view.last_reply_time) if view.last_reply_time else 0.0
-    return provider_edits(compact_at=compact_at, idle_seconds=idle, thinking=kind in ("enabled", "adaptive"))
 
 
 def _refuse_unusable(prefix: PrefixRendered) -> None:

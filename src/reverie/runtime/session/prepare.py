@@ -21,14 +21,8 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.inbox.drain(log)
     await parts.configure(log, asked)
     facts, cuts = parts.policy.facts, log.view.cuts
-    await render_prefix(
-        log,
-        asked,
-        facts,
-        mode=parts.trim.policy.mode,
-        compact_at=parts.cache.compact_at,
-        capabilities=parts.capabilities_of(facts),
-    )
+    asked = parts.trim.with_clearing(log.view, asked)
+    await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=parts.capabilities_of(facts))
     await parts.offload.before_request(log)  # layer 1: results of one message
     await parts.trim.before_request(log)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past

@@ -182,6 +182,7 @@ class Session:
             entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound})
             self.parts.thinking.bind(entry.uuid, binding)
             await self._bill(rest)
+            await self.parts.trim.after_reply(self.log, rest)
             usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
             self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
             self._observed = fingerprint
@@ -202,8 +203,6 @@ class Session:
         await self.log.run_blocking(lambda: accounts.enter(billed, entry.uuid))
         if billed.broke is not None:
             self.log.emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
-        if billed.cleared:
-            self.log.emit(ResultsTrimmed(self.name, "provider", [], [], billed.input + billed.cleared, billed.input))
         self.parts.cache.rates = rates_of(accounts.prices(billed.call.model))
 
     async def result(
@@ -261,12 +260,16 @@ class Session:
     async def restore(self, tool_use_ids: list[str]) -> Entry:
         """Bring cleared or offloaded results back into the view, pin them there, and return the logged entry.
 
-        Raise ``InputError`` if the list is empty or a result was not removed.
+        On a model that checks thinking, the price in thinking is told first. Raise ``InputError`` if the list is
+        empty, or if a result was not removed or was removed by the provider.
         """
         unknown = [called for called in tool_use_ids if called not in self.view.overrides.results]
+        if away := [called for called in unknown if called in self.view.facts.cleared_by_provider]:
+            raise InputError(f"the provider cleared {', '.join(away)}: read_back() returns the content")
         if unknown or not tool_use_ids:
             raise InputError(f"{', '.join(unknown) or 'nothing'} was not cleared here: name results that were")
-        reason = "brought back on request"
+        price = self.parts.trim.report_price(self.log, tool_use_ids)
+        reason = f"brought back on request; {price}" if price else "brought back on request"
         await self.log.decide(Pinned(Cause("trim", reason), tool_use_ids=tool_use_ids))
         return await self.log.decide(ResultsRestored(Cause("trim", reason, moves_prefix=True), tool_use_ids))
 

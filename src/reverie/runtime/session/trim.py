@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
 
 import msgspec
 
-from ...cache.economics import Life
+from ...cache.economics import Life, RelativeRates
 from ...conversation.decisions import Decision, ResultsCleared
-from ...conversation.reads import forgotten_files
+from ...conversation.reads import files_in_view, forgotten_files
+from ...conversation.tool_calls import path_of
 from ...conversation.view import View
 from ...errors import SessionError
-from ...events import ResultsTrimmed
+from ...events import FellBack, ResultsTrimmed
 from ...layers.l2_trim import (
     STUB_TOKENS,
     ClearableResult,
@@ -20,13 +21,19 @@ from ...layers.l2_trim import (
     TrimFacts,
     TrimPlan,
     TrimPolicy,
+    clearing_option,
     plan_budget,
     plan_cache_edit,
     plan_trim,
+    provider_clearing,
 )
-from ...values import record
+from ...model_facts import ModelFacts, facts_of
+from ...text.counts import counted
+from ...values import record, replace
 from .cache_plan import CachePlan
+from .limits import DEFAULT_MODEL, EDITING_BETA
 from .log import SessionLog
+from .prefix import RequestOptions
 
 __all__ = ["Trimmer"]
 
@@ -53,6 +60,32 @@ class Trimmer:
         self._least_cached = least_cached
         self._cleared = 0
         self._next_look = 0
+        self._facts_of_model = facts_of(DEFAULT_MODEL)
+        self._is_chosen = False
+        self._said: set[str] = set()
+
+    def use(self, policy: TrimPolicy, facts: ModelFacts, *, by_budget: bool, is_chosen: bool) -> None:
+        """Clear by a policy, for a model with these facts; ``is_chosen`` if the settings name the policy's mode."""
+        self.policy, self.by_budget = policy, by_budget
+        self._facts_of_model, self._is_chosen = facts, is_chosen
+
+    def with_clearing(self, view: View, asked: RequestOptions) -> RequestOptions:
+        """Return the options of the next request; in the mode ``provider`` they ask the provider to clear results."""
+        if self.policy.mode != "provider" or "context_management" in asked.body:
+            return asked
+        facts, before = self._facts_of_model, view.facts.prefix
+        thinking = asked.body.get("thinking")
+        kind = cast("Mapping[str, Any]", thinking).get("type") if isinstance(thinking, Mapping) else None
+        option = clearing_option(
+            self.policy,
+            compact_at=self._cache.compact_at,
+            tools={*(tool["name"] for tool in asked.tools or () if "name" in tool), *view.tool_names()},
+            thinking=kind != "disabled" and (kind is not None or facts.checks_thinking),
+            rates=RelativeRates(facts.cache_read, facts.cache_write_5m, facts.cache_write_1h),
+            batch=_last_batch(view),
+            before=before.options if before is not None and view.cuts == self._cache.cuts else None,
+        )
+        return replace(asked, body={**asked.body, "context_management": option})
 
     def state(self) -> dict[str, Any]:
         """Return the counts of cleared results and of read-backs, from which a resumed session continues."""
@@ -68,6 +101,7 @@ class Trimmer:
 
     async def before_request(self, log: SessionLog) -> None:
         """Log the clearing or cache edit due before this request; with ``by_budget``, also clear to the budget."""
+        self._report_means(log)
         planned = self.plan(log.view, log.clock())
         if isinstance(planned, TrimPlan):
             await self._clear(log, planned)
@@ -77,12 +111,75 @@ class Trimmer:
         if self.by_budget and self.policy.mode == "client":
             await self.clear_to(log)
 
+    async def after_reply(self, log: SessionLog, reply: Mapping[str, Any]) -> None:
+        """Log which results the provider left out of the request that this reply answers, if that is news."""
+        before = log.view
+        decision = provider_clearing(before, reply)
+        if decision is None:
+            return
+        await log.decide(decision)
+        if not decision.tool_use_ids:
+            return
+        uses = {called: use for called in decision.tool_use_ids if (use := before.tool_call(called)) is not None}
+        shown = files_in_view(before)
+        paths = {path for called, use in uses.items() if (path := path_of(use.input)) and shown.get(path) == called}
+        tools = sorted({use.name for use in uses.values()})
+        billed = before.token_count.input_tokens or 0
+        log.emit(
+            ResultsTrimmed(
+                log.name,
+                "provider",
+                tools,
+                sorted(paths),
+                billed + decision.tokens,
+                billed,
+                list(decision.tool_use_ids),
+            )
+        )
+
+    def report_price(self, log: SessionLog, tool_use_ids: Iterable[str]) -> str:
+        """Emit and return the price in thinking of changing these results in the view; "" if it costs none."""
+        price = self._price(log.view, tool_use_ids)
+        if price:
+            log.emit(FellBack(log.name, "thinking", price))
+        return price
+
+    def _price(self, view: View, tool_use_ids: Iterable[str]) -> str:
+        calls = [call for call in map(view.tool_call, tool_use_ids) if call is not None]
+        if not self._facts_of_model.checks_thinking or not calls:
+            return ""
+        replies, tokens = view.thinking_from(min(call.group for call in calls) + 1)
+        lost = f"this drops the thinking of {counted(replies, 'later reply')}, about {tokens:,} tokens"
+        return lost if replies else ""
+
+    def _report_means(self, log: SessionLog) -> None:
+        """Emit, once for each, why results are not cleared as the settings say, or what clearing them here costs."""
+        facts, mode = self._facts_of_model, self.policy.mode
+        if not facts.checks_thinking:
+            return
+        why = f"{facts.name} refuses its thinking once an earlier message has changed"
+        if mode == "off" and not self._is_chosen:
+            how = f"pass betas=[{EDITING_BETA!r}] to prepare() and send with client.beta.messages"
+            self._report_once(log, f"{why}, so results are not cleared here; to let the provider clear them, {how}")
+        elif self.by_budget and mode != "client":
+            how = "session.trim() clears here at that price, or set trim.mode to 'client'"
+            self._report_once(log, f"{why}, so budget_trim clears nothing; {how}")
+        elif mode == "client":
+            how = "leave trim.mode at 'auto' to let the provider clear them"
+            self._report_once(log, f"{why}: each clearing here drops the thinking after it; {how}")
+
+    def _report_once(self, log: SessionLog, why: str) -> None:
+        if why not in self._said:
+            self._said.add(why)
+            log.emit(FellBack(log.name, "trim", why))
+
     async def clear_to(self, log: SessionLog, target_tokens: int | None = None) -> ResultsTrimmed | None:
         """Clear the oldest results until the clearable ones fit a budget; return the event, None if all fit.
 
-        Raise ``SessionError`` if the provider clears in this session.
+        On a model that checks thinking, the price in thinking is told first. Raise ``SessionError`` if the settings
+        say that the provider clears in this session.
         """
-        if self.policy.mode == "provider":
+        if self.policy.mode == "provider" and self._is_chosen:
             raise SessionError("the provider clears in this session: set trim.mode to 'client' to clear from here")
         self._pending.follow(log.view)
         pinned = log.view.facts.pinned
@@ -113,7 +210,8 @@ class Trimmer:
 
         The number of messages is None where it is 0 or there are no such results.
         """
-        recent: list[ClearableResult] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
+        keep = self.policy.keep_provider if self.policy.mode == "provider" else self.policy.keep_priced
+        recent: list[ClearableResult] = self._pending.candidates[-max(1, keep) :]
         if not recent:
             return None, self._pending.written
         return recent[0].group if recent[0].group > 0 else None, self._pending.start(recent[0])
@@ -123,10 +221,14 @@ class Trimmer:
         before = log.view
         gone = [one.tool_use_id for one in planned.decision.cleared]
         uses = [use for use in map(before.tool_call, gone) if use is not None]
-        await log.decide(planned.decision)
-        self.record(planned.decision)
+        price = self.report_price(log, gone)
+        decision, cause = planned.decision, planned.decision.cause
+        if price:
+            decision = replace(decision, cause=replace(cause, reason=f"{cause.reason}; {price}"))
+        await log.decide(decision)
+        self.record(decision)
         tools, paths = sorted({use.name for use in uses}), forgotten_files(before, log.view)
-        event = ResultsTrimmed(log.name, planned.trigger, tools, paths, before.tokens, log.view.tokens)
+        event = ResultsTrimmed(log.name, planned.trigger, tools, paths, before.tokens, log.view.tokens, gone)
         log.emit(event)
         return event
 
@@ -153,3 +255,12 @@ class Trimmer:
             read_backs=self.read_backs,
             limit=cache.compact_at,
         )
+
+
+def _last_batch(view: View) -> int:
+    """Return how many calls the last reply in the view made."""
+    for at in range(view.length - 1, -1, -1):
+        group = view.group(at)
+        if group.role == "assistant":
+            return len(group.uses)
+    return 0

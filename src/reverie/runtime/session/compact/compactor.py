@@ -10,6 +10,7 @@ from ....conversation.tokens.window import Thresholds
 from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
 from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, visible_items
+from ....model_facts import facts_of
 from ....values import replace
 from ..cache_plan import CachePlan
 from ..forks import forking
@@ -35,6 +36,7 @@ class Compactor:
         self._draft = CompactionDraft(session, cache, notes, activity)
         self._explained = ""
         self._weighed: tuple[PrefixRendered, int] | None = None
+        self._refused: set[str] = set()
 
     @property
     def restorer(self) -> Restorer | None:
@@ -74,14 +76,14 @@ class Compactor:
         if not switches.compact:
             self._check(at.blocking)
             return
-        if switches.collapse:
+        if switches.collapse and self._may_cut("collapse"):
             if tokens >= policy.collapse_at * at.effective:
                 await self._collapse(at)
             self._check(int(policy.collapse_blocks_at * at.effective))
             return
         if switches.auto_compact:
             if tokens >= at.auto_compact:
-                if switches.snip:
+                if switches.snip and self._may_cut("snip"):
                     await self._snip(at)
                 if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
                     await self._automatic("the window is nearly full", at)
@@ -277,6 +279,17 @@ class Compactor:
             self._draft.progress("done")
 
     # -- the smaller cuts
+
+    def _may_cut(self, switch: str) -> bool:
+        """Say whether messages may be cut from the middle; a model that checks thinking refuses its thinking then."""
+        session = self._session
+        prefix = session.view.facts.prefix
+        facts = facts_of(prefix.model if prefix is not None else "", session.settings.models)
+        if facts.checks_thinking and switch not in self._refused:
+            self._refused.add(switch)
+            why = f"{facts.name} refuses its thinking once an earlier message has changed: compacting instead"
+            session.emit(FellBack(session.name, switch, f"{why}; turn the switch off"))
+        return not facts.checks_thinking
 
     async def _snip(self, at: Thresholds) -> None:
         session = self._session

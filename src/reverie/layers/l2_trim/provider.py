@@ -1,0 +1,219 @@
+"""Clearing by the provider: the parameters that a request declares, and the results that they leave out.
+
+A provider applies the declared rule to each request afresh and reports counts, not ids. The same rule over the same
+calls tells which results are gone; where the counts differ, the reported one is used, oldest results first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from ...cache.economics import CLASSIC, RelativeRates
+from ...conversation.decisions import Cause, ResultsClearedByProvider
+from ...conversation.tokens.counting import ReplyBody, billed_tokens, cleared_tokens
+from ...conversation.tool_calls import path_of
+from ...conversation.view import View
+from ...text.counts import counted
+from ...values import record
+from .policy import TrimPolicy
+
+__all__ = ["ClearingRule", "SentCall", "clearing_option", "payback_turns", "provider_clearing", "results_left_out"]
+
+_THINKING: Final = "clear_thinking_20251015"
+_RESULTS: Final = "clear_tool_uses_20250919"
+_INPUT_CHARS: Final = 40
+_TOKENS_PER_KEPT: Final = 20_000  # a small window keeps fewer results: one for so many tokens of it
+
+
+@record
+class SentCall:
+    """A tool call of a request whose result the request contains."""
+
+    id: str
+    tool: str
+
+
+@record
+class ClearingRule:
+    """The rule by which a provider leaves tool results out of a request; the defaults are the provider's."""
+
+    trigger: int = 100_000
+    by_tokens: bool = True
+    """Whether the trigger counts input tokens; otherwise it counts tool calls."""
+    keep: int = 3
+    least_tokens: int = 0
+    excluded: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(options: Mapping[str, Any]) -> ClearingRule | None:
+        """Return the rule that a request's options declare, or None if they declare none."""
+        managed = _mapping(options.get("context_management"))
+        edits = (_mapping(one) for one in _listed(managed.get("edits")))
+        found = next((one for one in edits if one.get("type") == _RESULTS), None)
+        if found is None:
+            return None
+        default, trigger = ClearingRule(), _mapping(found.get("trigger"))
+        return ClearingRule(
+            _value(trigger, default.trigger),
+            trigger.get("type") != "tool_uses",
+            _value(_mapping(found.get("keep")), default.keep),
+            _value(_mapping(found.get("clear_at_least")), 0),
+            frozenset(str(one) for one in _listed(found.get("exclude_tools"))),
+        )
+
+    def may_clear(self, calls: Iterable[SentCall]) -> list[str]:
+        """Return the calls whose results this rule does not exclude by their tool, in order."""
+        return [one.id for one in calls if one.tool not in self.excluded]
+
+
+def payback_turns(rates: RelativeRates) -> float:
+    """Return after how many turns a clearing has paid that frees as many tokens as it makes the provider rewrite."""
+    return (rates.write_5m - rates.read) / max(rates.read, 1e-6)
+
+
+def clearing_option(
+    policy: TrimPolicy,
+    *,
+    compact_at: int,
+    tools: Collection[str],
+    thinking: bool,
+    rates: RelativeRates = CLASSIC,
+    batch: int = 0,
+    before: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the ``context_management`` option that asks the provider to clear old results and to keep all thinking.
+
+    Everything in it follows from the policy, the window, the prices and the tools, so it stays the same from request
+    to request. The last ``batch`` results, which the model has not seen, are kept: the number to keep only grows,
+    from that in the options ``before``.
+    """
+    trigger = max(1, int(compact_at * policy.provider_share))
+    payback = payback_turns(rates)
+    last = ClearingRule.of(before) if before is not None else None
+    usual = min(policy.keep_provider, compact_at // _TOKENS_PER_KEPT)
+    keep = max(1, usual, batch, last.keep if last is not None else 0)
+    edits: list[dict[str, Any]] = [{"type": _THINKING, "keep": "all"}] if thinking else []
+    # A clearing may rewrite all that it leaves of the window; it has to pay for that in the expected turns.
+    least = int(trigger * payback / (payback + max(1, policy.provider_turns)))
+    results: dict[str, Any] = {
+        "type": _RESULTS,
+        "trigger": {"type": "input_tokens", "value": trigger},
+        "keep": {"type": "tool_uses", "value": keep},
+        "clear_at_least": {"type": "input_tokens", "value": max(1, least)},
+    }
+    excluded = sorted({tool for tool in tools if not policy.may_clear(tool)})
+    return {"edits": [*edits, {**results, "exclude_tools": excluded} if excluded else results]}
+
+
+def results_left_out(
+    calls: Sequence[SentCall], rule: ClearingRule, *, input_tokens: int, freed_tokens: Mapping[str, int] | int
+) -> list[str]:
+    """Return the ids of the calls whose results a rule leaves out of a request, oldest first.
+
+    ``input_tokens`` is the size of the request with all results; ``freed_tokens`` is the number of tokens that leave,
+    if the provider reported it, or the estimated number for each result.
+    """
+    if (input_tokens if rule.by_tokens else len(calls)) <= rule.trigger:
+        return []
+    may_go = rule.may_clear(calls)
+    gone = may_go[: max(0, len(may_go) - rule.keep)]
+    freed = freed_tokens if isinstance(freed_tokens, int) else sum(freed_tokens.get(one, 0) for one in gone)
+    return gone if freed >= rule.least_tokens else []
+
+
+def provider_clearing(view: View, reply: ReplyBody) -> ResultsClearedByProvider | None:
+    """Return the decision that records a reply's report on cleared results; None if it reports nothing new.
+
+    ``view`` ends with the reply.
+    """
+    facts = view.facts
+    rule = ClearingRule.of(facts.prefix.options) if facts.prefix is not None else None
+    count, tokens, billed = _reported_count(reply), cleared_tokens(reply), billed_tokens(reply)
+    size = (billed.input_tokens if billed is not None else 0) + tokens
+    before = facts.cleared_by_provider
+    if not count and not before and (rule is None or (rule.by_tokens and size <= rule.trigger)):
+        return None
+    rule = rule or ClearingRule()
+    calls = _sent_calls(view)
+    computed = results_left_out(
+        calls, rule, input_tokens=size, freed_tokens=tokens if count else _estimated_tokens(view)
+    )
+    gone = rule.may_clear(calls)[:count]
+    added, back = [one for one in gone if one not in before], sorted(before.difference(gone))
+    differs, last = count != len(computed), facts.clearing
+    if not added and not back and differs == (last is not None and last.count != last.computed):
+        return None
+    return ResultsClearedByProvider(
+        Cause("trim", _reason(count, len(computed), tokens, len(added), back)),
+        added,
+        _announcement(view, added),
+        tokens,
+        count,
+        len(computed),
+        back,
+    )
+
+
+def _reason(count: int, computed: int, tokens: int, added: int, back: Sequence[str]) -> str:
+    if count or not back:
+        left_out = counted(count, "result")
+        said = f"the provider left {left_out} out of the request, {added} of them new: {tokens:,} tokens"
+    else:
+        said = f"the provider shows {counted(len(back), 'result')} again"
+    return said if count == computed else f"{said}; its rule leaves out {computed} by our calculation"
+
+
+def _announcement(view: View, added: Sequence[str]) -> str:
+    """Return the line that tells the model which results are gone and by which handles it can read them again."""
+    if not added:
+        return ""
+    named = "; ".join(f"{_named(view, one)} handle: {one}" for one in added)
+    return f"[The content of these old tool results was cleared and can be read again by handle. {named}]"
+
+
+def _named(view: View, called: str) -> str:
+    """Return a call as a few words: its tool and the file or the first text that it was given."""
+    call = view.tool_call(called)
+    if call is None:
+        return "Result"
+    about = path_of(call.input) or next((text for text in call.input.values() if isinstance(text, str)), "")
+    line = " ".join(about.split())
+    return f"{call.name} {line[-_INPUT_CHARS:]}".strip()
+
+
+def _sent_calls(view: View) -> list[SentCall]:
+    """Return the calls of the request that the view's last reply answered, in the order of the request."""
+    open_calls = set(view.unanswered())
+    calls: list[SentCall] = []
+    for group in view.groups:
+        for called in group.uses:
+            call = view.tool_call(called)
+            if call is not None and called not in open_calls:
+                calls.append(SentCall(called, call.name))
+    return calls
+
+
+def _estimated_tokens(view: View) -> dict[str, int]:
+    tokens = view.token_count.estimator.correction(view.token_count.model).tokens
+    hidden = view.overrides.results
+    return {one.tool_use_id: round(tokens(one.piece.measure)) for one in view.results if one.tool_use_id not in hidden}
+
+
+def _reported_count(reply: ReplyBody) -> int:
+    edits = _listed(_mapping(reply.get("context_management")).get("applied_edits"))
+    counts = (_mapping(one).get("cleared_tool_uses") for one in edits)
+    return sum(count for count in counts if isinstance(count, int) and count > 0)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _value(given: Mapping[str, Any], default: int) -> int:
+    value = given.get("value")
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
