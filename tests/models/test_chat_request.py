@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from random_logs import random_log
+from reverie.conversation.entries import Entry
+from reverie.conversation.fork import ForkBase
 from reverie.conversation.view import View
 from reverie.conversation.wire.request import build_request
+from reverie.model_facts import facts_of
 from reverie.models.chat_request import chat_messages, chat_request, used_ids
 
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0="}
@@ -240,4 +243,18 @@ def test_documents_and_blocks_nobody_knows_are_said_in_words_or_as_files() -> No
         {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
         {"type": "text", "text": "found"},
         {"type": "text", "text": "[something_new]"},
+    ]
+
+
+@pytest.mark.requirement("V9")
+def test_a_forks_directive_is_a_message_of_its_own() -> None:
+    """A message that grows would not be found in the cache; the same text of a user alone is one message as before."""
+    view = View().fold(Entry("u", None, "", "", "user", {"message": {"role": "user", "content": "Hello."}}))
+    base = ForkBase(view, "gpt-6", facts_of("gpt-6"), 100)
+    request = base.request(base.branch("Who?", source="test"))
+    sent = chat_request(request)["messages"]
+    assert [one["content"].split("\n")[0] for one in sent] == ["Hello.", '<reverie-fork source="test">']
+    assert chat_messages(build_request(view)["messages"]) == sent[:1]
+    assert chat_messages([{"role": "user", "content": "<reverie-fork x"}]) == [
+        {"role": "user", "content": "<reverie-fork x"}
     ]

@@ -152,3 +152,24 @@ def test_whatever_a_model_replies_the_forks_next_request_is_valid(torture: bool,
     print(f"{many} forks, {sent} requests, {len(wrong)} problems, {failed} without an answer")
     assert wrong == []
     assert sent > 1.5 * many  # most forks have a second turn
+
+
+def test_a_fork_that_appends_replies_as_they_came_is_refused(seed: int) -> None:
+    """The known-bad twin: the second request is the first one, the reply and its results."""
+
+    async def second_requests() -> list[str]:
+        wrong: list[str] = []
+        for number in range(seed, seed + 100):
+            first = (await asked(number))[0][0]
+            content: Any = Mischief(random.Random(number)).reply()["content"]
+            blocks = content if isinstance(content, list) else []
+            calls = [one for one in blocks if isinstance(one, dict) and one.get("type") == "tool_use"]
+            results = [{"type": "tool_result", "tool_use_id": call.get("id"), "content": "x"} for call in calls]
+            said = [{"role": "assistant", "content": content}, {"role": "user", "content": results or "Go on."}]
+            wrong += [problem.text for problem in problems({**first, "messages": [*first["messages"], *said]})]
+        return wrong
+
+    wrong = anyio.run(second_requests)
+    assert any("non-whitespace" in text or "non-empty" in text for text in wrong)
+    assert any("ids must be unique" in text for text in wrong)
+    assert len(wrong) > 100

@@ -56,10 +56,10 @@ class ForkBase:
         request = build_request(branch, self._prefix(branch))
         for own in _OWN_REPLIES:
             request.pop(own, None)
-        config: Any = request.get("output_config")
-        if isinstance(config, Mapping):
-            fields = cast("Mapping[str, Any]", config)
-            request["output_config"] = {key: value for key, value in fields.items() if key != "format"}
+        config: Any = request.pop("output_config", None)
+        fields = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+        if kept := {key: value for key, value in fields.items() if key != "format"}:
+            request["output_config"] = kept
         return adapted(request, self.facts, answer_tokens=self.answer_tokens)
 
     def _prefix(self, branch: View) -> PrefixRendered | None:

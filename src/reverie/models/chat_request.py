@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from ..conversation.entries import clean
+from ..conversation.fork import FORK_TAG
 
 __all__ = ["ChatMessage", "chat_messages", "chat_request", "used_ids"]
 
@@ -110,10 +111,13 @@ def _user(blocks: Sequence[Block], open_calls: Sequence[str]) -> Iterator[ChatMe
         else:
             parts += [_text_part(text), *images]
     yield from _answered(open_calls, results)
+    directive = parts.pop() if len(parts) > 1 and parts[-1].get("text", "").startswith(FORK_TAG) else None
     if any(part["type"] != "text" for part in parts):
         yield {"role": "user", "content": parts}
     elif parts or not open_calls:
         yield {"role": "user", "content": "\n\n".join(part["text"] for part in parts)}
+    if directive is not None:  # a message that grew would not be found in the server's cache
+        yield {"role": "user", "content": directive["text"]}
 
 
 def _answered(open_calls: Sequence[str], results: Mapping[str, str]) -> Iterator[ChatMessage]:
