@@ -34,8 +34,8 @@ class EditedRequest:
 def blocks_of(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield (part, block) for tools, system and messages in order; a message's part is its role.
 
-    The part of a message of the system is ``instruction``. A deferred tool comes after the first block that refers to
-    it, as the part ``definition``.
+    The part of a system message is ``instruction``, or ``reminder`` if it is turn-scoped. A deferred tool comes after
+    the first block that refers to it, as the part ``definition``.
     """
     deferred = {str(tool.get("name")): tool for tool in request.get("tools") or () if tool.get("defer_loading")}
     for tool in visible_tools(request):
@@ -43,7 +43,9 @@ def blocks_of(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for block in _content(request.get("system") or ()):
         yield "system", block
     for message in request["messages"]:
-        part = "instruction" if message["role"] == "system" else message["role"]
+        part = message["role"]
+        if part == "system":
+            part = "reminder" if message.get("clear_at") == "next_user_message" else "instruction"
         for block in _content(message["content"]):
             yield part, block
             for name in referenced_tools(block) if deferred else ():

@@ -12,6 +12,7 @@ import msgspec
 
 from ...cache.simulator import CacheSimulator, Mark, SimUsage
 from ...conversation.wire.canonical import canonical_block
+from ...model_facts import ModelFacts
 from ...values import record
 from .edits import CLEARED, blocks_of, deleted_results
 from .token_count import TokenCounter
@@ -40,17 +41,17 @@ class Prompt:
         return sum(self.tokens)
 
 
-def prompt_of(request: dict[str, Any], count: TokenCounter) -> Prompt:
+def prompt_of(request: dict[str, Any], count: TokenCounter, facts: ModelFacts) -> Prompt:
     """Return a valid request as a prompt.
 
     The digest of the first message block also covers the options whose change invalidates the messages: tool_choice,
-    thinking, and whether there are images. A result that a ``cache_edits`` block deletes keeps its digest and counts
-    as cleared; the block itself counts as 0 tokens.
+    thinking, effort, and whether there are images; the default of an option equals its absence. A result that a
+    ``cache_edits`` block deletes keeps its digest and counts as cleared; the block itself counts as 0 tokens.
     """
     deleted = deleted_results(request)
     laid = list(blocks_of(request))
     images = any(part == "user" and _has_image(block) for part, block in laid)
-    options = _encode([request.get("tool_choice"), request.get("thinking"), images])
+    options = _encode([*_options(request, facts), images])
     parts, digests, tokens, marks, edits = list[str](), list[bytes](), list[int](), list[Mark](), list[int]()
     saved, salt = 0, options
     for index, (part, block) in enumerate(laid):
@@ -73,9 +74,22 @@ def prompt_of(request: dict[str, Any], count: TokenCounter) -> Prompt:
             marks.append(Mark(index, ttl))
     automatic = request.get("cache_control")
     if automatic and laid:
-        last = max(index for index, (_, block) in enumerate(laid) if "thinking" not in str(block.get("type")))
+        last = max(index for index, (part, block) in enumerate(laid) if _may_carry(part, block))
         marks = [mark for mark in marks if mark.index != last] + [Mark(last, automatic.get("ttl", "5m"))]
     return Prompt(request["model"], parts, digests, tokens, marks, options, edits, saved)
+
+
+def _options(request: Mapping[str, Any], facts: ModelFacts) -> list[Any]:
+    """Return the choice of tools, the thinking and the effort of a request, with their defaults filled in."""
+    choice: Any = request.get("tool_choice") or {"type": "auto"}
+    output: Any = request.get("output_config") or {}
+    thinking: Any = request.get("thinking") or {"type": "adaptive" if facts.thinking_by_default else "disabled"}
+    effort = output.get("effort") or facts.default_effort
+    return [choice, thinking.get("type"), thinking.get("budget_tokens"), effort]
+
+
+def _may_carry(part: str, block: Mapping[str, Any]) -> bool:
+    return part not in ("reminder", "definition") and "thinking" not in str(block.get("type"))
 
 
 def _has_image(block: Mapping[str, Any]) -> bool:

@@ -102,7 +102,7 @@ class Provider:
         checked = self._check(body, caller)
         facts = checked.reader.facts
         edited = apply_context_management(checked.shown, self.count, facts)
-        prompt = prompt_of(edited.request, self.count)
+        prompt = prompt_of(edited.request, self.count, facts)
         asked = body.get("compaction")
         extra = self.count({"type": "text", "text": asked.get("instructions") or SUMMARY_PROMPT}) if asked else 0
         problem = too_long(prompt.total + extra, self.window_of(facts))
@@ -149,9 +149,11 @@ class Provider:
         asked = {key: value for key, value in body.items() if key != "compaction"}
         checked = self._check({**asked, "max_tokens": 1 << 40}, caller)
         edited = apply_context_management(checked.shown, self.count, checked.reader.facts)
-        answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count).total}
+        answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count, checked.reader.facts).total}
         if edited.applied is not None:
-            answer["context_management"] = {"original_input_tokens": prompt_of(checked.shown, self.count).total}
+            answer["context_management"] = {
+                "original_input_tokens": prompt_of(checked.shown, self.count, checked.reader.facts).total
+            }
         return answer
 
     def _check(self, body: Body, caller: Caller) -> CheckedRequest:

@@ -54,7 +54,8 @@ def check_betas(body: Mapping[str, Any], betas: frozenset[str]) -> None:
 
 def is_shaped(body: Mapping[str, Any]) -> bool:
     """Return whether messages and tools have the outer shape that the rules with error codes look at."""
-    messages, tools = body.get("messages"), body.get("tools") or []
+    messages: Any = body.get("messages")
+    tools: Any = body.get("tools") or []
     return is_list(messages) and all(map(_is_message, messages)) and is_list(tools) and all(map(is_object, tools))
 
 
