@@ -16,11 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reverie.cache.economics import CLASSIC, RelativeRates
+from reverie.cache.economics import RelativeRates
+from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.layers.l2_trim import TrimPolicy
+from reverie.model_facts import facts_of
 from reverie.replay.compare import compare, recordings_in
 from reverie.replay.needs import lines_of_block, lines_of_result
 from reverie.replay.outcome import totals
@@ -55,7 +57,7 @@ def last_needed(recording: Recording) -> dict[str, int]:
     return needed
 
 
-def bound(recording: Recording, rates: RelativeRates = CLASSIC) -> float:
+def bound(recording: Recording, rates: RelativeRates) -> float:
     """Return the lowest possible input cost of this recording, in tokens at the input price."""
     needed, policy = last_needed(recording), TrimPolicy()
     view, before = View(), None
@@ -87,6 +89,10 @@ def bound(recording: Recording, rates: RelativeRates = CLASSIC) -> float:
     return cost
 
 
+def _rates(model: str) -> RelativeRates:
+    return rates_of(prices_for(model), facts_of(model))
+
+
 def main() -> int:
     """Print the bound and the cost of each policy."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -99,7 +105,7 @@ def main() -> int:
     recordings, _ = recordings_in(arguments.paths)
     report = compare(recordings, policies=("uncached", "append-only", "reverie"), check=False)
     whole = totals(report.of(policy="uncached"))
-    least = sum(map(bound, recordings)) / whole["uncached"]
+    least = sum(bound(one, _rates(one.model)) for one in recordings) / whole["uncached"]
     found: dict[str, Any] = {
         name: totals(report.of(policy=name))["input_usd"] / whole["input_usd"] for name in report.policies
     }

@@ -17,7 +17,7 @@ import msgspec
 from .errors import InputError
 from .values import field, fields_of, record
 
-__all__ = ["MILLION_SUFFIX", "ModelFacts", "bare_model", "corrected", "facts_of", "known_facts"]
+__all__ = ["MILLION_SUFFIX", "ModelFacts", "bare_model", "corrected", "default_model", "facts_of", "known_facts"]
 
 MILLION_SUFFIX: Final = "[1m]"
 """The suffix of a model's name that asks for a window of a million tokens."""
@@ -143,10 +143,20 @@ def _facts_of(model: str) -> ModelFacts:
 @lru_cache(maxsize=1)
 def known_facts() -> tuple[ModelFacts, ...]:
     """Return the rows of the table, in the order in which they are tried; the last one fits every name."""
+    table = _table()
+    return tuple(_row(table["kinds"].get(row.get("kind", ""), {}), row) for row in table["models"])
+
+
+def default_model(owner: Literal["anthropic", "openai", "unnamed", "demo"] = "unnamed") -> str:
+    """Return the name of a provider's default model, of logs and recordings that name none, or of the demo."""
+    return _table()["defaults"][owner]
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
     import tomllib
 
-    table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    return tuple(_row(table["kinds"].get(row.pop("kind", ""), {}), row) for row in table["models"])
+    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
 def _row(kind: Mapping[str, Any], row: Mapping[str, Any]) -> ModelFacts:

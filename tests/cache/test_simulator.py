@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, SimUsage
+from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, SimUsage, positions
 from reverie.errors import InputError
+from reverie.replay.provider import SimulatedProvider
 
 MODEL = "claude-sonnet-4-5"
 
@@ -169,6 +170,10 @@ def test_the_minimum_counts_the_whole_prefix_not_the_block() -> None:
     [
         ("claude-opus-5", 512),
         ("claude-opus-5-5", 512),
+        ("claude-sonnet-5-5", 512),
+        ("claude-haiku-5-5", 512),
+        ("claude-fable-5-2", 512),
+        ("claude-3-5-haiku-latest", 2048),
         ("claude-opus-4-8", 1024),
         ("claude-sonnet-4-5-20250929", 1024),
         ("claude-opus-4-7", 2048),
@@ -389,3 +394,46 @@ def test_the_cost_of_a_request_grows_with_its_blocks(steps_of: Callable[[Callabl
         return steps_of(lambda: cache.request_chained(chain, totals, marks, model=MODEL, now=1.0))
 
     assert steps(2_000) < 15 * steps(200)
+
+
+@pytest.mark.requirement("V15", "C8")
+def test_a_run_of_calls_and_a_run_of_results_are_one_position_each() -> None:
+    turn = [("text", 1), ("tool_use", 8), ("tool_result", 8)]
+    kinds = [kind for _ in range(6) for kind, count in turn for _ in range(count)]
+    assert positions(kinds)[-1] == 6 * 3 - 1
+    typed = [SimBlock(str(at).encode(), 1000, kind) for at, kind in enumerate(kinds)]
+    untyped = [SimBlock(block.digest, block.tokens) for block in typed]
+    for sent, read in ((typed, 17_000), (untyped, 0)):
+        provider = Provider()
+        provider.send(sent[:17], 16)
+        assert provider.send(sent, len(sent) - 1).read == read
+
+
+@pytest.mark.requirement("V15", "C8")
+@pytest.mark.parametrize(
+    ("changes", "read"),
+    [
+        ({}, True),
+        ({"output_config": {"effort": "high"}}, True),
+        ({"output_config": {"effort": "low"}}, False),
+        ({"thinking": {"type": "disabled"}}, True),
+        ({"thinking": {"type": "adaptive"}}, False),
+        ({"tool_choice": {"type": "auto"}}, True),
+        ({"tool_choice": {"type": "none"}}, False),
+        ({"max_tokens": 9, "temperature": 0.5}, True),
+    ],
+)
+def test_effort_and_thinking_move_the_messages_and_explicit_defaults_do_not(
+    changes: dict[str, Any], read: bool
+) -> None:
+    marked = {"type": "text", "text": "word " * 4_000, "cache_control": {"type": "ephemeral"}}
+    request = {
+        "model": "claude-opus-4-8",
+        "system": [{**marked, "text": "rule " * 4_000}],
+        "messages": [{"role": "user", "content": [marked]}],
+    }
+    provider = SimulatedProvider()
+    provider.bill(request, 0.0)
+    usage = provider.bill({**request, **changes}, 1.0)
+    assert (usage["cache_creation_input_tokens"] == 0) is read
+    assert usage["cache_read_input_tokens"] > 0  # tools and system prompt stay

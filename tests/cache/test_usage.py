@@ -9,6 +9,7 @@ import pytest
 from reverie.cache.usage import Usage, usage_of
 
 
+@pytest.mark.requirement("V15")
 @pytest.mark.parametrize(
     ("reported", "usage"),
     [
@@ -33,6 +34,47 @@ from reverie.cache.usage import Usage, usage_of
             {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 64}, "output_tokens": 7},
             Usage(64, 0, 0, 36, 7),
         ),
+        (
+            {
+                "prompt_tokens": 100,
+                "prompt_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 30},
+                "completion_tokens": 7,
+            },
+            Usage(64, 30, 0, 6, 7),
+        ),
+        (
+            {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 90}},
+            Usage(4, 6, 0, 0, 0),
+        ),
+        (
+            {
+                "input_tokens": 0,
+                "output_tokens": 0,
+                "iterations": [{"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500}],
+            },
+            Usage(uncached=180_000, output=3_500),
+        ),
+        (
+            {
+                "input_tokens": 5,
+                "output_tokens": 6,
+                "cache_read_input_tokens": 100,
+                "iterations": [
+                    {"type": "compaction", "input_tokens": 20, "output_tokens": 30},
+                    {"type": "message", "input_tokens": 5, "output_tokens": 6},
+                ],
+            },
+            Usage(100, 0, 0, 25, 36),
+        ),
+        (
+            {
+                "cache_read_input_tokens": 100,
+                "iterations": [{"cache_read_input_tokens": 60}, {"cache_read_input_tokens": 100}],
+            },
+            Usage(160),
+        ),
+        ({"input_tokens": 3, "iterations": [None, 4]}, Usage(uncached=3)),
+        ({"input_tokens": 3, "iterations": 4}, Usage(uncached=3)),
         ({"input_tokens": None, "output_tokens": "9", "cache_read_input_tokens": -4, "cache_creation": 3}, Usage()),
         ({"input_tokens": True, "prompt_tokens_details": None}, Usage()),
     ],

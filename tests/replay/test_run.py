@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cache.prices import prices_for
+from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
+from reverie.model_facts import facts_of
 from reverie.replay.compare import compare, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import NAMES, ClearEveryTurnPolicy, ReveriePolicy
@@ -115,7 +116,11 @@ def test_a_settings_file_is_a_policy(made: list[Recording], tmp_path: Path):
 def test_the_same_replay_gives_the_same_figures(made: list[Recording]):
     prices = prices_for("claude-sonnet-4-5")
     assert prices is not None
+    rates = rates_of(prices, facts_of("claude-sonnet-4-5"))
     first, second = (
-        replay_recording(made[0], ReveriePolicy(made[0], compact_at=167_000), prices, check=False) for _ in range(2)
+        replay_recording(
+            made[0], ReveriePolicy(compact_at=167_000, rates=rates, least_cached=1_024), prices, check=False
+        )
+        for _ in range(2)
     )
     assert first == second

@@ -769,7 +769,7 @@ def test_a_reply_function_that_raises_is_a_500_and_is_kept_for_the_test_to_see()
 
 def test_the_minimum_and_the_counter_are_the_tests_to_choose() -> None:
     body = {"messages": [{"role": "user", "content": [text("short", cache_control=MARK)]}]}
-    rules = CacheRules(default_minimum_tokens=1)
+    rules = CacheRules(minimum_tokens=1)
     with MessagesServer(lambda request: "ok", rules=rules, count=lambda block: 7) as server:
         assert usage(ask(server, body)[1]) == (0, 7, 0)
         assert usage(ask(server, body)[1]) == (7, 0, 0)

@@ -1,6 +1,7 @@
 """The cost rules of caching: when to clear old results, when to compact, and how long a cache entry should live.
 
-All costs are in uncached input tokens, so the decisions need price ratios but no price list.
+All costs are in uncached input tokens at the price of a short request, so the decisions need the price ratios of the
+model and the steps of its price, but no price list.
 
 Clearing costs a rewrite of everything after the first change, and saves carrying the cleared results on every later
 request. The number of later requests is unknown, so this is the ski-rental problem: carry the results until carrying
@@ -10,13 +11,12 @@ of results it gives exactly the best batch size. A forecast may prevent clearing
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from ..values import record
 
 __all__ = [
-    "CLASSIC",
-    "OUTPUT_RATE",
     "ClearingOption",
     "Compaction",
     "Forecast",
@@ -25,31 +25,42 @@ __all__ = [
     "Verdict",
     "call_price",
     "choose_ttl",
+    "growth_per_turn",
     "turns_ahead",
     "weigh_clearing",
     "weigh_compaction",
 ]
 
-OUTPUT_RATE = 5.0
-"""The price of an output token relative to an input token, if no price list is available."""
 _HORIZON_REQUESTS = 30
 Life: TypeAlias = Literal["live", "tail dead", "cold"]
 
 
 @record
 class RelativeRates:
-    """Prices relative to an uncached input token."""
+    """Prices of a model relative to an uncached input token of a short request."""
 
-    read: float = 0.1
-    write_5m: float = 1.25
-    write_1h: float = 2.0
+    read: float
+    write_5m: float
+    write_1h: float
+    output: float
+    steps: tuple[tuple[int, RelativeRates], ...] = ()
+    """The rates of requests with more input tokens than the given number, lowest number first."""
 
     def write(self, ttl: str) -> float:
         """Return the price of writing one token to the cache with this lifetime."""
         return self.write_1h if ttl == "1h" else self.write_5m
 
+    def at(self, input_tokens: float) -> RelativeRates:
+        """Return the rates of a request with this many input tokens."""
+        found = self
+        for above, rates in self.steps:
+            if input_tokens > above:
+                found = rates
+        return found
 
-CLASSIC = RelativeRates()
+    def carrying(self, window: float) -> float:
+        """Return the price of reading a whole window from the cache once."""
+        return self.at(window).read * window
 
 
 @record
@@ -57,7 +68,8 @@ class ClearingOption:
     """One possible clearing, in tokens: the results to remove, the part to write again, and the carrying cost so far.
 
     ``settled`` is the part after the first change that is not expected to change again soon; ``tail`` is the rest.
-    ``settled_live`` and ``tail_live`` are the portions of each that the cache still holds.
+    ``settled_live`` and ``tail_live`` are the portions of each that the cache still holds. ``lost_thinking`` are the
+    tokens of thinking that the model loses and may have to produce again.
     """
 
     items: int
@@ -67,18 +79,21 @@ class ClearingOption:
     settled_live: int
     tail_live: int
     carried: float
+    lost_thinking: int = 0
 
 
 @record
 class Forecast:
     """The expected requests before the next cut, and the probability that a cleared result is needed again.
 
-    ``window`` is the number of tokens that a request has, which a repeated read of a result costs.
+    ``window`` is the number of tokens that a request has, which a repeated read of a result costs; ``growth`` is the
+    number by which it grows with each turn.
     """
 
     turns: float
     need: float
     window: int
+    growth: float = 0.0
 
 
 @record
@@ -97,25 +112,54 @@ class Verdict:
 
 
 def weigh_clearing(
-    clearing: ClearingOption, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: RelativeRates = CLASSIC
+    clearing: ClearingOption, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: RelativeRates
 ) -> Verdict:
     """Return the verdict on clearing old results now instead of carrying them on.
 
     ``ttl`` is the cache lifetime of the settled part, ``tail_ttl`` that of the tail.
     """
-    settled_price, tail_price = rates.write(ttl), rates.write(tail_ttl)
+    left = rates.at(forecast.window - clearing.frees)
+    settled_price, tail_price = left.write(ttl), left.write(tail_ttl)
     # Live tokens would have been read; expired ones are written either way, at the tail's price if nothing is cleared.
-    rewrite = (settled_price - rates.read) * clearing.settled_live + (tail_price - rates.read) * clearing.tail_live
+    rewrite = (settled_price - left.read) * clearing.settled_live + (tail_price - left.read) * clearing.tail_live
     rewrite += (settled_price - tail_price) * (clearing.settled - clearing.settled_live)
-    unwritten = tail_price * clearing.frees if not (clearing.settled_live or clearing.tail_live) else 0.0
-    risk = forecast.need * (clearing.items * rates.read * forecast.window + rates.write(tail_ttl) * clearing.frees)
-    cost = max(0.0, rewrite - unwritten)
-    saves = rates.read * clearing.frees * forecast.turns + max(0.0, unwritten - rewrite) - risk
+    cold = not (clearing.settled_live or clearing.tail_live)
+    unwritten = rates.at(forecast.window).write(tail_ttl) * clearing.frees if cold else 0.0
+    risk = forecast.need * (clearing.items * left.read * forecast.window + tail_price * clearing.frees)
+    cost = max(0.0, rewrite - unwritten) + left.output * clearing.lost_thinking
+    carrying = _saved_reads(clearing.frees, forecast, rates)
+    saves = carrying + max(0.0, unwritten - rewrite) - risk
     if saves <= cost:
         return Verdict(False, cost, saves, "carrying on is cheaper for the turns likely to come")
-    if clearing.carried < cost:
+    if clearing.carried * _dearer(clearing.frees, forecast.window, rates) < cost:
         return Verdict(False, cost, saves, "carrying has not yet cost as much as clearing would")
     return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {forecast.turns:.0f} turns")
+
+
+def _saved_reads(frees: float, forecast: Forecast, rates: RelativeRates) -> float:
+    """Return the price of carrying ``frees`` tokens for the expected turns, with the price steps that they cross."""
+    if not rates.steps:
+        return rates.read * frees * forecast.turns
+    crossings = [0.0, forecast.turns]
+    for above, _ in rates.steps:
+        for start in (forecast.window, forecast.window - frees):
+            turn = (above - start) / forecast.growth if forecast.growth > 0 else 0.0
+            if 0 < turn < forecast.turns:
+                crossings.append(turn)
+    crossings.sort()
+    saved = 0.0
+    # Between two crossings the saving grows evenly, so the turn in the middle has the average.
+    for begin, end in pairwise(crossings):
+        window = forecast.window + forecast.growth * (begin + end) / 2
+        saved += (end - begin) * (rates.carrying(window) - rates.carrying(window - frees))
+    return saved
+
+
+def _dearer(frees: int, window: int, rates: RelativeRates) -> float:
+    """Return how much more carrying costs a turn than below every price step."""
+    if not rates.steps or frees <= 0:
+        return 1.0
+    return (rates.carrying(window) - rates.carrying(window - frees)) / (rates.read * frees)
 
 
 @record
@@ -124,6 +168,7 @@ class Compaction:
 
     ``live`` is the part of the window that the cache still holds. ``stays`` is the part of it before the first change,
     which can be read afterwards too. ``call`` is the cost of the summary call in uncached input tokens.
+    ``lost_thinking`` are the tokens of thinking that kept turns lose and the model may have to produce again.
     """
 
     window: int
@@ -131,6 +176,7 @@ class Compaction:
     live: int = 0
     stays: int = 0
     call: float = 0.0
+    lost_thinking: int = 0
 
     @property
     def frees(self) -> int:
@@ -143,35 +189,41 @@ def weigh_compaction(
     *,
     turns: float,
     need: float,
+    rates: RelativeRates,
+    growth: float = 0.0,
     margin: float = 1.0,
     ttl: str = "5m",
-    rates: RelativeRates = CLASSIC,
 ) -> Verdict:
     """Return the verdict on compacting now instead of carrying the window for the expected turns.
 
     Carrying reads the live part, writes the rest once, and reads all of it on every later turn. Compacting pays for
-    the summary call, writes the new part and reads the smaller window; the share ``need`` of the removed tokens is
-    assumed to be needed again and written once more. With a cold cache the window must be written anyway, so compacting
-    is nearly free; with a live cache it rarely pays before the window is full. The verdict is to compact if the
-    savings are at least ``margin`` times the cost.
+    the summary call and for lost thinking, writes the new part and reads the smaller window; the share ``need`` of
+    the removed tokens is assumed to be needed again and written once more. With a cold cache the window must be written
+    anyway, so compacting is nearly free; with a live cache it rarely pays before the window is full, unless it crosses
+    a price step. The verdict is to compact if the savings are at least ``margin`` times the cost.
     """
-    write = rates.write(ttl)
-    later = max(0.0, turns - 1)
+    full, small = rates.at(compaction.window), rates.at(compaction.after)
+    later = Forecast(max(0.0, turns - 1), need, compaction.window, growth)
     live, stays = min(compaction.live, compaction.window), min(compaction.stays, compaction.after)
-    carried = live * rates.read + (compaction.window - live) * write
-    rewritten = stays * rates.read + (compaction.after - stays) * write
-    wanted = need * compaction.frees * write
-    cost = compaction.call + max(0.0, rewritten - carried) + wanted
-    saves = max(0.0, carried - rewritten) + rates.read * compaction.frees * later
+    carried = live * full.read + (compaction.window - live) * full.write(ttl)
+    rewritten = stays * small.read + (compaction.after - stays) * small.write(ttl)
+    again = need * compaction.frees * small.write(ttl) + small.output * compaction.lost_thinking
+    cost = compaction.call + max(0.0, rewritten - carried) + again
+    saves = max(0.0, carried - rewritten) + _saved_reads(compaction.frees, later, rates)
     if saves < margin * cost or saves <= 0:
         return Verdict(False, cost, saves, "carrying the window on is cheaper for the turns likely to come")
     return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {turns:.0f} turns")
 
 
-def call_price(window: int, *, live: int, output: int, rates: RelativeRates = CLASSIC) -> float:
+def call_price(window: int, *, live: int, output: int, rates: RelativeRates) -> float:
     """Return the cost of a fork call in uncached input tokens; ``live`` of the ``window`` tokens are cached."""
-    live = min(live, window)
-    return live * rates.read + (window - live) * rates.write_5m + output * OUTPUT_RATE
+    live, paid = min(live, window), rates.at(window)
+    return live * paid.read + (window - live) * paid.write_5m + output * paid.output
+
+
+def growth_per_turn(*, turns: int, window: int, opening: int) -> float:
+    """Return the tokens by which a session grew with each of its turns, at least 1."""
+    return max(1.0, (window - opening) / max(1, turns))
 
 
 def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: float = 3.0) -> float:
@@ -179,11 +231,11 @@ def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: flo
 
     A session is expected to have as many turns again as it had so far, unless its window is full before that.
     """
-    growth = max(1.0, (window - opening) / max(1, turns))
+    growth = growth_per_turn(turns=turns, window=window, opening=opening)
     return max(least, min(float(turns), (limit - window) / growth))
 
 
-def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates = CLASSIC) -> str:
+def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates) -> str:
     """Return the cheaper cache lifetime for the settled part of a prompt: ``5m`` or ``1h``.
 
     ``pauses`` counts requests that came 5 to 60 minutes after the previous one; each of them costs a rewrite with the

@@ -8,16 +8,15 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ..conversation.tokens.window import MILLION
-from ..model_facts import bare_model
-from ..values import record
+from ..model_facts import ModelFacts, bare_model, facts_of
+from ..values import record, replace
+from .economics import RelativeRates
 from .usage import Usage
 
-__all__ = ["DollarRates", "Prices", "listed_window", "prices_for"]
+__all__ = ["DollarRates", "Prices", "listed_window", "prices_for", "rates_of"]
 
 _MILLION: Final = 1_000_000
 _LATEST: Final = datetime(9999, 1, 1, 12, tzinfo=UTC)
-# Cache-write prices as multiples of the input price, for tables that list only one of the two.
-_WRITE_5M, _WRITE_1H = 1.25, 2.0
 
 
 @record
@@ -82,6 +81,20 @@ def listed_window(model: str) -> int | None:
     return window if isinstance(window, int) and window > 0 else None
 
 
+def rates_of(prices: Prices | None, facts: ModelFacts) -> RelativeRates:
+    """Return a model's prices relative to its input price, with their steps; without prices, those in its facts."""
+    if prices is None or prices.input <= 0:
+        return RelativeRates(facts.cache_read, facts.cache_write_5m, facts.cache_write_1h, facts.output_price)
+    steps = tuple((above, _relative(rates, prices.input)) for above, rates in prices.tiers)
+    return replace(_relative(prices.base, prices.input), steps=steps)
+
+
+def _relative(rates: DollarRates, unit: float) -> RelativeRates:
+    return RelativeRates(
+        rates.cache_read / unit, rates.cache_write_5m / unit, rates.cache_write_1h / unit, rates.output / unit
+    )
+
+
 @lru_cache(maxsize=512)
 def _prices(model: str, day: datetime) -> Prices | None:
     found = _found(bare_model(model))
@@ -89,11 +102,12 @@ def _prices(model: str, day: datetime) -> Prices | None:
         return None
     provider, info = found
     table = info.get_prices(day)
-    base = _rates(table, 0)
+    facts = facts_of(model)
+    base = _rates(table, 0, facts)
     if base is None:
         return None
     starts = {tier.start for name in _KEYS for tier in getattr(getattr(table, name), "tiers", None) or ()}
-    tiers = [(start, _rates(table, start + 1)) for start in sorted(starts)]
+    tiers = [(start, _rates(table, start + 1, facts)) for start in sorted(starts)]
     window = MILLION if bare_model(model) != model else info.context_window
     return Prices(
         base.input,
@@ -110,20 +124,20 @@ def _prices(model: str, day: datetime) -> Prices | None:
 _KEYS: Final = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
 
 
-def _rates(table: Any, input_tokens: int) -> DollarRates | None:
+def _rates(table: Any, input_tokens: int, facts: ModelFacts) -> DollarRates | None:
     """Return the rates of a table for an input length; None if it has no input price.
 
-    Cache reads and writes without a price count as plain input; if only one write price is given, the other is a
-    multiple of the input price.
+    Cache reads and writes without a price count as plain input; if only one write price is given, the other one is
+    the multiple of the input price in the model facts.
     """
     each, output, read, write_5m, write_1h = (_at(getattr(table, name), input_tokens) for name in _KEYS)
     if each is None:
         return None
     if write_5m is None:
-        write_5m = each if write_1h is None else each * _WRITE_5M
+        write_5m = each if write_1h is None else each * facts.cache_write_5m
         write_1h = each if write_1h is None else write_1h
     elif write_1h is None:
-        write_1h = each * _WRITE_1H
+        write_1h = each * facts.cache_write_1h
     return DollarRates(each, output or 0.0, each if read is None else read, write_5m, write_1h)
 
 

@@ -2,13 +2,14 @@
 
 - A prefix is identified by all its blocks: a chain of hashes, one chain per model.
 - Entries are written only at breakpoints, one each, and only where the prefix reaches the model's minimum.
-- A breakpoint finds the nearest live entry among the last 20 positions, itself counted as the first. The longest
-  prefix any breakpoint finds is read.
+- A breakpoint finds the nearest live entry among the last 20 positions, itself counted as the first. A run of calls
+  is one position, and so is a run of results. The longest prefix any breakpoint finds is read.
 - An entry lives for its own lifetime after it was written or last read; at exactly that age it is gone. A read
   keeps alive the entry it hits and every live entry within that prefix.
 - Tokens from the hit to the last breakpoint are written, at the 1-hour price up to the last 1-hour breakpoint and
   at the 5-minute price after it. The rest is uncached. A hit writes nothing where it hits.
 - An entry can be read from the moment the reply that wrote it starts to stream.
+- Effort, thinking, tool choice and the presence of images belong to the messages: see ``messages_key``.
 """
 
 from __future__ import annotations
@@ -16,26 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final, cast
+
+import msgspec
 
 from ..errors import InputError
+from ..model_facts import facts_of
 from ..values import field, record
 
-__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "SimUsage"]
+__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "SimUsage", "messages_key", "positions"]
 
-# The provider's table; a model is matched by the longest name that begins its own.
-_MINIMUM_TOKENS: Final[Mapping[str, int]] = {
-    "claude-opus-5": 512,
-    "claude-fable-5": 512,
-    "claude-mythos-5": 512,
-    "claude-mythos-preview": 2048,
-    "claude-opus-4-7": 2048,
-    "claude-opus-4-6": 4096,
-    "claude-opus-4-5": 4096,
-    "claude-haiku-4-5": 4096,
-    "claude-3-5-haiku": 2048,
-    "claude-3-haiku": 2048,
-}
+_RUNS: Final = frozenset({"tool_use", "tool_result"})
 _LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
 _PRUNE_ABOVE: Final = 4096
 _MAX_LINKS: Final = 1_000_000
@@ -45,24 +37,24 @@ _MAX_LINKS: Final = 1_000_000
 class CacheRules:
     """The limits of a provider's cache: minimum prefix, look-back, breakpoints per request and lifetimes."""
 
-    minimum_tokens: Mapping[str, int] = field(default_factory=lambda: _MINIMUM_TOKENS)
-    default_minimum_tokens: int = 1024
+    minimum_tokens: int | None = None
+    """The shortest prefix that is cached, in tokens, for every model; None: by the model facts."""
     look_back_positions: int = 20
     max_breakpoints: int = 4
     ttl_seconds: Mapping[str, float] = field(default_factory=lambda: _LIFETIMES)
 
     def minimum_for(self, model: str) -> int:
         """Return the shortest prefix, in tokens, that the model caches."""
-        names = [name for name in self.minimum_tokens if model.startswith(name)]
-        return self.minimum_tokens[max(names, key=len)] if names else self.default_minimum_tokens
+        return facts_of(model).least_cached_tokens if self.minimum_tokens is None else self.minimum_tokens
 
 
 @record
 class SimBlock:
-    """A block of a request: its digest and its tokens."""
+    """A block of a request: its digest, its tokens and its type."""
 
     digest: bytes
     tokens: int
+    type: str = ""
 
 
 @record
@@ -126,7 +118,10 @@ class CacheSimulator:
         """
         chain = self.chain(block.digest for block in blocks)
         totals = list(accumulate(block.tokens for block in blocks))
-        return self.request_chained(chain, totals, marks, model=model, now=now, readable_at=readable_at)
+        placed = positions(block.type for block in blocks)
+        return self.request_chained(
+            chain, totals, marks, model=model, now=now, readable_at=readable_at, positions=placed
+        )
 
     def chain(self, digests: Iterable[bytes], after: bytes = b"") -> list[bytes]:
         """Return a list with the digest of every prefix; ``after`` is the digest of a prefix that comes first."""
@@ -150,12 +145,16 @@ class CacheSimulator:
         model: str,
         now: float,
         readable_at: float | None = None,
+        positions: Sequence[int] | None = None,
     ) -> SimUsage:
-        """Simulate a request as ``request`` does, given as prefix digests (see ``chain``) and running totals."""
+        """Simulate a request as ``request`` does, given as prefix digests (see ``chain``) and running totals.
+
+        ``positions`` counts the look-back (see the function of that name); by default each block is a position.
+        """
         ordered = self._checked(marks, len(chain))
         entries = self._entries.setdefault(model, {})
         total = totals[-1] if totals else 0
-        hit = self._hit(entries, chain, ordered, now)
+        hit = self._hit(entries, chain, ordered, now, positions or range(len(chain)))
         if hit >= 0:
             _refresh(entries, chain, hit, now)
         read = totals[hit] if hit >= 0 else 0
@@ -196,16 +195,25 @@ class CacheSimulator:
             short = short or mark.ttl == "5m"
         return ordered
 
-    def _hit(self, entries: dict[bytes, _Entry], chain: Sequence[bytes], marks: list[Mark], now: float) -> int:
+    def _hit(
+        self,
+        entries: dict[bytes, _Entry],
+        chain: Sequence[bytes],
+        marks: Sequence[Mark],
+        now: float,
+        positions: Sequence[int],
+    ) -> int:
         """Return the index of the last block of the longest readable prefix, or -1 if there is none."""
         checked_to = len(chain)
         for mark in reversed(marks):
-            last = max(mark.index - self.rules.look_back_positions, -1)
-            for position in range(min(mark.index, checked_to - 1), last, -1):
-                entry = entries.get(chain[position])
+            last = positions[mark.index] - self.rules.look_back_positions
+            at = min(mark.index, checked_to - 1)
+            while at >= 0 and positions[at] > last:
+                entry = entries.get(chain[at])
                 if entry is not None and entry.readable_at <= now < entry.expires_at:
-                    return position
-            checked_to = min(checked_to, last + 1)
+                    return at
+                at -= 1
+            checked_to = min(checked_to, at + 1)
         return -1
 
     def _write(self, entries: dict[bytes, _Entry], key: bytes, ttl: str, now: float, readable_at: float) -> None:
@@ -232,3 +240,36 @@ def _refresh(entries: dict[bytes, _Entry], chain: Sequence[bytes], hit: int, now
         entry = entries.get(chain[position])
         if entry is not None and entry.readable_at <= now < entry.expires_at:
             entry.expires_at = max(entry.expires_at, now + entry.ttl_seconds)
+
+
+def positions(types: Iterable[str]) -> list[int]:
+    """Return the position of each block for the look-back: a run of calls is one, and so is a run of results."""
+    found: list[int] = []
+    at, before = -1, ""
+    for kind in types:
+        at += not (kind in _RUNS and kind == before)
+        found.append(at)
+        before = kind
+    return found
+
+
+def messages_key(request: Mapping[str, Any]) -> bytes:
+    """Return the options of a request whose change loses the cached messages; an explicit default is no change."""
+    facts = facts_of(str(request.get("model", "")))
+    thinking = _table(request, "thinking") or {"type": "adaptive" if facts.thinking_by_default else "disabled"}
+    choice = _table(request, "tool_choice") or {"type": "auto"}
+    effort = _table(request, "output_config").get("effort") or facts.default_effort
+    seen = [message for message in request.get("messages", ()) if _has_image(message.get("content"))]
+    key = (thinking.get("type"), thinking.get("budget_tokens"), effort, sorted(choice.items()), bool(seen))
+    return msgspec.json.encode(key)
+
+
+def _table(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = request.get(name)
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _has_image(content: object) -> bool:
+    blocks = cast("list[object]", content) if isinstance(content, list) else []
+    tables = [cast("Mapping[str, object]", block) for block in blocks if isinstance(block, dict)]
+    return any(table.get("type") == "image" or _has_image(table.get("content")) for table in tables)

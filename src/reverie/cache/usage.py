@@ -49,9 +49,30 @@ class Usage:
 
 
 def usage_of(reported: Mapping[str, Any]) -> Usage:
-    """Return the usage a reply reports, in Anthropic's or OpenAI's format; missing numbers count as 0."""
+    """Return the usage a reply reports, in Anthropic's or OpenAI's format; missing numbers count as 0.
+
+    Where it lists iterations, such as a compaction by the provider, they are the bill.
+    """
     if "prompt_tokens" in reported or "input_tokens_details" in reported or "prompt_tokens_details" in reported:
         return _openai(reported)
+    listed: Any = reported.get("iterations")
+    given = cast("list[Any]", listed) if isinstance(listed, list) else []
+    parts = [cast("Mapping[str, Any]", one) for one in given if isinstance(one, Mapping)]
+    return _summed(parts, reported) if parts else _anthropic(reported)
+
+
+def _summed(parts: list[Mapping[str, Any]], reported: Mapping[str, Any]) -> Usage:
+    """Return the sum of all iterations; cache figures that only the whole has are taken from there."""
+    total = Usage()
+    for part in parts:
+        total = total.plus(_anthropic(part))
+    whole = _anthropic(reported)
+    if total.readable == 0:
+        total = total.plus(Usage(whole.read, whole.write_5m, whole.write_1h))
+    return total
+
+
+def _anthropic(reported: Mapping[str, Any]) -> Usage:
     written = _count(reported, "cache_creation_input_tokens")
     made = _mapping(reported, "cache_creation")
     long = _count(made, "ephemeral_1h_input_tokens")
@@ -69,8 +90,9 @@ def _openai(reported: Mapping[str, Any]) -> Usage:
     details = _mapping(reported, "prompt_tokens_details") or _mapping(reported, "input_tokens_details")
     total = _count(reported, "prompt_tokens") or _count(reported, "input_tokens")
     read = min(_count(details, "cached_tokens"), total)
+    written = min(_count(details, "cache_write_tokens"), total - read)
     output = _count(reported, "completion_tokens") or _count(reported, "output_tokens")
-    return Usage(read=read, uncached=total - read, output=output)
+    return Usage(read=read, write_5m=written, uncached=total - read - written, output=output)
 
 
 def _mapping(reported: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -12,13 +12,14 @@ from importlib.util import find_spec
 from typing import Final
 
 from ..errors import ModelUnknown
+from ..model_facts import default_model
 from ..ports import Model
 from .wire import READ_SECONDS
 
 __all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_OPENAI", "HOW_TO_GET_A_MODEL", "default_name", "full_name", "open_model"]
 
-DEFAULT_ANTHROPIC: Final = "claude-sonnet-5"
-DEFAULT_OPENAI: Final = "gpt-5.5"
+DEFAULT_ANTHROPIC: Final = default_model("anthropic")
+DEFAULT_OPENAI: Final = default_model("openai")
 HOW_TO_GET_A_MODEL: Final = (
     "Anthropic: pip install 'reverie[anthropic]', set ANTHROPIC_API_KEY, and name a model such as "
     f"anthropic:{DEFAULT_ANTHROPIC}.\n"

@@ -27,7 +27,7 @@ __all__ = ["BrokenReply", "ScriptedModel", "ScriptedReply"]
 _BYTES_PER_TOKEN: Final = 4
 _CAPABILITIES: Final = Capabilities(caching=True, window=200_000, max_output=64_000)
 # The prompts of tests are short, so the simulated cache has no minimum length.
-_RULES: Final = CacheRules(minimum_tokens={}, default_minimum_tokens=0)
+_RULES: Final = CacheRules(minimum_tokens=0)
 
 
 @record

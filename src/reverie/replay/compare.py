@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
-from ..cache.prices import Prices, prices_for
+from ..cache.prices import Prices, prices_for, rates_of
 from ..errors import InputError
 from ..importers import find_sessions, read_session
 from ..layers.l1_offload import OffloadPolicy
-from ..runtime.session.accounts import rates_of
+from ..model_facts import default_model, facts_of
 from ..runtime.session.limits import compact_at, trim_policy
 from ..settings import Settings, load_settings
 from .outcome import ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
@@ -27,9 +26,8 @@ from .policies import (
 from .recording import Recording, recording_of
 from .run import billed_outcome, replay_recording
 
-__all__ = ["DEFAULT_MODEL", "compare", "recordings_in", "settings_named"]
+__all__ = ["compare", "recordings_in", "settings_named"]
 
-DEFAULT_MODEL: Final = "claude-sonnet-4-5"
 Progress = Callable[[str], None]
 
 
@@ -101,7 +99,8 @@ def compare(
     as_billed: list[tuple[ReplayOutcome, ReplayOutcome]] = []
     notes: dict[str, list[str]] = {}
     for recording in recordings:
-        prices = _prices(model or recording.model, recording, notes)
+        named = model or recording.model
+        prices = _prices(named, recording, notes)
         for name in policies:
             if progress is not None:
                 progress(f"{recording.name}: {name}")
@@ -114,10 +113,10 @@ def compare(
                 as_billed.append((replay_recording(recording, AsRecordedPolicy(ttl), prices, check=False), billed))
                 continue
             outcomes.append(
-                replay_recording(recording, _policy(name, recording, ttl, settings, prices), prices, check=check)
+                replay_recording(recording, _policy(name, named, ttl, settings, prices), prices, check=check)
             )
         for name, mine in extra.items():
-            policy = _reverie(recording, mine, prices, name)
+            policy = _reverie(named, mine, prices, name)
             outcomes.append(replay_recording(recording, policy, prices, check=check))
     files = tuple(dict.fromkeys(recording.name for recording in recordings))
     models = sorted({recording.model for recording in recordings if recording.model})
@@ -136,15 +135,15 @@ def _note(reason: str, where: list[str]) -> str:
 def _prices(model: str, recording: Recording, notes: dict[str, list[str]]) -> Prices:
     prices = prices_for(model) if model else None
     if prices is None:
-        prices = prices_for(DEFAULT_MODEL)
+        prices = prices_for(default_model())
         why = f"no price is known for {model!r}" if model else "no model is named"
-        notes.setdefault(f"priced as {DEFAULT_MODEL}, since {why} (--model sets another)", []).append(recording.name)
+        notes.setdefault(f"priced as {default_model()}, since {why} (--model sets another)", []).append(recording.name)
     if prices is None:
         raise InputError(f"no prices are known for {model!r}; name another model with --model")
     return prices
 
 
-def _policy(name: str, recording: Recording, ttl: str, settings: Settings, prices: Prices) -> ReplayPolicy:
+def _policy(name: str, model: str, ttl: str, settings: Settings, prices: Prices) -> ReplayPolicy:
     match name:
         case "uncached":
             return UncachedPolicy()
@@ -155,16 +154,17 @@ def _policy(name: str, recording: Recording, ttl: str, settings: Settings, price
         case "clear-every-turn":
             return ClearEveryTurnPolicy(ttl)
         case _:
-            return _reverie(recording, settings, prices, "reverie")
+            return _reverie(model, settings, prices, "reverie")
 
 
-def _reverie(recording: Recording, settings: Settings, prices: Prices, name: str) -> ReveriePolicy:
+def _reverie(model: str, settings: Settings, prices: Prices, name: str) -> ReveriePolicy:
+    facts = facts_of(model, settings.models)
     return ReveriePolicy(
-        recording,
         trim=trim_policy(settings),
         offload=OffloadPolicy(override_chars=settings.offload_limits),
-        compact_at=compact_at(recording.model, settings),
-        rates=rates_of(prices),
+        compact_at=compact_at(model, settings),
+        rates=rates_of(prices, facts),
+        least_cached=facts.least_cached_tokens,
         name=name,
     )
 

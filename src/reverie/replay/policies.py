@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_marks
-from ..cache.economics import CLASSIC, RelativeRates
-from ..cache.simulator import CacheRules
+from ..cache.economics import RelativeRates
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import USER, Entry
 from ..conversation.rounds import rounds
@@ -17,7 +16,7 @@ from ..layers.l2_trim import STUB_TOKENS, TrimPlan, TrimPolicy, cleared_text
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
-from .recording import RecordedRequest, Recording
+from .recording import RecordedRequest
 
 __all__ = [
     "NAMES",
@@ -199,19 +198,18 @@ class ReveriePolicy(UncachedPolicy):
 
     def __init__(
         self,
-        recording: Recording,
         *,
         trim: TrimPolicy | None = None,
         offload: OffloadPolicy | None = None,
         compact_at: int,
         ttl: str | None = None,
-        rates: RelativeRates = CLASSIC,
+        rates: RelativeRates,
+        least_cached: int,
         name: str = "reverie",
     ) -> None:
-        least = CacheRules().minimum_for(recording.model)
         self.name = name
-        self._cache = CachePlan(compact_at=compact_at, ttl=ttl, rates=rates)
-        self.trimmer = Trimmer(trim or TrimPolicy(), self._cache, least_cached=least)
+        self._cache = CachePlan(compact_at=compact_at, ttl=ttl, rates=rates, least_cached=least_cached)
+        self.trimmer = Trimmer(trim or TrimPolicy(), self._cache)
         self._offload = offload or OffloadPolicy()
         self._store = ResultStore(InMemoryStorage(), "replay")
 

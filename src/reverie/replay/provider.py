@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final, cast
 
-from ..cache.simulator import CacheSimulator, Mark, SimBlock, SimUsage
+from ..cache.simulator import CacheSimulator, Mark, SimBlock, SimUsage, messages_key
 from ..conversation.tokens.estimate import estimate_block
 from ..conversation.wire.canonical import canonical_block
 
@@ -30,11 +30,14 @@ class SimulatedProvider:
         """
         blocks: list[SimBlock] = []
         marks: list[Mark] = []
+        salt = messages_key(request)
         for role, block in _walk(request):
             control: Any = block.get("cache_control")
             if isinstance(control, dict):
                 marks.append(Mark(len(blocks), str(cast("dict[str, Any]", control).get("ttl", "5m"))))
-            blocks.append(self._block(role, block))
+            first = salt and role not in ("tool", "system")
+            blocks.append(self._block(role, block, salt if first else b""))
+            salt = b"" if first else salt
         used = self.last = self._cache.request(blocks, marks, model=str(request["model"]), now=now)
         return {
             "input_tokens": used.uncached,
@@ -47,11 +50,11 @@ class SimulatedProvider:
             "output_tokens": output,
         }
 
-    def _block(self, role: str, block: dict[str, Any]) -> SimBlock:
-        digest = blake2b(canonical_block(block, role), digest_size=_DIGEST).digest()
+    def _block(self, role: str, block: dict[str, Any], salt: bytes) -> SimBlock:
+        digest = blake2b(canonical_block(block, role) + salt, digest_size=_DIGEST).digest()
         found = self._known.get(digest)
         if found is None:
-            found = self._known[digest] = SimBlock(digest, estimate_block(block))
+            found = self._known[digest] = SimBlock(digest, estimate_block(block), str(block.get("type", "")))
         return found
 
 

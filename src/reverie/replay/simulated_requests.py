@@ -58,6 +58,7 @@ class RequestSimulator:
                 SimBlock(
                     blake2b(self.salt + canonical_block(block, role), digest_size=_DIGEST).digest(),
                     self._recording.sizes.of(block),
+                    str(block["type"]),
                 )
                 for block in as_blocks(message)
             ]

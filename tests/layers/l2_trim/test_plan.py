@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.cache.breakpoints import BlockPosition, CacheState
+from reverie.cache.prices import rates_of
 from reverie.conversation.decisions import CacheEdits, Cause, PrefixRendered
 from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.validate import Limits, problems
@@ -25,11 +26,13 @@ from reverie.layers.l2_trim import (
     plan_trim,
 )
 from reverie.layers.l2_trim.plan import STUB_TOKENS
+from reverie.model_facts import facts_of
 from reverie.values import replace
 
 MakeBench = Callable[..., Any]
-COLD = TrimFacts(life="cold", window=50_000, round=20, turns=20.0)
-LIVE = TrimFacts(life="live", window=50_000, round=20, turns=20.0)
+RATES = rates_of(None, facts_of("claude-sonnet-4-5"))
+COLD = TrimFacts(life="cold", window=50_000, round=20, turns=20.0, rates=RATES, least_cached=1_024)
+LIVE = replace(COLD, life="live")
 TOOLS = ("Read", "Bash", "Grep", "Edit", "mcp__x__y", "Task")
 
 

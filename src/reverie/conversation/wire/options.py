@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from ...model_facts import default_model
 from ..decisions import PrefixRendered
 from .blocks import Block, text_block
 
@@ -20,7 +21,6 @@ __all__ = [
 ]
 
 DEFAULT_MAX_TOKENS: Final = 8_000
-_MODEL: Final = "claude-sonnet-4-5"
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _THINKING: Final = frozenset({"enabled", "disabled", "adaptive", "between_tools"})
 _CHOICES: Final = frozenset({"auto", "any", "tool", "none"})
@@ -43,7 +43,7 @@ REQUEST_FIELDS: Final = frozenset(
 def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, Any]:
     """Return a request without its messages; if the prefix has no valid tools, declare the tools ``called``."""
     tools = tools_of(prefix) or declared_tools(called)
-    opening: dict[str, Any] = {"model": prefix.model or _MODEL, **options_of(prefix, tools)}
+    opening: dict[str, Any] = {"model": prefix.model or default_model(), **options_of(prefix, tools)}
     system = system_of(prefix)
     if system is not None:
         opening["system"] = system

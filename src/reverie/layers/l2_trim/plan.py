@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...cache.economics import CLASSIC, ClearingOption, Forecast, Life, RelativeRates, Verdict, weigh_clearing
+from ...cache.economics import ClearingOption, Forecast, Life, RelativeRates, Verdict, weigh_clearing
 from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
 from ...conversation.view import View
-from ...values import field, record
+from ...values import record
 from .candidates import ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
@@ -26,13 +26,15 @@ class TrimFacts:
     window: int
     round: int
     turns: float
+    rates: RelativeRates
+    least_cached: int
+    """The shortest prefix that the model caches, in tokens."""
+    growth: float = 0.0
+    """The tokens by which the window grows with each turn."""
     settled_offset: int | None = None
     prefix_tokens: int = 0
-    least_cached: int = 1_024
-    """The shortest prefix that the provider caches, in tokens."""
     ttl: str = "5m"
     tail_ttl: str = "5m"
-    rates: RelativeRates = field(default_factory=lambda: CLASSIC)
     pinned: frozenset[str] = frozenset()
     cleared: int = 0
     read_backs: int = 0
@@ -105,7 +107,7 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
     tail = pending.written - pending.start(kept[0])
     best: tuple[Verdict, int] | None = None
     frees, carried = 0, 0.0
-    forecast = Forecast(facts.turns, facts.need(policy), facts.window)
+    forecast = Forecast(facts.turns, facts.need(policy), facts.window, facts.growth)
     # Writing a token to a live cache again costs at least this. If that alone exceeds the possible saving, or the cost
     # of carrying so far, there is nothing to compare; that holds for nearly every position on nearly every turn.
     least = min(facts.rates.write(facts.ttl), facts.rates.write(facts.tail_ttl)) - facts.rates.read
@@ -122,7 +124,12 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
         if ahead < facts.least_cached:
             after += ahead  # too short to be cached alone, so it is written again too
         rewrite = least * (after - frees)
-        if live and rewrite > 0 and (carried < rewrite or read * frees * facts.turns <= rewrite):
+        if (
+            live
+            and rewrite > 0
+            and not facts.rates.steps
+            and (carried < rewrite or read * frees * facts.turns <= rewrite)
+        ):
             continue
         clearing = _clearing(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
         verdict = weigh_clearing(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)

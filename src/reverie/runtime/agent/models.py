@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...cache.prices import listed_window
-from ...conversation.tokens.window import window_for
 from ...models import Retry, RetryingModel, open_model
 from ...ports import Model
 from ...settings import Settings
 from ...values import replace
+from ..session.limits import reported_window
 
 __all__ = ["Models", "fitted_output_limit", "fitted_settings"]
 
@@ -58,8 +57,8 @@ def fitted_settings(settings: Settings, model: Model) -> Settings:
 
     The table's window needs no cap, which would also undo a correction of it in the settings.
     """
-    given, wanted = model.capabilities.window, settings.window_tokens
-    if given is None or given == window_for(model.model_id, lookup=listed_window).tokens:
+    given, wanted = reported_window(model), settings.window_tokens
+    if given is None:
         return settings
     return replace(settings, window_tokens=given if wanted is None else min(given, wanted))
 

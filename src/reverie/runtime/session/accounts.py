@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ...cache.economics import CLASSIC, RelativeRates
 from ...cache.ledger import call_of, layer_of
 from ...cache.prefix import SettledMessages
 from ...cache.prices import Prices, prices_for
@@ -16,7 +15,7 @@ from ...conversation.tokens.counting import cleared_tokens
 from ...values import record, replace
 from .ledger import LedgerStore
 
-__all__ = ["Accounts", "CallBill", "clearing_reported", "rates_of"]
+__all__ = ["Accounts", "CallBill", "clearing_reported"]
 
 
 @record
@@ -28,15 +27,6 @@ class CallBill:
     lost_usd: float | None
     expected: int | None
     input: int = 0
-
-
-def rates_of(prices: Prices | None) -> RelativeRates:
-    """Return cache prices as ratios to the input price; ``CLASSIC``, the usual ratios, if prices are unknown."""
-    if prices is None or prices.input <= 0:
-        return CLASSIC
-    return RelativeRates(
-        prices.cache_read / prices.input, prices.cache_write_5m / prices.input, prices.cache_write_1h / prices.input
-    )
 
 
 class Accounts:

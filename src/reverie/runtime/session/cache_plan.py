@@ -14,12 +14,12 @@ import msgspec
 
 from ...cache.breakpoints import BlockPosition, BreakpointPlan, CacheEntry, CacheState, plan_marks
 from ...cache.economics import (
-    CLASSIC,
     Compaction,
     Life,
     RelativeRates,
     Verdict,
     choose_ttl,
+    growth_per_turn,
     turns_ahead,
     weigh_compaction,
 )
@@ -78,11 +78,17 @@ def _inserted_messages(view: View) -> int:
 class CachePlan:
     """Places the breakpoints of each request and tracks the entries of the provider's cache."""
 
-    def __init__(self, *, compact_at: int, rates: RelativeRates = CLASSIC, ttl: str | None = None) -> None:
-        """Choose the TTL by price unless given; ``compact_at`` is the token count of the next compaction."""
+    def __init__(self, *, compact_at: int, rates: RelativeRates, least_cached: int, ttl: str | None = None) -> None:
+        """Choose the TTL by price unless given; ``compact_at`` is the token count of the next compaction.
+
+        ``rates`` are the prices of the model in use, ``least_cached`` is the smallest prefix in tokens that it caches.
+        """
         self.placed: CacheState | None = None
         self.compact_at = compact_at
         self.rates = rates
+        self.least_cached = least_cached
+        self.model = ""
+        """The model whose prices ``rates`` are; empty before the first request."""
         self.settled_offset: int | None = None
         self._requests = 0
         self._ttl = ttl
@@ -206,9 +212,18 @@ class CachePlan:
             turns=view.length // 2, window=view.token_count.tokens, opening=self._opening, limit=self.compact_at
         )
 
+    def growth(self, view: View) -> float:
+        """Return the tokens by which this session has grown with each turn since its opening or its last cut."""
+        return growth_per_turn(turns=view.length // 2, window=view.token_count.tokens, opening=self._opening)
+
     def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:
         """Return the cost and savings of a compaction at this session's prices, and whether to do it."""
-        turns = self.turns_ahead(view)
         return weigh_compaction(
-            compaction, turns=turns, need=need, margin=margin, ttl=self.chosen_ttl(), rates=self.rates
+            compaction,
+            turns=self.turns_ahead(view),
+            need=need,
+            rates=self.rates,
+            growth=self.growth(view),
+            margin=margin,
+            ttl=self.chosen_ttl(),
         )

@@ -12,6 +12,7 @@ from ...conversation.tokens.window import Thresholds, Window, WindowPolicy, thre
 from ...layers.l1_offload import OffloadPolicy, fitted_policy
 from ...layers.l2_trim import TrimPolicy
 from ...model_facts import ModelFacts, facts_of
+from ...ports import Model
 from ...settings import Settings
 from ...values import replace
 
@@ -21,6 +22,7 @@ __all__ = [
     "betas_of",
     "compact_at",
     "offload_policy",
+    "reported_window",
     "thresholds_for",
     "trim_policy",
     "window_of",
@@ -61,6 +63,12 @@ def window_of(model: str, settings: Settings, betas: tuple[str, ...] = (), repor
     if not settings.models:
         return _table_window(model, betas, reported)
     return _window(model, facts_of(model, settings.models), betas, reported)
+
+
+def reported_window(model: Model) -> int | None:
+    """Return the window that a model reports; None if it is the table's, which settings may correct."""
+    given = model.capabilities.window
+    return None if given == _table_window(model.model_id, (), None).tokens else given
 
 
 def window_tokens(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:

@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anyio import to_thread
+
+from ...cache.prices import rates_of
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...errors import InputError, StorageError
-from ...model_facts import ModelFacts
+from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage
 from ...settings import Settings
 from ...storage.files import FileStorage
@@ -92,6 +95,10 @@ class SessionParts:
             self.apply_policy()
         await self.policy.use(asked)
         self.fit_window()
+        if self.cache.model != asked.model:
+            await to_thread.run_sync(self.accounts.prices, asked.model)  # the first look-up loads a price list
+            self.use_prices(asked.model)
+            self.cache.model = asked.model
 
     def fit_window(self) -> None:
         """Give layers 1 and 2 and the cache plan the window and the rules of the model in use."""
@@ -100,6 +107,12 @@ class SessionParts:
         self.offload.policy = offload_policy(settings, at, trim.mode)
         self.trim.use(trim, facts, by_budget=settings.switches.budget_trim, is_chosen=settings.trim.mode != "auto")
         self.cache.compact_at = at.auto_compact
+
+    def use_prices(self, model: str) -> None:
+        """Decide by the prices of a model and by its smallest cached prefix."""
+        facts = facts_of(model, self.policy.settings.models)
+        self.cache.rates = rates_of(self.accounts.prices(model), facts)
+        self.cache.least_cached = facts.least_cached_tokens
 
     def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
         """Return the capabilities given for the session and those of the model, as the log names them."""
@@ -152,7 +165,10 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         policy.use_model(options.model)
     root = str(settings.home) if options.on_files else ""
     store = LedgerStore(settings.home, session=log.name, listener=log.emit) if options.owns_storage else None
-    cache = CachePlan(compact_at=policy.thresholds.auto_compact)
+    facts = policy.facts
+    cache = CachePlan(
+        compact_at=policy.thresholds.auto_compact, rates=rates_of(None, facts), least_cached=facts.least_cached_tokens
+    )
     accounts = Accounts(store, session=log.name, project=options.project, clock=options.clock)
     host = SessionHost(log, policy, cache, accounts, options.model)
     activity = SessionActivity()

@@ -13,7 +13,7 @@ from ...model_facts import ModelFacts, facts_of
 from ...ports import Model
 from ...settings import Settings, limits_by, open_flags, switched_by
 from ...values import replace
-from .limits import DEFAULT_MODEL, thresholds_for, window_of
+from .limits import DEFAULT_MODEL, reported_window, thresholds_for, window_of
 from .log import SessionLog
 from .prefix import RequestOptions
 
@@ -88,7 +88,7 @@ class SessionPolicy:
 
     def use_model(self, model: Model) -> None:
         """Take the window that a model reports, for requests to it or to a name whose window is unknown."""
-        self._reported = model.model_id, model.capabilities.window
+        self._reported = model.model_id, reported_window(model)
         self.use_name(self.model_name, self._betas)
 
     @property

@@ -20,7 +20,6 @@ from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
-from .accounts import rates_of
 from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
 from .log import Mode, SessionLog
@@ -203,7 +202,8 @@ class Session:
         await self.log.run_blocking(lambda: accounts.enter(billed, entry.uuid))
         if billed.broke is not None:
             self.log.emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
-        self.parts.cache.rates = rates_of(accounts.prices(billed.call.model))
+        if accounts.prices(self.parts.policy.model_name) is None:  # the name may be an alias of the provider
+            self.parts.use_prices(billed.call.model)
 
     async def result(
         self, tool_use_id: str, output: Any, *, is_error: bool = False, max_chars: float | None = None

@@ -49,15 +49,14 @@ class _TrimState:
 class Trimmer:
     """Runs layer 2 for one session: clears old tool results."""
 
-    def __init__(self, policy: TrimPolicy, cache: CachePlan, *, least_cached: int = 1_024) -> None:
-        """Clear by a policy; ``least_cached`` is the smallest prefix in tokens that the provider caches."""
+    def __init__(self, policy: TrimPolicy, cache: CachePlan) -> None:
+        """Clear by a policy and by the prices of a cache plan."""
         self.policy = policy
         self.by_budget = False
         """Whether results are also cleared before a request until they fit the policy's budget."""
         self.read_backs = 0
         self._cache = cache
         self._pending = TrimCandidates(policy)
-        self._least_cached = least_cached
         self._cleared = 0
         self._next_look = 0
         self._facts_of_model = facts_of(DEFAULT_MODEL)
@@ -246,7 +245,8 @@ class Trimmer:
             turns=cache.turns_ahead(view),
             settled_offset=cache.settled_offset,
             prefix_tokens=round(view.token_count.overhead),
-            least_cached=self._least_cached,
+            least_cached=cache.least_cached,
+            growth=cache.growth(view),
             ttl=cache.placed.ttl if cache.placed is not None else cache.chosen_ttl(),
             tail_ttl="5m",
             rates=cache.rates,

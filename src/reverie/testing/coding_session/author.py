@@ -9,13 +9,14 @@ from uuid import UUID
 from ...conversation.decisions import Cause, Compacted, body_of
 from ...conversation.entries import ASSISTANT, DECISION, META, SCHEMA, USER, Entry, iso
 from ...conversation.tokens.estimate import estimate_block, estimate_request
+from ...model_facts import default_model
 from ...values import record
 from . import phrases
 from .project import ROOT
 
 __all__ = ["MODEL", "START", "InventedCall", "SessionAuthor"]
 
-MODEL: Final = "claude-sonnet-4-5"
+MODEL: Final = default_model("demo")
 START: Final = 1_772_440_860.0  # a Monday morning in March 2026
 _CACHE_SECONDS: Final = 300.0
 _PREFIX: Final = estimate_request([], system=phrases.SYSTEM, tools=phrases.TOOLS)
