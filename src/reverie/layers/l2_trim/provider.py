@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from ...cache.economics import CLASSIC, RelativeRates
+from ...cache.economics import RelativeRates
 from ...conversation.decisions import Cause, ResultsClearedByProvider
 from ...conversation.tokens.counting import ReplyBody, billed_tokens, cleared_tokens
 from ...conversation.tool_calls import path_of
@@ -78,7 +78,7 @@ def clearing_option(
     compact_at: int,
     tools: Collection[str],
     thinking: bool,
-    rates: RelativeRates = CLASSIC,
+    rates: RelativeRates,
     batch: int = 0,
     before: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -88,7 +88,9 @@ def clearing_option(
     to request. The last ``batch`` results, which the model has not seen, are kept: the number to keep only grows,
     from that in the options ``before``.
     """
-    trigger = max(1, int(compact_at * policy.provider_share))
+    # Above a price step every token of a request costs more.
+    limits = [int(compact_at * policy.provider_share), *(above for above, _ in rates.steps)]
+    trigger = max(1, min(limits))
     payback = payback_turns(rates)
     last = ClearingRule.of(before) if before is not None else None
     usual = min(policy.keep_provider, compact_at // _TOKENS_PER_KEPT)

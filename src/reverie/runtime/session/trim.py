@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ...cache.economics import Life, RelativeRates
+from ...cache.economics import Life
 from ...conversation.decisions import Decision, ResultsCleared
 from ...conversation.reads import files_in_view, forgotten_files
 from ...conversation.tool_calls import path_of
@@ -80,7 +80,7 @@ class Trimmer:
             compact_at=self._cache.compact_at,
             tools={*(tool["name"] for tool in asked.tools or () if "name" in tool), *view.tool_names()},
             thinking=kind != "disabled" and (kind is not None or facts.checks_thinking),
-            rates=RelativeRates(facts.cache_read, facts.cache_write_5m, facts.cache_write_1h),
+            rates=self._cache.rates,
             batch=_last_batch(view),
             before=before.options if before is not None and view.cuts == self._cache.cuts else None,
         )
