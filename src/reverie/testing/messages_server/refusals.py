@@ -85,7 +85,9 @@ def _plain(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_new(message: Any) -> bool:
-    return message.get("role") == "system" or "'compaction'" in str(message.get("content"))[:40]
+    content: Any = message.get("content") if is_object(message) else None
+    summary = is_list(content) and any(is_object(block) and block.get("type") == "compaction" for block in content)
+    return summary or (is_object(message) and message.get("role") == "system")
 
 
 def _without_summary(message: Any) -> Any:
