@@ -12,7 +12,8 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 # Providers refuse prompts that ask a model to write down its thinking.
 ASKS_FOR_THINKING = re.compile(
-    r"<analysis>|<thinking>|<reasoning>|think[^.\n]{0,20}step[- ]by[- ]step|chain of thought|think(?:ing)? (?:aloud|out loud)|scratchpad"
+    r"<analysis>|<thinking>|<reasoning>|think[^.\n]{0,20}step[- ]by[- ]step|chain of thought|scratchpad"
+    r"|think(?:ing)? (?:aloud|out loud)"
     r"|(?:show|explain|write down|describe|spell out|share)\s+(?:all\s+)?your\s+(?:thinking|thoughts|reasoning|work\b)"
     r"|your\s+(?:reasoning|thoughts|thought process)\b",
     re.IGNORECASE,

@@ -204,6 +204,44 @@ def test_where_a_model_fails_the_local_extractor_looks(tmp_path: Path, said: Any
     with_desk(tmp_path, steps, model=ScriptedModel([said], name=f"scripted:{MODEL}"))
 
 
+@pytest.mark.requirement("V9", "L5.7")
+@pytest.mark.parametrize("tools", [False, True], ids=["in one turn", "with tools"])
+@pytest.mark.parametrize("stopped", ["refusal", "max_tokens"])
+def test_where_a_model_declines_or_says_nothing_the_local_extractor_looks(
+    tmp_path: Path, stopped: str, tools: bool
+) -> None:
+    content = [{"type": "text", "text": answer(RULE)}] if stopped == "refusal" else []
+    model = ScriptedModel([{"content": content, "stop_reason": stopped}], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("From now on, run the linter before every commit.")
+        assert desk.texts == ["Run the linter before every commit."]
+        assert [event.what for event in desk.of(FellBack)] == ["extraction"]
+        assert desk.decided(MemoriesExtracted)[0].usage["by"] == "local"
+
+    with_desk(tmp_path, steps, model=model, tools=tools)
+
+
+@pytest.mark.requirement("L5.5")
+def test_the_model_is_told_how_many_messages_to_look_at_as_it_sees_them(tmp_path: Path) -> None:
+    """A message may hold several log entries: the user's words, attachments, results."""
+    model = ScriptedModel([answer(), answer()], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.session.attach("Today is Sunday.", type="date")
+        await desk.session.attach("The branch is main.", type="branch")
+        await desk.turn("Please indent every file with tabs.")
+        assert len(desk.session.view.history) == 4
+        assert "Look at the last 2 messages above" in str(model.requests[0]["messages"][-1])
+        await desk.say("And now?")
+        await desk.output("something")
+        await desk.reply()
+        await desk.extracting.after_query()
+        assert "Look at the last 4 messages above" in str(model.requests[1]["messages"][-1])
+
+    with_desk(tmp_path, steps, model=model)
+
+
 @pytest.mark.requirement("L5.6", "L5.7")
 def test_a_run_that_fails_is_told_and_its_messages_are_looked_through_again(tmp_path: Path) -> None:
     class Broken(Memory):

@@ -35,7 +35,7 @@ TEMPLATE = parse_template(
 class Answers:
     """Somebody to ask: answers in turn, raises what is an exception, or waits for a gate first."""
 
-    def __init__(self, *said: str | Exception, gate: anyio.Event | None = None) -> None:
+    def __init__(self, *said: str | Exception | ForkReply, gate: anyio.Event | None = None) -> None:
         self.said = list(said)
         self.gate = gate
         self.asked: list[tuple[str, str, int]] = []
@@ -47,7 +47,7 @@ class Answers:
         answer = self.said.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return ForkReply(answer, [], Usage(), 0.0, None)
+        return answer if isinstance(answer, ForkReply) else ForkReply(answer, [], Usage(), 0.0, None)
 
 
 class Desk:
@@ -242,12 +242,20 @@ def test_current_state_is_fresh_even_where_a_model_leaves_it_out(tmp_path: Path)
     with_desk(tmp_path, steps, asks=answers)
 
 
-@pytest.mark.requirement("L3.4", "L3.5", "B5", "F5")
+REFUSED = ForkReply(
+    '<section name="Current State">\nhalf of it', [], Usage(), 0.0, None, stop_reason="refusal", problem="it declined"
+)
+
+
+@pytest.mark.requirement("L3.4", "L3.5", "B5", "F5", "V9")
 @pytest.mark.parametrize(
     "answer",
-    [ModelError("overloaded"), "", "no sections", '<section name="Nope">\nx\n</section>', RuntimeError("boom")],
+    [
+        *(ModelError("overloaded"), "", "no sections", '<section name="Nope">\nx\n</section>', RuntimeError("boom")),
+        *(REFUSED, replace(REFUSED, stop_reason="max_tokens", text="")),
+    ],
 )
-def test_a_model_that_fails_leaves_the_notes_to_the_local_twin(tmp_path: Path, answer: str | Exception) -> None:
+def test_a_model_that_fails_leaves_the_notes_to_the_local_twin(tmp_path: Path, answer: Any) -> None:
     async def steps(desk: Desk) -> None:
         await desk.turn("Mend the fence", 11_000)
         assert [event.by for event in desk.of(NotesWritten)] == ["local"]

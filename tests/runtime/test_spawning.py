@@ -233,6 +233,23 @@ def test_what_a_fork_says_stays_out_of_the_conversation_but_its_answer_and_its_b
     assert ended.usage["turns"] == 2
 
 
+@pytest.mark.requirement("V9")
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"content": [use("Glob", pattern="*")], "stop_reason": "refusal"}, "declined"),
+        ({"content": [], "stop_reason": "max_tokens"}, "limit"),
+    ],
+)
+def test_a_fork_without_an_answer_has_failed_and_says_why(tmp_path: Path, said: Any, why: str) -> None:
+    stage = Stage(tmp_path, {"main": plays([task()], "Done."), "fork": plays(said)})
+    stage.ask()
+    (ended,) = stage.decisions(AgentFinished)
+    assert ended.status == "failed"
+    assert why in results(stage.requests("main")[-1])[0]
+    assert len(stage.requests("fork")) == 1
+
+
 # -- sub-agents
 
 

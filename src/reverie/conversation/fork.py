@@ -57,7 +57,7 @@ class ForkBase:
         for own in _OWN_REPLIES:
             request.pop(own, None)
         config: Any = request.pop("output_config", None)
-        fields = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+        fields: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
         if kept := {key: value for key, value in fields.items() if key != "format"}:
             request["output_config"] = kept
         return adapted(request, self.facts, answer_tokens=self.answer_tokens)
