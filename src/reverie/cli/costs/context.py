@@ -76,12 +76,15 @@ def draw(one: dict[str, Any]) -> None:
     if one["compactions"]:
         about.append(f"compacted {counted(one['compactions'], 'time')}")
     paint([(f"{one['title'] or one['session']}\n", "bold"), (" · ".join(about) + "\n\n", "dim")], wrap=True)
+    cleared = one["cleared_by_provider"]["tokens"]
     shares = {**one["by_category"], "beside": one["beside_messages_tokens"]}
-    paint(window_bar(shares, window["window_tokens"]))
+    sent = {**shares, "tool_results": max(0, shares["tool_results"] - cleared)}
+    paint(window_bar(sent, window["window_tokens"]))
     paint(verdict(window))
     draw_categories(one, shares)
     draw_tools(one["tools"])
     draw_duplicates(one["duplicate_reads"])
+    draw_cleared(one["cleared_by_provider"])
     draw_thresholds(window)
     draw_notes(one)
 
@@ -148,6 +151,16 @@ def draw_tools(tools: Sequence[dict[str, Any]]) -> None:
     rows = [(row["tool"], f"{row['request_tokens']:,}", f"{row['result_tokens']:,}") for row in tools[:LISTED]]
     table(["tool", "requests", "results"], rows, right=(1, 2))
     more(tools)
+
+
+def draw_cleared(cleared: dict[str, Any]) -> None:
+    """Print how many results the provider leaves out of requests, their tokens, and at most 10 of their handles."""
+    if not cleared["results"]:
+        return
+    say()
+    say(f"The provider cleared {counted(cleared['results'], 'result')} ({cleared['tokens']:,} tokens, not billed).")
+    say(f"Read one with 'reverie read SESSION HANDLE': {', '.join(cleared['handles'][:LISTED])}")
+    more(cleared["handles"])
 
 
 def draw_duplicates(reads: Sequence[dict[str, Any]]) -> None:

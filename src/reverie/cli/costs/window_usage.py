@@ -47,8 +47,10 @@ def window_usage(
     )
     # Billed usage describes the view that was sent, not the larger view without removals.
     known = view.token_count.known and not (whole and len(entries) < len(recording.entries))
-    count = view.token_count.tokens if known else max(view.token_count.tokens, found.total)
-    used = view.token_count.threshold_tokens if known or not whole else count
+    cleared = 0 if whole else view.token_count.cleared_tokens
+    billed = view.token_count.raw_tokens if whole else view.token_count.tokens
+    count = billed if known else max(billed, found.total)
+    used = view.token_count.threshold_tokens if not whole else count
     return {
         "session": recording.session,
         "format": recording.format,
@@ -66,7 +68,12 @@ def window_usage(
         "duplicate_read_tokens": found.duplicate_tokens,
         "count": count,
         "count_from_usage": known,
-        "beside_messages_tokens": max(0, count - found.total) if known else 0,
+        "cleared_by_provider": {
+            "tokens": cleared,
+            "results": 0 if whole else len(view.facts.cleared_by_provider),
+            "handles": [] if whole else sorted(view.facts.cleared_by_provider),
+        },
+        "beside_messages_tokens": max(0, count + cleared - found.total) if known else 0,
         "metrics": metrics(found),
         "window": window_of(window, thresholds(window, policy=policy), used),
         "skipped": dict(recording.skipped),
@@ -139,6 +146,11 @@ def combined_usage(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for name in ("by_category", "attachments", "skipped"):
         report[name] = summed([one[name] for one in found])
     report["beside_messages_tokens"] = sum(one["beside_messages_tokens"] for one in found)
+    report["cleared_by_provider"] = {
+        "tokens": sum(one["cleared_by_provider"]["tokens"] for one in found),
+        "results": sum(one["cleared_by_provider"]["results"] for one in found),
+        "handles": [handle for one in found for handle in one["cleared_by_provider"]["handles"]],
+    }
     report["tools"] = summed_tools([one["tools"] for one in found])
     report["duplicate_reads"] = [
         {**read, "session": one["session"]} for one in found for read in one["duplicate_reads"]

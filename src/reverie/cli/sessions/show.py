@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ import msgspec
 from ...conversation.entries import encode_entry
 from ...conversation.view import View
 from ...conversation.wire.request import build_request
-from ..output import emit_json, paint, say, warn
+from ..output import counted, emit_json, paint, say, warn
 from .recordings import Recording, recordings
 from .transcript import of_entries, of_messages
 
@@ -39,7 +40,7 @@ def command(session: str, as_view: bool, raw: bool, as_json: bool) -> None:
             print_raw(one, as_view)
             continue
         paint(heading(one))
-        paint(of_messages(request_messages(one)) if as_view else of_entries(one.entries))
+        paint(view_pieces(one) if as_view else of_entries(one.entries))
         for damage in one.damage:
             warn(f"{one.session}: skipped line {damage.line}: {damage.reason}")
 
@@ -47,6 +48,15 @@ def command(session: str, as_view: bool, raw: bool, as_json: bool) -> None:
 def request_messages(recording: Recording) -> list[dict[str, Any]]:
     """Return the messages that the next request of a recorded session would contain."""
     return build_request(View().fold_all(recording.entries))["messages"]
+
+
+def view_pieces(recording: Recording) -> Iterator[tuple[str, str]]:
+    """Yield (text, style) pieces of the view, with a line in place of each result that the provider left out."""
+    view = View().fold_all(recording.entries)
+    yield from of_messages(build_request(view)["messages"], view.facts.cleared_by_provider)
+    if view.facts.cleared_by_provider:
+        results = counted(len(view.facts.cleared_by_provider), "result")
+        yield f"\nThe provider cleared {results}: {view.token_count.cleared_tokens:,} tokens, not billed.\n", "dim"
 
 
 def heading(recording: Recording) -> list[tuple[str, str]]:
@@ -79,4 +89,10 @@ def as_report(recording: Recording, as_view: bool) -> dict[str, Any]:
     if not as_view:
         return {**report, "entries": [msgspec.json.decode(encode_entry(entry)) for entry in recording.entries]}
     view = View().fold_all(recording.entries)
-    return {**report, "count": view.token_count.tokens, "request": build_request(view)}
+    cleared = {"tokens": view.token_count.cleared_tokens, "handles": sorted(view.facts.cleared_by_provider)}
+    return {
+        **report,
+        "count": view.token_count.tokens,
+        "cleared_by_provider": cleared,
+        "request": build_request(view),
+    }

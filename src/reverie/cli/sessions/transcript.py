@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ...conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry
@@ -38,11 +38,26 @@ def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
             yield f"· {entry.kind}\n", DIM
 
 
-def of_messages(messages: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
-    """Yield pieces for the messages of a request."""
+def of_messages(messages: Iterable[Mapping[str, Any]], cleared: Container[str] = ()) -> Iterator[Piece]:
+    """Yield pieces for the messages of a request; ``cleared`` are the results that the provider left out."""
     names: dict[str, str] = {}
     for message in messages:
-        yield from of_message(message, names, str(message.get("role") or "user"))
+        yield from of_message(without_content(message, cleared), names, str(message.get("role") or "user"))
+
+
+def without_content(message: Mapping[str, Any], cleared: Container[str]) -> Mapping[str, Any]:
+    """Return a message in which a line with the handle stands in place of each of these results."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [_without_content(block, cleared) for block in cast("list[Any]", content)]}
+
+
+def _without_content(block: Any, cleared: Container[str]) -> Any:
+    handle = cast(Record, block).get("tool_use_id") if isinstance(block, dict) else None
+    if not isinstance(handle, str) or handle not in cleared:
+        return block
+    return {**block, "content": f"[cleared by the provider] handle: {handle}"}
 
 
 def of_message(
@@ -101,6 +116,8 @@ def decision_line(entry: Entry) -> str:
         effects.append("changes the prefix")
     name = as_text(body.get("decision")).replace("_", " ")
     tail = f" ({', '.join(effects)})" if effects else ""
+    if body.get("decision") == "results_cleared_by_provider" and body.get("tool_use_ids"):
+        tail += f"; handles: {', '.join(body['tool_use_ids'])}"
     return f"· {as_text(body.get('layer')) or '?'}: {name}: {one_line(as_text(body.get('reason')))}{tail}\n"
 
 

@@ -36,6 +36,8 @@ def footer_parts(status: Status) -> list[Part]:
         ("footer", one_line(status.model.split(":", 1)[-1], 28)),
         (MODE_STYLES.get(status.mode, "footer"), f"{status.mode} mode" if status.mode == "default" else status.mode),
     ]
+    if status.cleared:
+        parts.append(("footer", f"{thousands(status.cleared)} cleared by the provider"))
     if status.agents:
         parts.append(("background", counted(status.agents, "agent")))
     if status.background:

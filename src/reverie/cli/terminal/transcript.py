@@ -177,7 +177,9 @@ class Transcript:
         match event:
             case ResultsTrimmed():
                 freed = thousands(max(0, event.tokens_before - event.tokens_after))
-                self.note(f"⌁ cleared old tool results ({event.trigger}): {freed} tokens freed")
+                results = counted(len(event.handles), "old tool result") if event.handles else "old tool results"
+                by = "the provider cleared" if event.trigger == "provider" else "cleared"
+                self.note(f"⌁ {by} {results} ({event.trigger}): {freed} tokens freed")
             case CacheBroken():
                 cost = f", ${event.lost_usd:.4f}" if event.lost_usd else ""
                 self.note(f"⌁ cache break: {one_line(event.reason)} ({thousands(event.tokens)} tokens{cost})")

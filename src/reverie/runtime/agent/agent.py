@@ -263,6 +263,7 @@ class Agent:
             cost_usd=meter.cost_usd,
             background=tuple(f"{what} {detail}".strip() for what, detail in meter.background.items()),
             agents=sum(one.state == "running" for one in self.agents()),
+            cleared=parts.session.view.token_count.cleared_tokens,
         )
 
     # -- other agents

@@ -30,6 +30,8 @@ class Status:
     background: tuple[str, ...]
     agents: int = 0
     """The number of agents of its team that are running."""
+    cleared: int = 0
+    """Tokens of old results that the provider left out of the last request."""
 
 
 class Meter:
