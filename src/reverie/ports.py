@@ -99,6 +99,8 @@ class Capabilities:
     """The provider honours ``cache_control``; without this a provider may still cache prefixes on its own."""
     cache_edits: bool = False
     context_management: bool = False
+    compaction: bool = False
+    """The provider writes a signed summary for a request with the field ``compaction``."""
     diagnostics: bool = False
     window: int | None = None
     max_output: int | None = None

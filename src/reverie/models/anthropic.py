@@ -48,6 +48,7 @@ class AnthropicModel(SdkModel):
             caching=True,
             context_management=True,
             diagnostics=True,
+            compaction=facts_of(self._id).compaction,
             window=self._window or (known.tokens if known.source != "strict" else None),
             max_output=known.max_output_tokens,
         )

@@ -52,6 +52,12 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     return request
 
 
+def messages_added_before(view: View) -> int:
+    """Return 1 where a request has a message of the user before the view's first message, else 0."""
+    first = view.group(0) if view.length else None
+    return 1 if first is not None and first.role == "assistant" and not first.is_compaction else 0
+
+
 def ends_with_reply(view: View) -> bool:
     """Say whether the view ends with a finished reply, so that a user message must follow it."""
     group = view.final
@@ -109,7 +115,7 @@ def _messages(view: View) -> list[Message]:
             messages.append({"role": "user", "content": CONTINUE})
     if view.images.excess(view.facts.prefix):
         messages = _fewer_images(view, messages)
-    if messages[0]["role"] != "user" and not view.group(0).is_compaction:
+    if messages_added_before(view):
         messages.insert(0, {"role": "user", "content": _OPENING})
     return messages
 

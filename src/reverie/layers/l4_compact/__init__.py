@@ -24,6 +24,13 @@ if TYPE_CHECKING:
         summary_budget,
     )
     from .policy import CompactPolicy
+    from .provider import (
+        MAX_INSTRUCTIONS,
+        SignedSummary,
+        provider_compaction,
+        provider_cut_range,
+        provider_instructions,
+    )
     from .smaller_cuts import plan_collapse, plan_snip
     from .summary import directive, may_draft, notes_text, summary_of
     from .summary_request import dropped_rounds, fitted_messages, plain_messages, plain_request
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from .user_words import QuotedWords, UserMessages
 
 __all__ = [
+    "MAX_INSTRUCTIONS",
     "CompactPolicy",
     "CompactionCause",
     "CompactionText",
@@ -38,6 +46,7 @@ __all__ = [
     "LossReport",
     "LostName",
     "QuotedWords",
+    "SignedSummary",
     "SummaryBudget",
     "UserMessages",
     "compaction",
@@ -56,6 +65,9 @@ __all__ = [
     "plain_request",
     "plan_collapse",
     "plan_snip",
+    "provider_compaction",
+    "provider_cut_range",
+    "provider_instructions",
     "round_cut_range",
     "shown_text",
     "summary_budget",
@@ -86,6 +98,13 @@ __getattr__ = lazily(
             "cut_range_up_to",
         ),
         "policy": ("CompactPolicy",),
+        "provider": (
+            "MAX_INSTRUCTIONS",
+            "SignedSummary",
+            "provider_compaction",
+            "provider_cut_range",
+            "provider_instructions",
+        ),
         "smaller_cuts": (
             "plan_collapse",
             "plan_snip",

@@ -19,10 +19,13 @@ from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, ope
 from .user_words import QuotedWords, UserMessage, quoted_words, user_messages, words_text
 
 __all__ = [
+    "EARLIER",
     "LAYER",
+    "AddedParts",
     "CompactionCause",
     "CompactionText",
     "SummaryBudget",
+    "added_parts",
     "compaction",
     "cut_range_before_tail",
     "cut_range_from",
@@ -33,7 +36,7 @@ __all__ = [
 
 LAYER = "compact"
 _UNSEEN = 0.4  # share of the window for results that the model has not seen yet
-_EARLIER = 8  # handles of earlier cuts that a summary lists
+EARLIER = 8  # handles of earlier cuts that a summary lists
 
 
 @record
@@ -163,24 +166,11 @@ def compaction(
 
     ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
     """
-    kept_uuids = {item.uuid for item in cut_range.kept} | {item.uuid for item in cut_range.items[: cut_range.start]}
-    if summary.method == "from":
-        said = user_messages(item.entry for item in cut_range.cut)
-    else:
-        everything = user_messages(view.history) if spoken is None else spoken
-        said = [one for one in everything if one.handle not in kept_uuids]
-    words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned)
-    repeated = words_text(words)
-    steps = [step for step, _ in open_steps(cut_range.cut)]
-    missing = [step for step in steps if step not in summary.body]
-    body = summary.body + (
-        "\n\n## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""
-    )
-    around = "\n".join((body, repeated, *_texts(cut_range)))
-    anchors = anchors_text(anchor_list(_worth_naming(summary.names, cut_range), around, tokens=budget.anchors))
-    earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-_EARLIER:]
+    added = added_parts(view, cut_range, summary, budget, spoken=spoken)
+    earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-EARLIER:]
     go_on = cause.trigger != "manual" or summary.method == "notes"
-    text = summary_text(body, repeated, anchors, handle=cause.handle, earlier=earlier, go_on=go_on)
+    body = summary.body + (f"\n\n{added.steps}" if added.steps else "")
+    text = summary_text(body, added.repeated, added.anchors, handle=cause.handle, earlier=earlier, go_on=go_on)
     kept = cut_range.kept
     decision = Compacted(
         Cause(LAYER, cause.reason, moves_prefix=True),
@@ -196,7 +186,49 @@ def compaction(
         preserved={"head": kept[0].uuid, "anchor": cause.handle, "tail": kept[-1].uuid} if kept else {},
         handle=cause.handle,
     )
-    return decision, words
+    return decision, added.words
+
+
+@record
+class AddedParts:
+    """The parts that the program adds to a summary: open steps, the user's messages, exact names."""
+
+    steps: str
+    words: QuotedWords
+    repeated: str
+    anchors: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of all parts; a part without content is empty."""
+        return self.steps, self.repeated, self.anchors
+
+
+def added_parts(
+    view: View,
+    cut_range: CutRange,
+    summary: CompactionText,
+    budget: SummaryBudget,
+    *,
+    spoken: Sequence[UserMessage] | None = None,
+) -> AddedParts:
+    """Return the parts that the program adds to a summary of a range, because a summary may lose them.
+
+    ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
+    """
+    kept_uuids = {item.uuid for item in cut_range.kept} | {item.uuid for item in cut_range.items[: cut_range.start]}
+    if summary.method == "from":
+        said = user_messages(item.entry for item in cut_range.cut)
+    else:
+        everything = user_messages(view.history) if spoken is None else spoken
+        said = [one for one in everything if one.handle not in kept_uuids]
+    words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned)
+    repeated = words_text(words)
+    missing = [step for step, _ in open_steps(cut_range.cut) if step not in summary.body]
+    steps = "## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""
+    around = "\n".join((summary.body, steps, repeated, *_texts(cut_range)))
+    anchors = anchors_text(anchor_list(_worth_naming(summary.names, cut_range), around, tokens=budget.anchors))
+    return AddedParts(steps, words, repeated, anchors)
 
 
 def _worth_naming(names: Mapping[Identifier, int], cut_range: CutRange) -> dict[Identifier, int]:

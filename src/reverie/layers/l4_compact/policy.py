@@ -45,6 +45,8 @@ class CompactPolicy:
     probes: int = 3
     retries: int = 3
     """How often a summary request that is too long is shortened and tried again."""
+    in_background: bool = True
+    """Let the provider write its summary while the conversation goes on, where it offers that."""
     compact_when_cold: bool = True
     """Compact before the threshold if the provider's cache is cold and compacting saves money."""
     cold_share: float = 0.6

@@ -11,7 +11,16 @@ from ...conversation.side_query import thinks
 from ...conversation.tokens.estimate import estimate_text
 from ...model_facts import ModelFacts
 
-__all__ = ["OPENING", "directive", "may_draft", "notes_text", "summary_of", "summary_text"]
+__all__ = [
+    "OPENING",
+    "directive",
+    "may_draft",
+    "notes_text",
+    "prompt_text",
+    "reading_back",
+    "summary_of",
+    "summary_text",
+]
 
 OPENING: Final = (
     "This session goes on from an earlier part that is no longer in view. What follows stands in its place; the log "
@@ -40,10 +49,10 @@ def directive(method: str, *, quote: str = "", instructions: str = "", drafts: b
     ``quote`` is the start of the message at which the methods ``from`` and ``up_to`` cut; ``drafts`` asks for a draft
     before the summary, which is thrown away.
     """
-    parts = [_prompt("full").replace("{draft}\n\n", f"{_prompt('draft')}\n\n" if drafts else "")]
+    parts = [prompt_text("full").replace("{draft}\n\n", f"{prompt_text('draft')}\n\n" if drafts else "")]
     if method in ("from", "up_to"):
         line = " ".join(quote.split())
-        parts.append(_prompt(method).replace("{quote}", line if len(line) <= 400 else f"{line[:397]}..."))
+        parts.append(prompt_text(method).replace("{quote}", line if len(line) <= 400 else f"{line[:397]}..."))
     if instructions.strip():
         parts.append(f"Instructions for this summary, which go before anything said above:\n\n{instructions.strip()}")
     return "\n\n".join(parts)
@@ -81,11 +90,16 @@ def summary_text(
 
     ``words`` is the section of user messages, ``anchors`` that of exact names, ``earlier`` are handles of cuts.
     """
+    parts = [OPENING, body.strip(), words, anchors, reading_back(handle, earlier), _GO_ON if go_on else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def reading_back(handle: str, earlier: Sequence[str] = ()) -> str:
+    """Return the section that names the handles of this cut and of earlier ones."""
     back = f"Any message of the part that was cut can be read back by its handle; all of it by the handle {handle}."
     if earlier:
         back += f" Parts that were cut before it: {', '.join(earlier)}."
-    parts = [OPENING, body.strip(), words, anchors, f"## Reading back\n\n{back}", _GO_ON if go_on else ""]
-    return "\n\n".join(part for part in parts if part)
+    return f"## Reading back\n\n{back}"
 
 
 def _head(text: str, tokens: int) -> str:
@@ -98,5 +112,6 @@ def _head(text: str, tokens: int) -> str:
     return cut[:at] if at > len(cut) // 2 else cut
 
 
-def _prompt(name: str) -> str:
+def prompt_text(name: str) -> str:
+    """Return the text of a prompt of this layer, by its name."""
     return files(__name__.rpartition(".")[0]).joinpath("prompts", f"{name}.md").read_text("utf-8").strip()

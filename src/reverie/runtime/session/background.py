@@ -1,4 +1,4 @@
-"""Background tasks of an open session: they start after a reply and end, or are cancelled, when it closes."""
+"""Background tasks of an open session: they start beside the conversation and end, or are cancelled, when it closes."""
 
 from __future__ import annotations
 
@@ -7,34 +7,38 @@ from contextlib import AsyncExitStack
 import anyio
 from anyio.abc import TaskGroup
 
+from .compact.background import BackgroundCompaction
 from .notes.keeper import NotesKeeper
 
 __all__ = ["BackgroundTasks"]
 
 
 class BackgroundTasks:
-    """Runs the updates of a session's notes beside the conversation."""
+    """Runs the updates of a session's notes and its compactions beside the conversation."""
 
-    def __init__(self, notes: NotesKeeper) -> None:
+    def __init__(self, notes: NotesKeeper, compaction: BackgroundCompaction) -> None:
         self._notes = notes
+        self._compaction = compaction
         self._stack: AsyncExitStack | None = None
         self._tasks: TaskGroup | None = None
 
     async def open(self) -> None:
-        """Start a task group for updates of the notes; do nothing if no model writes the notes."""
+        """Start a task group; do nothing if no model writes notes and summaries."""
         if self._notes.forks is None:
             return
         async with AsyncExitStack() as stack:
             self._tasks = self._notes.tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._compaction.tasks = self._tasks
             self._stack = stack.pop_all()
 
     async def close(self, wait_seconds: float) -> None:
-        """Wait at most ``wait_seconds`` for an update of the notes, then cancel it and end the task group."""
+        """Wait at most ``wait_seconds`` for running tasks, so that what was paid for is logged; cancel the rest."""
         stack, self._stack = self._stack, None
         if stack is None or self._tasks is None:
             return
-        self._notes.tasks = None
+        self._notes.tasks = self._compaction.tasks = None
         with anyio.CancelScope(shield=True):
             await self._notes.wait(wait_seconds)
+            await self._compaction.wait(wait_seconds)
         self._tasks.cancel_scope.cancel()
         await stack.aclose()

@@ -26,6 +26,7 @@ from ...cache.economics import (
 from ...conversation.entries import Message
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
+from ...conversation.wire.request import messages_added_before
 from ...values import record
 
 __all__ = ["CachePlan"]
@@ -68,11 +69,6 @@ def _first_difference(before: Message, after: Message) -> int:
 
 def _newest(held: CacheEntry | None) -> list[CacheEntry]:
     return list(islice(held, _KEPT_ENTRIES)) if held is not None else []
-
-
-def _inserted_messages(view: View) -> int:
-    """Return 1 where the request builder puts a user message before the view's first message, else 0."""
-    return 1 if view.length and view.group(0).role == "assistant" and not view.group(0).is_compaction else 0
 
 
 class CachePlan:
@@ -147,7 +143,7 @@ class CachePlan:
             self._pauses += 1
         ttl = self.ttl(now)
         cut, self.cuts = view.cuts != self.cuts, view.cuts
-        inserted = _inserted_messages(view)
+        inserted = messages_added_before(view)
         changed = self._first_change(view, messages, inserted)
         upto = settled + inserted if settled is not None else None
         planned = plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed, settled=upto)
@@ -163,7 +159,7 @@ class CachePlan:
         """Return the breakpoints that a request with these messages would get, without recording them."""
         before = self._first, self._known, self._rest
         try:
-            changed = self._first_change(view, list(messages), _inserted_messages(view))
+            changed = self._first_change(view, list(messages), messages_added_before(view))
         finally:
             self._first, self._known, self._rest = before
         return plan_marks(messages, now=now, ttl=self.ttl(now), before=self.placed, changed=changed)

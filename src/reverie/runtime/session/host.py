@@ -13,6 +13,7 @@ from ...conversation.entries import Entry, Message
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...events import Event
+from ...model_facts import ModelFacts
 from ...ports import Model
 from ...settings import Settings
 from ..guard.hooks import Hooks
@@ -64,6 +65,11 @@ class SessionHost:
     def thresholds(self) -> Thresholds:
         """The token thresholds of the window of the model in use."""
         return self._policy.thresholds
+
+    @property
+    def facts(self) -> ModelFacts:
+        """The rules and limits of the model in use."""
+        return self._policy.facts
 
     @property
     def request_extras(self) -> Mapping[str, Any]:

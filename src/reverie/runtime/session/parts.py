@@ -175,7 +175,8 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     notes = NotesKeeper(host, storage, folder, activity, root=root)
     if options.model is not None:
         notes.forks = Forks(host, options.model)
-    compact = Compactor(host, cache, notes, activity)
+    thinking = ThinkingWatch(accounts)
+    compact = Compactor(host, cache, notes, activity, thinking)
     parts = SessionParts(
         policy=policy,
         storage=storage,
@@ -195,8 +196,8 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         notes=notes,
         compact=compact,
         inbox=Inbox(storage, f"{folder}/inbox", compact),
-        background=BackgroundTasks(notes),
-        thinking=ThinkingWatch(accounts),
+        background=BackgroundTasks(notes, compact.background),
+        thinking=thinking,
     )
     parts.apply_policy()
     log.on_event(parts.offload.on_event)

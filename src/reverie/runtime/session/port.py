@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ...conversation.tokens.window import Thresholds
     from ...conversation.view import View
     from ...events import Event
+    from ...model_facts import ModelFacts
     from ...ports import Model
     from ...settings import Settings
     from ..guard.hooks import Hooks
@@ -52,6 +53,11 @@ class SessionPort(Protocol):
     @property
     def model(self) -> Model | None:
         """The model that writes notes and summaries, if there is one."""
+        ...
+
+    @property
+    def facts(self) -> ModelFacts:
+        """The rules and limits of the model in use."""
         ...
 
     @property

@@ -291,6 +291,19 @@ class Session:
             trigger=trigger, instructions=instructions, from_message=from_message, up_to=up_to, dry_run=dry_run
         )
 
+    async def background_request(self) -> dict[str, Any] | None:
+        """Return a request for the provider's summary of the older messages, if one is due; None if not.
+
+        Send it beside the conversation and pass the reply to ``background_reply``. A session that was opened with
+        a model does this by itself.
+        """
+        return await self.parts.compact.background_request()
+
+    async def background_reply(self, reply: Any) -> bool:
+        """Take the reply to ``background_request``; return whether the next request uses its summary."""
+        message, rest = plain_reply(reply)
+        return await self.parts.compact.background.reply({**rest, **message})
+
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:
         """Compact because the provider refused the prompt as too long, and lower the window by what ``error`` says."""
         tokens, limit = (error.tokens, error.limit) if error is not None else (None, None)

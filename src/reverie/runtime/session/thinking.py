@@ -7,20 +7,41 @@ here by comparing digests, so that no other part has to know the rule.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from ...conversation.decisions import Cause, Compacted, ThinkingDropped
+from ...conversation.decisions import Cause, Compacted, Decision, ThinkingDropped
 from ...conversation.entries import ASSISTANT, DECISION, Entry
 from ...conversation.thinking import UNBOUND, Digests, SentPrefix, stale_replies, thinking_tokens
 from ...conversation.view import View
 from ...conversation.wire.flatten import THINKING
-from ...conversation.wire.request import build_request
+from ...conversation.wire.request import build_request, messages_added_before
 from ...events import DecisionMade, Event, FellBack
 from ...model_facts import ModelFacts, facts_of
 from .accounts import Accounts
-from .log import SessionLog
 
 __all__ = ["ThinkingWatch"]
+
+
+class DecisionLog(Protocol):
+    """A session's log as this module uses it: its name and view, decisions and events."""
+
+    @property
+    def name(self) -> str:
+        """The session's name."""
+        ...
+
+    @property
+    def view(self) -> View:
+        """The current view."""
+        ...
+
+    async def decide(self, decision: Decision) -> Entry:
+        """Log one decision and return its entry."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """Send an event to every listener."""
+        ...
 
 
 class ThinkingWatch:
@@ -69,7 +90,7 @@ class ThinkingWatch:
 
     # -- a request and its reply
 
-    async def request(self, log: SessionLog, facts: ModelFacts) -> dict[str, Any]:
+    async def request(self, log: DecisionLog, facts: ModelFacts) -> dict[str, Any]:
         """Return the next request, after logging the thinking that has to be dropped from it."""
         request = build_request(log.view)
         self._checks = facts.checks_thinking
@@ -93,9 +114,11 @@ class ThinkingWatch:
         """Remember the binding of a logged reply by its uuid."""
         self._bound[reply] = UNBOUND if binding is None else binding
 
-    def digests_before(self, message: int) -> Digests:
-        """Return the digests of the last request before a message, by its index."""
-        return self._sent.before(message)
+    def digests_of(self, request: Mapping[str, Any]) -> Digests:
+        """Return the digests of the whole content of a request."""
+        sent = SentPrefix()
+        sent.follow(request, None, self._covers)
+        return sent.end
 
     def _stale(self, view: View, request: Mapping[str, Any]) -> list[str]:
         start, offset = self._follow(view, request)
@@ -103,13 +126,12 @@ class ThinkingWatch:
 
     def _follow(self, view: View, request: Mapping[str, Any]) -> tuple[int, int]:
         """Count the digests of a request; return the first message that is new, and the messages added before."""
-        first = view.group(0) if view.length else None
-        offset = 1 if first is not None and first.role == "assistant" and not first.is_compaction else 0
+        offset = messages_added_before(view)
         settled = None if view.facts.edits else view.finished_messages
         start = self._sent.follow(request, settled, self._covers, offset=offset)
         return max(0, start - offset), offset
 
-    async def _drop(self, log: SessionLog, stale: list[str]) -> None:
+    async def _drop(self, log: DecisionLog, stale: list[str]) -> None:
         tokens = thinking_tokens(log.view, stale)
         prefix = log.view.facts.prefix
         prices = self._accounts.prices(prefix.model) if prefix is not None else None

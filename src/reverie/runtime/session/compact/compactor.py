@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered
 from ....conversation.entries import META, Entry, new_uuid
 from ....conversation.tokens.accounting import account, metrics
@@ -17,23 +19,36 @@ from ..forks import forking
 from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
 from ..port import SessionPort
+from ..thinking import ThinkingWatch
+from .background import BackgroundCompaction
 from .breaker import Breaker, breaker_of
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
+from .provider import ProviderSummaries
 from .restore import Restorer
 
 __all__ = ["CompactionReport", "Compactor"]
 
 _COLLAPSE_TO = 0.75
+_NEARLY = 0.9  # share of the room for a summary request at which the summary is begun
 
 
 class Compactor:
     """Runs layer 4 for one session: compacts, snips or collapses the view, and undoes compactions."""
 
-    def __init__(self, session: SessionPort, cache: CachePlan, notes: NotesKeeper, activity: SessionActivity) -> None:
+    def __init__(
+        self,
+        session: SessionPort,
+        cache: CachePlan,
+        notes: NotesKeeper,
+        activity: SessionActivity,
+        thinking: ThinkingWatch,
+    ) -> None:
         self._session = session
         self._cache = cache
         self.breaker = Breaker()
-        self._draft = CompactionDraft(session, cache, notes, activity)
+        self._thinking = thinking
+        self._draft = CompactionDraft(session, cache, notes, activity, ProviderSummaries(session, thinking))
+        self.background = BackgroundCompaction(session, self._draft)
         self._explained = ""
         self._weighed: tuple[PrefixRendered, int] | None = None
         self._refused: set[str] = set()
@@ -72,10 +87,12 @@ class Compactor:
         switches, policy = session.settings.switches, session.settings.compact
         if forking():
             return
-        at, tokens = session.thresholds, session.view.token_count.threshold_tokens + self._unbilled()
+        at = session.thresholds
         if not switches.compact:
             self._check(at.blocking)
             return
+        await self._swap(at)
+        tokens = session.view.token_count.threshold_tokens + self._unbilled()
         if switches.collapse and self._may_cut("collapse"):
             if tokens >= policy.collapse_at * at.effective:
                 await self._collapse(at)
@@ -86,10 +103,57 @@ class Compactor:
                 if switches.snip and self._may_cut("snip"):
                     await self._snip(at)
                 if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
-                    await self._automatic("the window is nearly full", at)
+                    await self._at_threshold(at)
+            elif self._nears(tokens, at):
+                self._start_background("the window fills up", at)
             elif policy.compact_when_cold and tokens >= policy.cold_share * at.auto_compact:
                 await self._when_cold(at)
         self._check(at.blocking)
+
+    async def _swap(self, at: Thresholds) -> None:
+        """Put a compaction in place that was written in the background."""
+        asked = CompactionRequest("auto", "written in the background", at)
+        report = await self.background.report(asked)
+        if report is not None:
+            await self._applied(report, asked)
+
+    async def _at_threshold(self, at: Thresholds) -> None:
+        """Compact in the background, or here if that is not offered or the window is full."""
+        reason = "the window is nearly full"
+        is_full = self._session.view.token_count.tokens + self._unbilled() >= at.blocking
+        if not is_full and self._start_background(reason, at):
+            return
+        if self.background.is_running:
+            await self.background.wait(self._session.settings.compact.summary_seconds)
+            await self._swap(at)
+        if self._session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
+            await self._automatic(reason, at)
+
+    def _nears(self, tokens: int, at: Thresholds) -> bool:
+        """Say whether a summary should be written soon: the window fills up, or the messages hardly fit a request.
+
+        The provider may have cleared results, so the messages may be larger than the window.
+        """
+        facts = self._session.facts
+        if not (facts.checks_thinking and facts.compaction):
+            return False
+        return tokens >= at.warning or self._session.view.tokens >= _NEARLY * self._draft.summary_room(at)
+
+    def _start_background(self, reason: str, at: Thresholds) -> bool:
+        policy = self._session.settings.compact
+        if not policy.in_background or not self._session.facts.checks_thinking:
+            return False
+        if self.breaker.why_not(policy, self._session.clock(), blocked=False) is not None:
+            return False
+        return self.background.start(CompactionRequest("auto", reason, at))
+
+    async def background_request(self) -> dict[str, Any] | None:
+        """Return a request for the provider's summary if one is due, for a caller that sends it; None if not."""
+        session = self._session
+        at, tokens = session.thresholds, session.view.token_count.threshold_tokens + self._unbilled()
+        if session.view.facts.prefix is None or not self._nears(tokens, at):
+            return None
+        return await self.background.request(CompactionRequest("auto", "the window fills up", at))
 
     def _unbilled(self) -> int:
         """Estimate the tokens of system prompt and tools; return 0 once a reply has reported them."""

@@ -9,6 +9,7 @@ from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
 from ....conversation.identifiers import Identifier
 from ....conversation.reads import files_in_view
+from ....conversation.tokens.estimate import estimate_text
 from ....conversation.tokens.window import Thresholds
 from ....conversation.view import View
 from ....conversation.wire.blocks import accepted_message, as_blocks
@@ -21,6 +22,7 @@ from ....layers.l4_compact import (
     CutRange,
     LossReport,
     QuotedWords,
+    SignedSummary,
     SummaryBudget,
     UserMessages,
     compaction,
@@ -29,6 +31,9 @@ from ....layers.l4_compact import (
     cut_range_up_to,
     loss_between,
     notes_text,
+    provider_compaction,
+    provider_cut_range,
+    provider_instructions,
     round_cut_range,
     shown_text,
     summary_budget,
@@ -39,12 +44,15 @@ from ..cache_plan import CachePlan
 from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
 from ..port import SessionPort
+from .provider import ProviderSummaries, ProviderSummary, SummaryRefused
 from .restore import Restorer, restored_blocks
 from .summary import summarise
 
 __all__ = ["CompactionDraft", "CompactionReport", "CompactionRequest"]
 
 _SCALES = (1.0, 0.5, 0.25, 0.0)
+_LEAST_RANGE = 500  # tokens below which a provider's summary is not worth a further try
+_SURE = 0.85  # a request for a summary leaves room for errors of the estimate
 
 
 @record
@@ -108,7 +116,15 @@ class _HookStopped(CompactionError):
 class CompactionDraft:
     """Plans compactions for one session without logging them; it logs only the cost of its calls."""
 
-    def __init__(self, session: SessionPort, cache: CachePlan, notes: NotesKeeper, activity: SessionActivity) -> None:
+    def __init__(
+        self,
+        session: SessionPort,
+        cache: CachePlan,
+        notes: NotesKeeper,
+        activity: SessionActivity,
+        summaries: ProviderSummaries,
+    ) -> None:
+        self.summaries = summaries
         self.restorer: Restorer | None = None
         """The source of open files, skills and steps to show again after a compaction."""
         self._session = session
@@ -137,6 +153,10 @@ class CompactionDraft:
         policy, switches = session.settings.compact, session.settings.switches
         room = summary_budget(policy, asked.thresholds.effective)
         model = session.model if asked.calls_model else None
+        if not asked.partial and session.facts.checks_thinking and self.summaries.offered(model):
+            report = await self._by_provider(asked)
+            if report is not None:
+                return report
         if switches.compact_from_notes and not asked.partial and not asked.instructions and session.model is not None:
             await self._notes.wait(policy.wait_seconds)
             report = await self._from_notes(asked, room)
@@ -158,6 +178,78 @@ class CompactionDraft:
         if failed is not None:
             return replace(report, model_calls=failed.calls)
         return replace(report, is_estimate=not asked.calls_model and session.model is not None)
+
+    async def _by_provider(self, asked: CompactionRequest) -> CompactionReport | None:
+        """Draft with the provider's signed summary; return None, after an event, if there is none."""
+        try:
+            taking, made = await self.by_provider(asked)
+            return await self.swapped(asked, taking, made.signed, made.calls, made.cost_usd)
+        except _HookStopped:
+            raise
+        except CompactionError as error:
+            self._session.emit(FellBack(self._session.name, "compact by the provider", str(error)))
+            return None
+
+    async def by_provider(self, asked: CompactionRequest) -> tuple[CutRange, ProviderSummary]:
+        """Return a range of the view and the provider's summary of it; raise ``CompactionError`` without one."""
+        session = self._session
+        if session.model is None:
+            raise CompactionError("no model: pass model= to Session.open()")
+        instructions, most = await self._wishes(asked)
+        calls = 0
+        while True:
+            taking = self._provider_range(asked, most)
+            try:
+                made = await self.summaries.write(session.model, taking, instructions)
+                return taking, replace(made, calls=made.calls + calls)
+            except SummaryRefused as error:
+                calls += error.calls
+                most = most * 2 // 3
+                if not error.too_long or most < _LEAST_RANGE:
+                    raise CompactionError(str(error), calls=calls) from error
+
+    async def provider_request(self, asked: CompactionRequest) -> tuple[CutRange, dict[str, Any], dict[str, Any]]:
+        """Return a range, the request for the provider's summary of it, and the digests that it covers."""
+        instructions, most = await self._wishes(asked)
+        taking = self._provider_range(asked, most)
+        return taking, *await self.summaries.request(taking, instructions)
+
+    def _provider_range(self, asked: CompactionRequest, most: int) -> CutRange:
+        room = summary_budget(self._session.settings.compact, asked.thresholds.effective)
+        return provider_cut_range(self._session.view, room.tail, max_tokens=most)
+
+    async def _wishes(self, asked: CompactionRequest) -> tuple[str, int]:
+        """Return the instructions for the provider's summary, and the tokens of messages that it may cover."""
+        room = summary_budget(self._session.settings.compact, asked.thresholds.effective)
+        notes = self._session.view.facts.notes
+        instructions = provider_instructions(notes, await self._instructions(asked), budget=room)
+        return instructions, self.summary_room(asked.thresholds) - estimate_text(instructions)
+
+    async def swapped(
+        self, asked: CompactionRequest, taking: CutRange, signed: SignedSummary, calls: int, cost: float | None
+    ) -> CompactionReport:
+        """Return the report of a compaction that puts a signed summary in place of a range."""
+        room = summary_budget(self._session.settings.compact, asked.thresholds.effective)
+        written = CompactionText("provider", signed.text, await self._names())
+        return await self._checked(asked, taking, written, room, calls, cost, signed)
+
+    def summary_room(self, at: Thresholds) -> int:
+        """Return the tokens of messages that surely fit a request for a summary, without its instructions."""
+        fixed = round(self._session.view.token_count.overhead) + (at.window - at.effective)
+        return max(0, int((at.window - fixed) * _SURE))
+
+    async def _instructions(self, asked: CompactionRequest) -> str:
+        """Run the hooks before a compaction; return the caller's instructions and theirs, or raise if one stops it."""
+        session = self._session
+        if session.hooks is None:
+            return asked.instructions
+        self.progress("hooks before")
+        payload = {"trigger": asked.trigger, "instructions": asked.instructions}
+        outcome = await session.hooks.run("before_compact", payload)
+        if outcome.block:
+            raise _HookStopped(f"a hook stopped it: {outcome.reason or 'no reason given'}")
+        self.progress("compacting")
+        return "\n\n".join(one for one in (asked.instructions, outcome.instructions) if one)
 
     async def _from_notes(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport | None:
         """Draft from existing notes without a call; return None, after an event, if the notes are unusable.
@@ -183,15 +275,7 @@ class CompactionDraft:
         session = self._session
         method = asked.partial or "full"
         taking = self._taking(asked, room)
-        instructions = asked.instructions
-        if session.hooks is not None:
-            self.progress("hooks before")
-            payload = {"trigger": asked.trigger, "instructions": asked.instructions}
-            outcome = await session.hooks.run("before_compact", payload)
-            if outcome.block:
-                raise _HookStopped(f"a hook stopped it: {outcome.reason or 'no reason given'}")
-            instructions = "\n\n".join(one for one in (instructions, outcome.instructions) if one)
-            self.progress("compacting")
+        instructions = await self._instructions(asked)
         made = await summarise(
             session,
             model,
@@ -267,20 +351,21 @@ class CompactionDraft:
         room: SummaryBudget,
         calls: int,
         cost: float | None,
+        signed: SignedSummary | None = None,
     ) -> CompactionReport:
         """Build the decision, foresee its effect and return a report; raise if it would free too little."""
         session = self._session
         view, policy = session.view, session.settings.compact
         handle = f"cut-{new_uuid()[:12]}"
-        decision, words = compaction(
-            *(view, taking, written, room),
-            CompactionCause(asked.trigger, asked.reason, handle),
-            spoken=self._saying.follow(view),
-        )
+        cause, spoken = CompactionCause(asked.trigger, asked.reason, handle), self._saying.follow(view)
+        if signed is None:
+            decision, words = compaction(view, taking, written, room, cause, spoken=spoken)
+        else:
+            decision, words = provider_compaction(view, taking, signed, written, room, cause, spoken=spoken)
         after = await session.foresee(decision)
         extra = await self._restored(asked, after, plan_only=written.method == "notes")
         if extra:
-            decision = replace(decision, attachments=extra)
+            decision = replace(decision, attachments=[*decision.attachments, *extra])
             after = await session.foresee(decision)
         before, left = view.token_count.tokens, after.token_count.tokens
         least = 0.0 if asked.bound else policy.least_freed
@@ -297,8 +382,9 @@ class CompactionDraft:
                 f"the result would still be too large: {before:,} tokens before, {left:,} after, of {asked.limit:,}"
             )
         loss = loss_between(taking.cut, shown_text(after), handle=handle)
-        cause = replace(decision.cause, frees=before - left)
-        decision = replace(decision, cause=cause, tokens_after=left, loss=loss.counts)
+        decision = replace(
+            decision, cause=replace(decision.cause, frees=before - left), tokens_after=left, loss=loss.counts
+        )
         price = self._priced(view, after, calls)
         return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
 

@@ -1,0 +1,135 @@
+"""Compact in the background: the provider writes its summary while the conversation goes on.
+
+A finished summary is logged at once and put in place before the next request. It is used only if the messages that it
+covers are still the front of the conversation; everything said since then is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepared
+from ....errors import CompactionError
+from ....events import FellBack
+from ....layers.l4_compact import CutRange, SignedSummary, visible_items
+from ..port import SessionPort
+from .draft import CompactionDraft, CompactionReport, CompactionRequest
+from .provider import signed_block
+
+__all__ = ["BackgroundCompaction"]
+
+_LAYER = "compact"
+
+
+class BackgroundCompaction:
+    """Writes one compaction at a time beside the conversation of a session."""
+
+    def __init__(self, session: SessionPort, draft: CompactionDraft) -> None:
+        self._session = session
+        self._draft = draft
+        self.tasks: TaskGroup | None = None
+        """The task group in which a summary is written; without one nothing is written in the background."""
+        self._finished: anyio.Event | None = None
+        self._asked: tuple[CutRange, dict[str, Any]] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a summary is being written, here or by the caller's own request."""
+        return self._asked is not None or (self._finished is not None and not self._finished.is_set())
+
+    def start(self, asked: CompactionRequest) -> bool:
+        """Start to write a summary unless one is running or waits; return whether one is on its way."""
+        if self.is_running or self._session.view.facts.prepared is not None:
+            return True
+        model = self._session.model
+        if self.tasks is None or model is None or not self._draft.summaries.offered(model):
+            return False
+        self._finished = anyio.Event()
+        self.tasks.start_soon(self._write, asked, self._finished)
+        return True
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a running summary, at most this long."""
+        if self._finished is not None:
+            with anyio.move_on_after(seconds):
+                await self._finished.wait()
+
+    async def _write(self, asked: CompactionRequest, finished: anyio.Event) -> None:
+        try:
+            taking, made = await self._draft.by_provider(asked)
+            await self._log(taking, made.signed, asked.reason, made.calls, made.cost_usd)
+        except CompactionError as error:
+            await self._fail(asked.reason, str(error))
+        finally:
+            finished.set()
+
+    async def _log(self, taking: CutRange, signed: SignedSummary, reason: str, calls: int, cost: float | None) -> None:
+        prepared = {
+            "method": "provider",
+            "block": dict(signed.block),
+            "covers": dict(signed.covers),
+            "last_before": taking.cut[-1].uuid,
+            "calls": calls,
+            "cost_usd": cost,
+        }
+        await self._session.decide(CompactionPrepared(Cause(_LAYER, reason), prepared))
+
+    async def _fail(self, reason: str, error: str) -> None:
+        await self._session.decide(CompactionFailed(Cause(_LAYER, reason), error))
+        self._session.emit(FellBack(self._session.name, "compact in the background", error))
+
+    # -- by the caller's own request
+
+    async def request(self, asked: CompactionRequest) -> dict[str, Any] | None:
+        """Return a request for a summary that the caller sends; None if one is running or waits."""
+        if self.is_running or self._session.view.facts.prepared is not None:
+            return None
+        try:
+            taking, request, covers = await self._draft.provider_request(asked)
+        except CompactionError:
+            return None
+        self._asked = taking, covers
+        return request
+
+    async def reply(self, reply: Mapping[str, Any]) -> bool:
+        """Take the reply to that request; return whether it holds a summary, which the next request then uses."""
+        asked, self._asked = self._asked, None
+        if asked is None:
+            raise CompactionError("no summary was asked for: call background_request() first")
+        cost = await self._session.record_call(reply, source=_LAYER)
+        block = signed_block(reply)
+        if block is None:
+            await self._fail("asked for in the background", f"the reply stopped with {reply.get('stop_reason')!r}")
+            return False
+        await self._log(asked[0], SignedSummary(block, asked[1]), "asked for in the background", 1, cost)
+        return True
+
+    # -- before a request
+
+    async def report(self, asked: CompactionRequest) -> CompactionReport | None:
+        """Return the compaction that waits, ready to be applied; None, after logging it, if it no longer fits."""
+        prepared = self._session.view.facts.prepared
+        if prepared is None:
+            return None
+        found = prepared.compaction
+        try:
+            taking = self._covered(found)
+            signed = SignedSummary(found.get("block") or {}, found.get("covers") or {})
+            return await self._draft.swapped(asked, taking, signed, int(found.get("calls") or 0), found.get("cost_usd"))
+        except CompactionError as error:
+            await self._fail(prepared.cause.reason, str(error))
+            return None
+
+    def _covered(self, prepared: Mapping[str, Any]) -> CutRange:
+        """Return the range that a summary covers; raise ``CompactionError`` if the conversation's front changed."""
+        items = visible_items(self._session.view)
+        last = next((at for at, item in enumerate(items) if item.uuid == prepared.get("last_before")), None)
+        if last is not None:
+            taking = CutRange(items, 0, last + 1)
+            if self._draft.summaries.covers(taking) == prepared.get("covers"):
+                return taking
+        raise CompactionError("the conversation changed while its summary was written, so the summary is not used")
