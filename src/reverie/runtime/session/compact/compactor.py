@@ -99,16 +99,22 @@ class Compactor:
             self._check(int(policy.collapse_blocks_at * at.effective))
             return
         if switches.auto_compact:
-            if tokens >= at.auto_compact:
-                if switches.snip and self._may_cut("snip"):
-                    await self._snip(at)
-                if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
-                    await self._at_threshold(at)
-            elif self._nears(tokens, at):
-                self._start_background("the window fills up", at)
-            elif policy.compact_when_cold and tokens >= policy.cold_share * at.auto_compact:
-                await self._when_cold(at)
+            await self._by_size(tokens, at)
         self._check(at.blocking)
+
+    async def _by_size(self, tokens: int, at: Thresholds) -> None:
+        """Compact at the threshold, begin in the background before it, or compact early if the cache is cold."""
+        session = self._session
+        policy = session.settings.compact
+        if tokens >= at.auto_compact:
+            if session.settings.switches.snip and self._may_cut("snip"):
+                await self._snip(at)
+            if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
+                await self._at_threshold(at)
+        elif self._nears(tokens, at):
+            self._start_background("the window fills up", at)
+        elif policy.compact_when_cold and tokens >= policy.cold_share * at.auto_compact:
+            await self._when_cold(at)
 
     async def _swap(self, at: Thresholds) -> None:
         """Put a compaction in place that was written in the background."""
@@ -203,8 +209,13 @@ class Compactor:
         return report
 
     async def _when_cold(self, at: Thresholds) -> None:
-        """Compact early, without a model call, if the cache is cold and it pays by a margin."""
+        """Compact early, without a model call, if the cache is cold and it pays by a margin.
+
+        Not on a model that checks thinking, which would lose the thinking of the kept messages.
+        """
         session = self._session
+        if session.facts.checks_thinking:
+            return
         policy, now = session.settings.compact, session.clock()
         if self._cache.placed is None or self._cache.life(now) != "cold":
             return
