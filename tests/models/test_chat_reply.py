@@ -62,10 +62,9 @@ def streamed(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         return [words[start:end] for start, end in zip([0, *at], [*at, len(words)], strict=True)]
 
     if thinking:
-        content.append({"type": "thinking", "thinking": thinking, "signature": ""})
-        chunks += [
-            chunk({draw(st.sampled_from(["reasoning_content", "reasoning"])): part}) for part in pieces(thinking)
-        ]
+        field = draw(st.sampled_from(["reasoning_content", "reasoning"]))
+        content.append({"type": "thinking", "thinking": thinking, "signature": f"openai:{field}"})
+        chunks += [chunk({field: part}) for part in pieces(thinking)]
     if text:
         content.append({"type": "text", "text": text})
         chunks += [chunk({"content": part}) for part in pieces(text)]
@@ -108,7 +107,7 @@ def test_a_reply_comes_back_as_it_was_told_whatever_the_cuts(
 
 
 @given(streamed())
-def test_a_reply_sent_back_says_what_the_server_said_and_no_thinking(
+def test_a_reply_sent_back_says_what_the_server_said_with_reasoning_only_beside_calls(
     said: tuple[list[dict[str, Any]], list[dict[str, Any]]],
 ) -> None:
     content, chunks = said
@@ -120,6 +119,9 @@ def test_a_reply_sent_back_says_what_the_server_said_and_no_thinking(
         for one in message.get("tool_calls", ())
     ]
     assert sent == [(block["id"], block["name"], block["input"]) for block in content if block["type"] == "tool_use"]
+    thoughts = {block["signature"][7:]: block["thinking"] for block in content if block["type"] == "thinking"}
+    told = {key: message[key] for key in ("reasoning_content", "reasoning") if key in message}
+    assert told == (thoughts if sent else {})
 
 
 def test_a_reader_that_joins_calls_by_arrival_is_caught() -> None:

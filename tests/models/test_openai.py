@@ -41,7 +41,7 @@ BODY = sse(
     },
 )
 CONTENT = [
-    {"type": "thinking", "thinking": "Hm.", "signature": ""},
+    {"type": "thinking", "thinking": "Hm.", "signature": "openai:reasoning_content"},
     {"type": "text", "text": "Hello, ä🙂."},
     {"type": "tool_use", "id": "call_1", "name": "Read", "input": {"path": "ä"}},
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..cache.prices import listed_window
 from ..conversation.tokens.window import MILLION, window_for
 from ..conversation.wire.betas import beta_needs
+from ..conversation.wire.carried import without_carried
 from ..errors import ModelUnknown
 from ..model_facts import bare_model, facts_of
 from ..ports import Capabilities
@@ -78,6 +79,8 @@ def wire_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     A request with ``max_tokens`` 0 only fills the cache, and the provider refuses to stream it.
     """
     body = {key: value for key, value in request.items() if key not in _SDK_ARGUMENTS}
+    if "messages" in body:
+        body["messages"] = without_carried(body["messages"])
     extra: Any = request.get("extra_body")
     body.update(extra or {})
     if body.get("max_tokens") != 0:

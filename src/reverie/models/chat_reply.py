@@ -2,7 +2,8 @@
 
 Servers differ: calls may come without an index, with an id used before, or with arguments that are not JSON; the
 finish reason may be ``stop`` where a tool was called. A reply is whole once it has a finish reason; a stream without
-one is broken.
+one is broken. Reasoning text and the fields that a server adds to a call (Gemini's signature) are carried in the
+reply, because the server wants them back.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from ..conversation.wire.carried import carried_block, carried_text
 from ..errors import ReplyBroken
 from ..ports import Reply, ReplyDelta
+from .chat_request import CALL_FIELDS, MESSAGE_FIELDS
 from .failures import failure_of_stream
 from .sse import ServerEvent
 from .tool_input import read_json, tool_input
@@ -31,6 +34,8 @@ _STOPS: Final = {
     "content_filter": "refusal",
 }
 _NOT_IN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_REASONING: Final = ("reasoning_content", "reasoning")
+_CALL_KEYS: Final = frozenset({"index", "id", "type", "function"})
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -41,14 +46,22 @@ class _Call:
         self.id = id
         self.name = ""
         self.arguments: list[str] = []
+        self.fields: dict[str, Any] = {}
+        """The fields that the server added to the call."""
 
 
 class ChatAssembly:
-    """A reply that is assembled from chunks in their order; its new calls get no id from ``taken``."""
+    """A reply that is assembled from chunks in their order; its new calls get no id from ``taken``.
 
-    def __init__(self, who: str, taken: set[str] | None = None) -> None:
+    ``model`` is the model that the request names: what it must get back is carried for it alone.
+    """
+
+    def __init__(self, who: str, taken: set[str] | None = None, *, model: str = "") -> None:
         self.done = False
         self._who = who
+        self._model = model
+        self._fields: dict[str, Any] = {}
+        self._thinking_field = ""
         self._taken = set(taken or ())
         self._head: dict[str, Any] = {}
         self._usage: Mapping[str, Any] = {}
@@ -89,11 +102,13 @@ class ChatAssembly:
         if self._reason is None:
             raise self._broken("it ended before its end")
         content: list[dict[str, Any]] = []
-        if self._thinking:
-            content.append({"type": "thinking", "thinking": "".join(self._thinking), "signature": ""})
+        if self._thinking_field:
+            content.append(carried_text("".join(self._thinking), self._thinking_field))
+        if self._fields:
+            content.append(carried_block({"type": MESSAGE_FIELDS, "fields": self._fields}, self._model))
         if self._text:
             content.append({"type": "text", "text": "".join(self._text)})
-        content += [self._use(call) for call in self._calls if call.name]
+        content += [block for call in self._calls if call.name for block in self._use(call)]
         body = {
             "id": self._head.get("id") or f"msg_{secrets.token_hex(12)}",
             "type": "message",
@@ -122,10 +137,7 @@ class ChatAssembly:
                 self._matched = matched if isinstance(matched, str) else None
 
     def _delta(self, delta: Mapping[str, Any]) -> Iterator[ReplyDelta]:
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thought, str) and thought:
-            self._thinking.append(thought)
-            yield ReplyDelta("thinking", thought)
+        yield from self._thought(delta)
         refusal: Any = delta.get("refusal")
         self._refused = self._refused or bool(refusal)
         for said in (delta.get("content"), refusal):
@@ -136,8 +148,22 @@ class ChatAssembly:
         for part in _rows(delta.get("tool_calls")):
             yield from self._call(part)
 
+    def _thought(self, delta: Mapping[str, Any]) -> Iterator[ReplyDelta]:
+        """Take reasoning text, and the fields with a server's own form of reasoning."""
+        field = next((key for key in _REASONING if delta.get(key)), None)
+        if field is not None and isinstance(delta[field], str):
+            self._thinking_field = field
+            self._thinking.append(delta[field])
+            yield ReplyDelta("thinking", delta[field])
+        if isinstance(delta.get("extra_content"), dict):
+            self._fields["extra_content"] = delta["extra_content"]
+        details = _rows(delta.get("reasoning_details"))
+        if details:
+            self._fields["reasoning_details"] = _merged(self._fields.get("reasoning_details") or [], details)
+
     def _call(self, part: Mapping[str, Any]) -> Iterator[ReplyDelta]:
         call = self._find(part)
+        call.fields.update({key: value for key, value in part.items() if key not in _CALL_KEYS and value is not None})
         function = _object(part.get("function"))
         if not call.name and function.get("name"):
             call.name = str(function["name"])
@@ -163,13 +189,17 @@ class ChatAssembly:
         self._at[number] = call
         return call
 
-    def _use(self, call: _Call) -> dict[str, Any]:
+    def _use(self, call: _Call) -> list[dict[str, Any]]:
+        """Return a call as a block, after a block with the fields that the server added to it."""
         base = _NOT_IN_ID.sub("_", call.id) or f"call_{secrets.token_hex(8)}"
         id, turn = base, 2
         while id in self._taken:
             id, turn = f"{base}-{turn}", turn + 1
         self._taken.add(id)
-        return {"type": "tool_use", "id": id, "name": call.name, "input": tool_input("".join(call.arguments))}
+        use = {"type": "tool_use", "id": id, "name": call.name, "input": tool_input("".join(call.arguments))}
+        if not call.fields:
+            return [use]
+        return [carried_block({"type": CALL_FIELDS, "call": id, "fields": call.fields}, self._model), use]
 
     def _stop_reason(self, called: bool) -> str:
         reason = _STOPS.get(str(self._reason), "end_turn")
@@ -200,12 +230,26 @@ def usage_of(counted: Mapping[str, Any]) -> dict[str, Any] | None:
     details = _object(counted.get("prompt_tokens_details"))
     read = _count(details.get("cached_tokens")) or _count(counted.get("prompt_cache_hit_tokens"))
     read = min(read, prompt)
+    written = min(_count(details.get("cache_write_tokens")), prompt - read)
     return {
-        "input_tokens": prompt - read,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": prompt - read - written,
+        "cache_creation_input_tokens": written,
         "cache_read_input_tokens": read,
         "output_tokens": output,
     }
+
+
+def _merged(before: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return reasoning details as if they had come in one piece: parts with one index are one, their texts joined."""
+    out = [dict(one) for one in before]
+    for part in new:
+        last = out[-1] if out else {}
+        if out and part.get("index") is not None and part.get("index") == last.get("index"):
+            texts = {key: f"{last.get(key) or ''}{part[key]}" for key in ("text", "summary", "data") if part.get(key)}
+            last.update({key: value for key, value in part.items() if value is not None} | texts)
+        else:
+            out.append(dict(part))
+    return out
 
 
 def _count(value: Any) -> int:

@@ -1,71 +1,121 @@
 """Translate a request of the Messages API for chat completions. Pure: the same message always gives the same text.
 
 Each message is translated by itself, so a request that extends another gives a translation that extends the other's,
-and a server's prefix cache hits. Thinking is never sent: other providers cannot verify its signature.
+and a server's prefix cache hits. Signed thinking is never sent: other providers cannot verify its signature. What a
+chat server itself wants back with a tool call goes back as it came: its reasoning text and the fields it added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
-import msgspec
-
-from ..conversation.entries import clean
 from ..conversation.fork import FORK_TAG
+from ..conversation.wire.carried import carried_item, text_field
+from ..model_facts import ModelFacts, facts_of
+from .content_parts import (
+    Block,
+    Part,
+    argument_text,
+    content_blocks,
+    content_parts,
+    error_text,
+    joined_text,
+    text_part,
+)
+from .request_options import effort_of, function_tools, output_schema, sampling_of, tool_changes, tool_choice_of
 
-__all__ = ["ChatMessage", "chat_messages", "chat_request", "used_ids"]
+__all__ = [
+    "CALL_FIELDS",
+    "MESSAGE_FIELDS",
+    "ChatMessage",
+    "chat_body",
+    "chat_messages",
+    "chat_request",
+    "limit_field_of",
+    "used_ids",
+]
 
 ChatMessage: TypeAlias = "dict[str, Any]"
-Block: TypeAlias = "Mapping[str, Any]"
 
 NO_RESULT: Final = "[no result]"
 IMAGE_BELOW: Final = "[image: see the next user message]"
-_encode: Final = msgspec.json.Encoder().encode
-_UNSENT: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
-_SAME: Final = ("temperature", "top_p")
-_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+CALL_FIELDS: Final = "chat_call"
+MESSAGE_FIELDS: Final = "chat_message"
+"""Kinds of carried items: the fields that a server added to a tool call or to its message."""
 
 
-def chat_request(request: Mapping[str, Any], *, limit_field: str = "max_tokens") -> dict[str, Any]:
+def chat_request(
+    request: Mapping[str, Any], *, limit_field: str = "max_tokens", facts: ModelFacts | None = None
+) -> dict[str, Any]:
     """Return the body of a streamed chat completion for a request of the Messages API.
 
-    ``limit_field`` is the server's name for ``max_tokens``.
+    ``limit_field`` is the server's name for ``max_tokens``; ``facts`` are the model's, if not those of its name.
     """
-    system: Any = request.get("system")
-    messages: Any = request.get("messages") or ()
-    said = _joined(_blocks(system))
-    opening: list[ChatMessage] = [{"role": "system", "content": said}] if said else []
-    body: dict[str, Any] = {"model": request.get("model"), "messages": [*opening, *chat_messages(messages)]}
-    if request.get("max_tokens") is not None:
-        body[limit_field] = request["max_tokens"]
-    body.update({key: request[key] for key in _SAME if request.get(key) is not None})
-    if request.get("stop_sequences"):
-        body["stop"] = list(request["stop_sequences"])
-    body.update(_tools(request))
-    body.update(_format(request))
+    body = chat_body(request, limit_field=limit_field, facts=facts)
     body.update(request.get("extra_body") or {})
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
 
-def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
+def chat_body(
+    request: Mapping[str, Any], *, limit_field: str = "max_tokens", facts: ModelFacts | None = None
+) -> dict[str, Any]:
+    """Return the body of a chat completion for a request of the Messages API, without extras and not streamed."""
+    model = str(request.get("model") or "")
+    facts = facts or facts_of(model)
+    messages: Any = request.get("messages") or ()
+    opening = _opening(request, facts)
+    body: dict[str, Any] = {
+        "model": request.get("model"),
+        "messages": [*opening, *chat_messages(messages, model=model, facts=facts)],
+    }
+    if request.get("max_tokens") is not None:
+        body[limit_field] = request["max_tokens"]
+    body.update(sampling_of(request, facts))
+    effort = effort_of(request, facts)
+    if effort is not None:
+        body["reasoning_effort"] = effort
+    if request.get("stop_sequences"):
+        body["stop"] = list(request["stop_sequences"])
+    body.update(_tools(request))
+    schema = output_schema(request)
+    if schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return body
+
+
+def chat_messages(
+    messages: Sequence[Mapping[str, Any]], *, model: str = "", facts: ModelFacts | None = None
+) -> list[ChatMessage]:
     """Return messages of the Messages API as chat messages, with a result or a placeholder after each call.
 
     A result without a call becomes text of the user's message.
     """
+    facts = facts or facts_of(model)
+    marks = _takes_marks(facts)
     out: list[ChatMessage] = []
     open_calls: list[str] = []
     for message in messages:
-        blocks = list(_blocks(message.get("content")))
+        blocks = list(content_blocks(message.get("content")))
         if message.get("role") == "assistant":
             out += _answered(open_calls, {})
-            said = _assistant(blocks)
-            out.append(said)
-            open_calls = [call["id"] for call in said.get("tool_calls", ())]
+            summaries = [text_part(joined_text([block])) for block in blocks if block.get("type") == "compaction"]
+            out += _message("user", summaries)
+            said = [block for block in blocks if block.get("type") != "compaction"]
+            out += [_assistant(said, model, facts)] if said or not summaries else []
+            open_calls = [str(block.get("id")) for block in said if block.get("type") == "tool_use"]
+        elif message.get("role") == "system" and not open_calls:
+            texts = [block for block in blocks if block.get("type") == "text"]
+            out += _message("developer" if facts.system_messages else "user", content_parts(texts))
         else:
-            out += _user(blocks, open_calls)
+            out += _user(blocks, open_calls, marks)
             open_calls = []
     return out
+
+
+def limit_field_of(facts: ModelFacts) -> str:
+    """Return the name of ``max_tokens`` for a model: OpenAI's reasoning models know only the newer one."""
+    return "max_completion_tokens" if facts.api != "messages" and not facts.sampling else "max_tokens"
 
 
 def used_ids(request: Mapping[str, Any]) -> set[str]:
@@ -74,121 +124,113 @@ def used_ids(request: Mapping[str, Any]) -> set[str]:
     return {
         str(block.get("id"))
         for message in messages
-        for block in _blocks(message.get("content"))
+        for block in content_blocks(message.get("content"))
         if block.get("type") == "tool_use"
     }
 
 
-def _assistant(blocks: Sequence[Block]) -> ChatMessage:
-    calls = [
+def _takes_marks(facts: ModelFacts) -> bool:
+    """Say whether the model's provider caches at breakpoints inside the content."""
+    return facts.api == "responses"
+
+
+def _opening(request: Mapping[str, Any], facts: ModelFacts) -> list[ChatMessage]:
+    system = list(content_blocks(request.get("system")))
+    if _takes_marks(facts):
+        return _message("system", content_parts(system, marks=True))
+    said = joined_text(system)
+    return [{"role": "system", "content": said}] if said else []
+
+
+def _assistant(blocks: Sequence[Block], model: str, facts: ModelFacts) -> ChatMessage:
+    """Return a reply as a chat message, with the fields that its server wants back."""
+    items = [item for item in (carried_item(block, model) for block in blocks) if item is not None]
+    extra: dict[Any, dict[str, Any]] = {
+        item.get("call"): item.get("fields") or {} for item in items if item.get("type") == CALL_FIELDS
+    }
+    calls: list[dict[str, Any]] = [
         {
+            **extra.get(block.get("id"), {}),
             "id": block.get("id"),
             "type": "function",
-            "function": {"name": block.get("name"), "arguments": _json(block.get("input") or {})},
+            "function": {"name": block.get("name"), "arguments": argument_text(block.get("input") or {})},
         }
         for block in blocks
         if block.get("type") == "tool_use"
     ]
-    text = _joined(block for block in blocks if block.get("type") != "tool_use")
-    if calls:
-        return {"role": "assistant", "content": text or None, "tool_calls": calls}
-    return {"role": "assistant", "content": text}
+    text = joined_text(block for block in blocks if block.get("type") != "tool_use")
+    said: ChatMessage = {"role": "assistant", "content": text or (None if calls else "")}
+    for item in items:
+        if item.get("type") == MESSAGE_FIELDS:
+            said = {**(item.get("fields") or {}), **said}
+    return {**said, **_reasoning(blocks, facts), "tool_calls": calls} if calls else said
 
 
-def _user(blocks: Sequence[Block], open_calls: Sequence[str]) -> Iterator[ChatMessage]:
+def _reasoning(blocks: Sequence[Block], facts: ModelFacts) -> dict[str, str]:
+    """Return the reasoning text of a reply with tool calls, in the field it came in.
+
+    A model that demands the field gets an empty one where another model made the reply.
+    """
+    found: dict[str, str] = {facts.reasoning_field: ""} if facts.reasoning_field else {}
+    for block in blocks:
+        field = text_field(block)
+        if field:
+            name = facts.reasoning_field or field
+            found[name] = found.get(name, "") + str(block.get("thinking") or "")
+    return found
+
+
+def _user(blocks: Sequence[Block], open_calls: Sequence[str], marks: bool) -> Iterator[ChatMessage]:
     """Yield a result or a placeholder for each open call, in the calls' order, then other content as a message."""
-    results: dict[str, str] = {}
-    parts: list[dict[str, Any]] = []
+    results: dict[str, str | list[Part]] = {}
+    parts: list[Part] = []
     for block in blocks:
         if block.get("type") != "tool_result":
-            parts += _parts(block)
+            parts += content_parts([block], marks=marks)
             continue
         call = str(block.get("tool_use_id"))
         text, images = _result(block)
         if call in open_calls and call not in results:
-            results[call] = text
-            parts += [_text_part(f"Image of the result of call {call}:"), *images] if images else []
+            marked = marks and bool(block.get("cache_control"))
+            results[call] = content_parts([{"text": text, "cache_control": True}], marks=True) if marked else text
+            parts += [text_part(f"Image of the result of call {call}:"), *images] if images else []
         else:
-            parts += [_text_part(text), *images]
+            parts += [text_part(text), *images]
     yield from _answered(open_calls, results)
-    directive = parts.pop() if len(parts) > 1 and parts[-1].get("text", "").startswith(FORK_TAG) else None
-    if any(part["type"] != "text" for part in parts):
-        yield {"role": "user", "content": parts}
-    elif parts or not open_calls:
-        yield {"role": "user", "content": "\n\n".join(part["text"] for part in parts)}
-    if directive is not None:  # a message that grew would not be found in the server's cache
-        yield {"role": "user", "content": directive["text"]}
+    directive = [parts.pop()] if len(parts) > 1 and parts[-1].get("text", "").startswith(FORK_TAG) else []
+    if parts or not open_calls:
+        yield from _message("user", parts) or [{"role": "user", "content": ""}]
+    # A message that grew would not be found in the server's cache.
+    yield from _message("user", directive)
 
 
-def _answered(open_calls: Sequence[str], results: Mapping[str, str]) -> Iterator[ChatMessage]:
+def _message(role: str, parts: list[Part]) -> list[ChatMessage]:
+    """Return a list with one message of these parts, as plain text where they are; empty without parts."""
+    if not parts:
+        return []
+    if any(part["type"] != "text" or "prompt_cache_breakpoint" in part for part in parts):
+        return [{"role": role, "content": parts}]
+    return [{"role": role, "content": "\n\n".join(part["text"] for part in parts)}]
+
+
+def _answered(open_calls: Sequence[str], results: Mapping[str, str | list[Part]]) -> Iterator[ChatMessage]:
     for call in open_calls:
         yield {"role": "tool", "tool_call_id": call, "content": results.get(call, NO_RESULT)}
 
 
-def _result(block: Block) -> tuple[str, list[dict[str, Any]]]:
+def _result(block: Block) -> tuple[str, list[Part]]:
     """Return a result's text, marked if it is an error, and its images, which a tool message cannot hold."""
-    parts = [part for inner in _blocks(block.get("content")) for part in _parts(inner)]
+    parts = content_parts(content_blocks(block.get("content")))
     images = [part for part in parts if part["type"] != "text"]
     text = "\n\n".join(part["text"] if part["type"] == "text" else IMAGE_BELOW for part in parts)
-    if block.get("is_error") and not text.lower().startswith("error"):
-        text = f"Error: {text}"
-    return text, images
-
-
-def _parts(block: Block) -> list[dict[str, Any]]:
-    """Return a user's block as a list of parts of chat content; a block without text may give none."""
-    source: Any = block.get("source")
-    if isinstance(source, Mapping) and block.get("type") in ("image", "document"):
-        fields = cast("Mapping[str, Any]", source)
-        media = str(fields.get("media_type") or "application/octet-stream")
-        url = fields.get("url") or f"data:{media};base64,{fields.get('data', '')}"
-        if block.get("type") == "image" and fields.get("type") in ("base64", "url"):
-            return [{"type": "image_url", "image_url": {"url": url}}]
-        if fields.get("type") == "base64":
-            name = str(block.get("title") or "document.pdf")
-            return [{"type": "file", "file": {"filename": name, "file_data": url}}]
-        if fields.get("type") == "text":
-            return [_text_part(str(fields.get("data", "")))]
-    text = _words(block)
-    return [_text_part(text)] if text else []
-
-
-def _words(block: Block) -> str:
-    """Return the text of a block, or a placeholder with its type; empty for thinking and cache edits."""
-    if block.get("type") in _UNSENT:
-        return ""
-    for key in ("text", "content"):
-        said: Any = block.get(key)
-        if isinstance(said, str):
-            return said
-        if isinstance(said, list) and key == "content":
-            return _joined(_blocks(cast("list[Any]", said)))
-    return f"[{block.get('type')}]"
-
-
-def _joined(blocks: Iterator[Block] | Sequence[Block]) -> str:
-    return "\n\n".join(filter(None, map(_words, blocks)))
-
-
-def _blocks(content: Any) -> Iterator[Block]:
-    """Yield the blocks of a content; a string is one text block."""
-    if isinstance(content, str):
-        yield {"type": "text", "text": content}
-    elif isinstance(content, Sequence):
-        for block in cast("Sequence[Any]", content):
-            yield cast("Block", block) if isinstance(block, Mapping) else {"type": "text", "text": str(block)}
-
-
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
+    return error_text(text) if block.get("is_error") else text, images
 
 
 def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request fields for tools and their choice, empty without tools that have a schema.
-
-    Tools that run at Anthropic have no schema and are left out.
-    """
-    given: Any = request.get("tools") or ()
+    """Return the request fields for tools and their choice, empty without tools that have a schema."""
+    messages: Any = request.get("messages") or ()
+    added = [tool for message in messages if message["role"] == "system" for tool in tool_changes(message, request)]
+    given = {tool["name"]: tool for tool in [*function_tools(request), *added]}
     tools = [
         {
             "type": "function",
@@ -199,36 +241,16 @@ def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
                 **({"strict": True} if tool.get("strict") else {}),
             },
         }
-        for tool in given
-        if "input_schema" in tool
+        for tool in given.values()
     ]
     if not tools:
         return {}
     out: dict[str, Any] = {"tools": tools}
-    choice: Any = request.get("tool_choice")
-    if isinstance(choice, Mapping):
-        fields = cast("Mapping[str, Any]", choice)
-        if fields.get("type") == "tool":
-            out["tool_choice"] = {"type": "function", "function": {"name": fields.get("name")}}
-        elif fields.get("type") in _CHOICES:
-            out["tool_choice"] = _CHOICES[str(fields["type"])]
-        if fields.get("disable_parallel_tool_use"):
-            out["parallel_tool_calls"] = False
+    choice, named, one_at_a_time = tool_choice_of(request)
+    if named is not None:
+        out["tool_choice"] = {"type": "function", "function": {"name": named}}
+    elif choice is not None:
+        out["tool_choice"] = choice
+    if one_at_a_time:
+        out["parallel_tool_calls"] = False
     return out
-
-
-def _format(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request field for the reply's JSON schema; an empty dict if the request asks for none."""
-    config: Any = request.get("output_config") or {}
-    asked: Any = config.get("format") or request.get("output_format") or {}
-    if asked.get("type") != "json_schema":
-        return {}
-    schema: dict[str, Any] = {"name": "reply", "schema": asked.get("schema") or {}, "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
-
-
-def _json(value: Any) -> str:
-    try:
-        return _encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return _encode(clean(value)).decode()

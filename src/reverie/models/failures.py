@@ -74,7 +74,7 @@ def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, st
     kind, message, fields = _read(body)
     error = _failure(who, status, kind, message, fields, headers or {})
     details: Any = fields.get("details")
-    code: Any = cast("dict[str, Any]", details).get("error_code") if isinstance(details, dict) else None
+    code: Any = cast("dict[str, Any]", details).get("error_code") if isinstance(details, dict) else fields.get("code")
     if isinstance(code, str):
         error.error_code = code
     return error

@@ -9,12 +9,15 @@ import os
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ModelUnknown
-from ..model_facts import default_model
+from ..model_facts import ModelFacts, default_model, facts_of
 from ..ports import Model
 from .wire import READ_SECONDS
+
+if TYPE_CHECKING:
+    from .openai import OpenAIModel
 
 __all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_OPENAI", "HOW_TO_GET_A_MODEL", "default_name", "full_name", "open_model"]
 
@@ -32,7 +35,14 @@ _IDS: Final = (
     (re.compile(r"(?:gpt|chatgpt|codex)-|o\d+(?:-|$)"), "openai"),
     (re.compile(r".*\.gguf$", re.IGNORECASE | re.DOTALL), "local"),
 )
-_PACKAGES: Final = {"anthropic": "anthropic", "openai": "openai", "local": "xllamacpp"}
+_PACKAGES: Final = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "local": "xllamacpp",
+}
+_EXTRAS: Final = {"openai-chat": "openai", "openai-responses": "openai"}
 
 
 def open_model(
@@ -43,25 +53,47 @@ def open_model(
     timeout_seconds: float = READ_SECONDS,
     local_threads: int = 1,
     local_window: int | None = None,
+    corrections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Model:
-    """Return the model of a name, or the default one; raise ``ModelUnknown``, which says how to get a model."""
+    """Return the model of a name, or the default one; raise ``ModelUnknown``, which says how to get a model.
+
+    ``corrections`` are the user's corrections of model facts.
+    """
     known = os.environ if environ is None else environ
     full = full_name(name, aliases=aliases, environ=known)
     provider, _, model_id = full.partition(":")
     package = _PACKAGES[provider]
     if find_spec(package) is None:
-        raise ModelUnknown(f"{full} needs the package {package}: pip install 'reverie[{provider}]'")
+        raise ModelUnknown(
+            f"{full} needs the package {package}: pip install 'reverie[{_EXTRAS.get(provider, provider)}]'"
+        )
     if provider == "anthropic":
         from .anthropic import AnthropicModel
 
         return AnthropicModel(model_id, environ=known, timeout_seconds=timeout_seconds)
-    if provider == "openai":
-        from .openai import OpenAIModel
-
-        return OpenAIModel(model_id, environ=known, timeout_seconds=timeout_seconds)
+    if package == "openai":
+        facts = facts_of(model_id, corrections or {})
+        return _openai_model(provider, facts, known)(
+            model_id, facts=facts, environ=known, timeout_seconds=timeout_seconds
+        )
     from .local import LocalModel
 
     return LocalModel(model_id, threads=local_threads, window=local_window, timeout_seconds=timeout_seconds)
+
+
+def _openai_model(provider: str, facts: ModelFacts, environ: Mapping[str, str]) -> type[OpenAIModel]:
+    """Return the adapter for a model of OpenAI: Responses where the model needs them, unless the name decides.
+
+    Servers of others speak chat completions.
+    """
+    from .openai import OpenAIModel, is_openai
+
+    needed = facts.api == "responses" and is_openai(environ.get("OPENAI_BASE_URL") or None)
+    if provider == "openai-chat" or (provider == "openai" and not needed):
+        return OpenAIModel
+    from .responses import ResponsesModel
+
+    return ResponsesModel
 
 
 def full_name(

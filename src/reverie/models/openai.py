@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from ..cache.prices import listed_window
 from ..errors import ModelUnknown
+from ..model_facts import ModelFacts, facts_of
 from ..ports import Capabilities
 from .chat_reply import ChatAssembly
-from .chat_request import chat_request, used_ids
+from .chat_request import chat_request, limit_field_of, used_ids
 from .failures import failure_of_exception
 from .sdk_client import SdkModel
 from .wire import ReplyAssembly, body_bytes
@@ -22,7 +23,7 @@ from .wire import ReplyAssembly, body_bytes
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["DEFAULT", "OpenAIModel"]
+__all__ = ["DEFAULT", "OpenAIModel", "is_openai"]
 
 DEFAULT: Final = "default"
 """The id that means the only model of a server."""
@@ -36,7 +37,23 @@ class OpenAIModel(SdkModel):
     """
 
     vendor = "openai"
+    provider = "openai-chat"
     _only_model: str | None = None
+
+    def __init__(self, model_id: str, *, facts: ModelFacts | None = None, **options: Any) -> None:
+        """Name the model, without connecting; ``facts`` are its rules, if not those of its name.
+
+        ``options`` are those of ``SdkModel``.
+        """
+        self._facts = facts or facts_of(model_id)
+        super().__init__(model_id, **options)
+
+    @property
+    def name(self) -> str:
+        """The name a user gives the model; it names the API where the model's default is the other one."""
+        responses = self._facts.api == "responses" and is_openai(self._base_url)
+        default = "openai-responses" if responses else "openai-chat"
+        return f"{self.vendor if default == self.provider else self.provider}:{self._id}"
 
     @property
     def capabilities(self) -> Capabilities:
@@ -44,13 +61,13 @@ class OpenAIModel(SdkModel):
         return Capabilities(window=self._window or listed_window(self._id))
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
-        limit_field = "max_completion_tokens" if _is_openai(self._base_url) else "max_tokens"
-        body = chat_request(request, limit_field=limit_field)
+        limit_field = "max_completion_tokens" if is_openai(self._base_url) else limit_field_of(self._facts)
+        body = chat_request(request, limit_field=limit_field, facts=self._facts)
         if body["model"] == DEFAULT:
             body["model"] = await self._single_model()
         headers: Mapping[str, str] = request.get("extra_headers") or {}
         response = await self._client.post("/chat/completions", body_bytes(body), headers)
-        return response, ChatAssembly(self.name, used_ids(request))
+        return response, ChatAssembly(self.name, used_ids(request), model=str(request.get("model") or ""))
 
     async def _single_model(self) -> str:
         """Return the id of the server's only model, asking the server once.
@@ -70,7 +87,7 @@ class OpenAIModel(SdkModel):
         return self._only_model
 
     def _connect(self, sdk: Any) -> Any:
-        key = self._api_key or (None if _is_openai(self._base_url) else "none")
+        key = self._api_key or (None if is_openai(self._base_url) else "none")
         return sdk.AsyncOpenAI(api_key=key, **self._connection_options(sdk))
 
     def _load(self) -> Any:
@@ -81,5 +98,6 @@ class OpenAIModel(SdkModel):
         return openai
 
 
-def _is_openai(base_url: str | None) -> bool:
+def is_openai(base_url: str | None) -> bool:
+    """Say whether an address is OpenAI's own; None means that no other one was given."""
     return base_url is None or (urlsplit(base_url).hostname or "").endswith("openai.com")

@@ -11,6 +11,7 @@ from ...conversation.entries import Message, clean
 from ...conversation.view import View
 from ...conversation.wire.schemas import input_problem
 from ...errors import InputError
+from ...models.shapes import messages_reply
 from ...values import record
 
 __all__ = ["Call", "calls_of", "open_calls", "plain_reply", "result_content"]
@@ -27,10 +28,11 @@ class Call:
     """The schema error of the input, if any; answer such a call with an error."""
 
 
-def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
+def plain_reply(reply: Any, model: str = "") -> tuple[Message, dict[str, Any]]:
     """Split a provider's reply, an SDK object or a mapping, into its message and a dict of its other fields.
 
-    Raise ``InputError`` if it is not a reply of an assistant.
+    A chat completion or a response is read for ``model``, the model that the request named. Raise ``InputError`` if
+    it is not a reply of an assistant.
     """
     body: Any = reply
     if not isinstance(body, Mapping):
@@ -40,7 +42,7 @@ def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
                 f"a reply is a mapping or an SDK message, not {type(reply).__name__}: pass the provider's reply"
             )
         body = dump(mode="json") if getattr(reply, "to_dict", None) is None else dump()
-    fields = dict(cast(Mapping[str, Any], body))
+    fields = dict(messages_reply(cast(Mapping[str, Any], body), model))
     content = fields.pop("content", None)
     if not isinstance(content, (list, str)) or fields.pop("role", "assistant") != "assistant":
         raise InputError("a reply has the role 'assistant' and a list of content blocks")

@@ -15,6 +15,7 @@ from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
 from ...errors import InputError, ModelError, PromptTooLong, SessionError
 from ...events import CacheBroken, Listener, LogDamaged, ReplyObserved, ResultsTrimmed, SessionClosed, SessionOpened
+from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
@@ -171,9 +172,11 @@ class Session:
     async def observe(self, reply: Any) -> list[Call]:
         """Log the provider's reply and its cost, update the notes if due, and return a list of its tool calls.
 
-        A reply that repeats the one before is not logged again.
+        The reply may be a message, a chat completion or a response, as an SDK object or a mapping. One that repeats
+        the reply before is not logged again.
         """
-        message, rest = plain_reply(reply)
+        prefix = self.view.facts.prefix
+        message, rest = plain_reply(reply, prefix.model if prefix is not None else "")
         fingerprint = (rest.get("id"), message["content"])
         if self._observed != fingerprint:  # a repeated reply follows a call that was cut off
             binding = self.parts.thinking.binding()
@@ -186,7 +189,6 @@ class Session:
             self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
             self._observed = fingerprint
             await self.parts.notes.after_reply()
-        prefix = self.view.facts.prefix
         calls = calls_of(message, prefix.tools if prefix is not None else ())
         # A provider refuses results of calls that are not in the view.
         return [call for call in calls if self.view.tool_call(call.id) is not None]
@@ -238,15 +240,17 @@ class Session:
         max_tokens: int,
         system: str | list[dict[str, Any]] | None = None,
         tools: list[dict[str, Any]] | None = None,
+        shape: Shape = "messages",
         **options: Any,
     ) -> dict[str, Any]:
         """Bring the window into bounds and return the next request, which is always valid.
 
         It extends the last request unless a logged decision changes the prefix. ``options`` are other fields of
-        the request and arguments of the SDK call. Raise ``WindowFull`` if the request cannot fit.
+        the request and arguments of the SDK call, both named as in the Messages API; ``shape`` is the API that the
+        request is for. Raise ``WindowFull`` if the request cannot fit.
         """
         asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
-        return {**await prepare(self.log, self.parts, asked), **asked.extras}
+        return shaped_request({**await prepare(self.log, self.parts, asked), **asked.extras}, shape)
 
     # -- the window
 

@@ -1,19 +1,25 @@
-"""Automatic prefix caching without marks: a prompt reads the cached start of an earlier one."""
+"""Prompt caching of the provider: by whole prefixes on earlier models, at breakpoints from GPT-5.6 on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["PrefixCache", "count_tokens"]
+from ...values import record
+from .refusals import Body, rows
+
+__all__ = ["BreakpointCache", "PrefixCache", "PromptUnit", "count_tokens", "prompt_units"]
 
 _LEAST_TOKENS: Final = 1_024
 _STEP_TOKENS: Final = 128
 _IDLE_SECONDS: Final = 600.0
+_LIFE_SECONDS: Final = 1_800.0
 _BYTES_PER_TOKEN: Final = 4
+_MAX_WRITES: Final = 4
+_FIRST_MARKS, _LATEST_MARKS, _EARLIER_ENDS = 2, 50, 20
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -43,3 +49,83 @@ class PrefixCache:
                 cached = total
         self._seen.update(dict.fromkeys(keys, now))
         return total, cached // _STEP_TOKENS * _STEP_TOKENS if cached >= _LEAST_TOKENS else 0
+
+
+@record
+class PromptUnit:
+    """A piece of a prompt: one content part or a whole item.
+
+    ``marked`` means an explicit breakpoint, ``end`` that an eligible message ends here.
+    """
+
+    value: Any
+    marked: bool = False
+    end: bool = False
+
+
+def prompt_units(items: Sequence[Body]) -> Iterator[PromptUnit]:
+    """Yield the pieces of the items of a response, or of the messages of a chat completion."""
+    opening = True
+    for at, item in enumerate(items):
+        role = _author(item)
+        following = _author(items[at + 1]) if at + 1 < len(items) else ""
+        end = role == "user" or (role == "tool" and following != "tool")
+        end = end or (role == "developer" and opening and following != "developer")
+        opening = opening and role == "developer"
+        parts = rows(item.get("output") if role == "tool" and "output" in item else item.get("content"))
+        parts = parts if role != "assistant" else []
+        if not parts:
+            yield PromptUnit(_bare(item), end=end)
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            yield PromptUnit([role, _bare(part)], "prompt_cache_breakpoint" in part, end and last)
+
+
+def _author(item: Mapping[str, Any]) -> str:
+    """Return the author of an item; tool outputs are a ``tool``'s and other items of the model an assistant's."""
+    if item.get("type") == "function_call_output":
+        return "tool"
+    role = str(item.get("role") or "assistant")
+    return "developer" if role == "system" else role
+
+
+def _bare(item: Mapping[str, Any]) -> Body:
+    """Return an item or a part as it is cached: without its id, its status and its breakpoint."""
+    unseen = ("id", "status", "prompt_cache_breakpoint")
+    return {key: value for key, value in item.items() if key not in unseen and value is not None}
+
+
+class BreakpointCache:
+    """The cached prefixes of GPT-5.6 and later: written and read only at breakpoints, kept for 30 minutes."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, float] = {}
+
+    def charge(
+        self, key: Any, units: Iterable[PromptUnit], now: float, *, explicit: bool = False
+    ) -> tuple[int, int, int]:
+        """Return the tokens of a prompt, and how many of them were read and written.
+
+        ``key`` holds every field that moves the cache; ``explicit`` switches the provider's own breakpoint off.
+        """
+        chain, total = blake2b(_encode(key), digest_size=16).digest(), count_tokens(key)
+        marks: list[tuple[bytes, int]] = []
+        ends: list[tuple[bytes, int]] = []
+        for unit in units:
+            chain = blake2b(chain + _encode(unit.value), digest_size=16).digest()
+            total += count_tokens(unit.value)
+            marks += [(chain, total)] if unit.marked else []
+            ends += [(chain, total)] if unit.end else []
+        looked = [*marks[:_FIRST_MARKS], *marks[-_LATEST_MARKS:]]
+        writes = marks[-_MAX_WRITES:] if explicit else [*marks[1 - _MAX_WRITES :], *ends[-1:]]
+        if not explicit:
+            looked += [*ends[:1], *ends[-_EARLIER_ENDS - 1 :]]
+        read = max((size for name, size in looked if self._is_live(name, now)), default=0)
+        written = [(name, size) for name, size in writes if size >= _LEAST_TOKENS]
+        last = max((size for _, size in written), default=0)
+        renewed = [name for name, size in looked if size <= read and self._is_live(name, now)]
+        self._entries.update(dict.fromkeys([*renewed, *(name for name, _ in written)], now))
+        return total, read, max(0, last - read)
+
+    def _is_live(self, name: bytes, now: float) -> bool:
+        return name in self._entries and now - self._entries[name] < _LIFE_SECONDS

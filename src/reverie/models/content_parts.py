@@ -1,0 +1,104 @@
+"""Content of the Messages API as parts of chat content; Chat Completions and Responses share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+from ..conversation.entries import clean
+
+__all__ = [
+    "Block",
+    "Part",
+    "argument_text",
+    "content_blocks",
+    "content_parts",
+    "error_text",
+    "joined_text",
+    "text_part",
+]
+
+Block: TypeAlias = "Mapping[str, Any]"
+Part: TypeAlias = "dict[str, Any]"
+
+BREAKPOINT: Final = {"mode": "explicit"}
+_UNSENT: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def content_blocks(content: Any) -> Iterator[Block]:
+    """Yield the blocks of a content; a string is one text block."""
+    if isinstance(content, str):
+        yield {"type": "text", "text": content}
+    elif isinstance(content, Sequence):
+        for block in cast("Sequence[Any]", content):
+            yield cast("Block", block) if isinstance(block, Mapping) else {"type": "text", "text": str(block)}
+
+
+def content_parts(blocks: Iterable[Block], *, marks: bool = False) -> list[Part]:
+    """Return blocks as parts of chat content; with ``marks``, a part has a breakpoint where a block has a cache mark.
+
+    A block without text gives no part.
+    """
+    out: list[Part] = []
+    for block in blocks:
+        parts = _parts(block)
+        if marks and parts and block.get("cache_control"):
+            parts[-1]["prompt_cache_breakpoint"] = BREAKPOINT
+        out += parts
+    return out
+
+
+def joined_text(blocks: Iterable[Block]) -> str:
+    """Return the text of blocks, with an empty line between two of them."""
+    return "\n\n".join(filter(None, map(_words, blocks)))
+
+
+def text_part(text: str) -> Part:
+    """Return a part with text."""
+    return {"type": "text", "text": text}
+
+
+def error_text(text: str) -> str:
+    """Return the text of a failed call, marked as an error."""
+    return text if text.lower().startswith("error") else f"Error: {text}"
+
+
+def argument_text(value: Any) -> str:
+    """Return a tool's input as the JSON text of a call's arguments."""
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return _encode(clean(value)).decode()
+
+
+def _parts(block: Block) -> list[Part]:
+    source: Any = block.get("source")
+    if isinstance(source, Mapping) and block.get("type") in ("image", "document"):
+        fields = cast("Mapping[str, Any]", source)
+        media = str(fields.get("media_type") or "application/octet-stream")
+        url = fields.get("url") or f"data:{media};base64,{fields.get('data', '')}"
+        if block.get("type") == "image" and fields.get("type") in ("base64", "url"):
+            return [{"type": "image_url", "image_url": {"url": url}}]
+        if fields.get("type") == "base64":
+            name = str(block.get("title") or "document.pdf")
+            return [{"type": "file", "file": {"filename": name, "file_data": url}}]
+        if fields.get("type") == "text":
+            return [text_part(str(fields.get("data", "")))]
+    text = _words(block)
+    return [text_part(text)] if text else []
+
+
+def _words(block: Block) -> str:
+    """Return the text of a block, or a placeholder with its type; empty for thinking and cache edits."""
+    if block.get("type") in _UNSENT:
+        return ""
+    for key in ("text", "content"):
+        said: Any = block.get(key)
+        if isinstance(said, str):
+            return said
+        if isinstance(said, list) and key == "content":
+            return joined_text(content_blocks(cast("list[Any]", said)))
+    return f"[{block.get('type')}]"

@@ -1,0 +1,178 @@
+"""Assemble a streamed response of OpenAI into a reply of the Messages API.
+
+An item counts when it is done: before that, encrypted content may be incomplete. Each item that must go back is
+carried in the reply's content, before the block that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from ..conversation.wire.carried import carried_block
+from ..errors import ReplyBroken
+from ..ports import Reply, ReplyDelta
+from .content_parts import argument_text
+from .failures import failure_of_status
+from .sse import ServerEvent
+from .tool_input import read_json, tool_input
+
+__all__ = ["ResponsesAssembly", "reply_of_response", "response_usage"]
+
+Item = dict[str, Any]
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_DELTAS: Final[Mapping[str, Any]] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.reasoning_text.delta": "thinking",
+}
+_STATUSES: Final = {"server_error": 500, "rate_limit_exceeded": 429, "vector_store_timeout": 504}
+
+
+class ResponsesAssembly:
+    """A reply that is assembled from the events of a response; ``model`` is the model that the request names."""
+
+    def __init__(self, who: str, *, model: str) -> None:
+        self.done = False
+        self._who = who
+        self._model = model
+        self._items: dict[int, Item] = {}
+        self._response: Item = {}
+
+    def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
+        """Take one event and yield the pieces in it; raise ``ModelError`` for an error or a broken event."""
+        said = self._read(event.data)
+        kind = said.get("type") or event.name
+        if kind == "error":
+            raise self._failed(said)
+        if kind in _DELTAS and isinstance(said.get("delta"), str):
+            yield ReplyDelta(_DELTAS[kind], said["delta"])
+        elif kind == "response.output_item.added" and _object(said.get("item")).get("type") == "function_call":
+            yield ReplyDelta("tool", str(said["item"].get("name") or ""))
+        elif kind == "response.output_item.done":
+            self._items[int(said.get("output_index") or 0)] = _object(said.get("item"))
+        elif kind in _ENDS:
+            self._end(_object(said.get("response")))
+
+    def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
+        """Take a response that came in one piece, not streamed, and yield its pieces."""
+        self._end(self._read(body.decode("utf-8", "replace")))
+        for block in self.reply().body["content"]:
+            if block["type"] == "text":
+                yield ReplyDelta("text", block["text"])
+            elif block["type"] == "tool_use":
+                yield ReplyDelta("tool", block["name"])
+
+    def reply(self) -> Reply:
+        """Return the whole reply; raise ``ReplyBroken`` if the provider has not finished it."""
+        if not self.done:
+            raise self._broken("it ended before its end")
+        streamed = [self._items[index] for index in sorted(self._items)]
+        output: Any = streamed or self._response.get("output") or []
+        return Reply(reply_of_response({**self._response, "output": output}, self._model))
+
+    def _end(self, response: Item) -> None:
+        if response.get("error") or response.get("status") == "failed":
+            raise self._failed(_object(response.get("error")))
+        if response.get("status") not in ("completed", "incomplete"):
+            raise self._broken(f"its status is {response.get('status')!r}")
+        self._response, self.done = response, True
+
+    def _failed(self, said: Item) -> Exception:
+        error = _object(said.get("error")) or said
+        status = _STATUSES.get(str(error.get("code")), 400 if error.get("code") else 500)
+        return failure_of_status(self._who, status, {"error": error})
+
+    def _read(self, data: str) -> Item:
+        try:
+            value = read_json(data)
+        except ValueError as error:
+            raise self._broken(f"an event is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise self._broken("an event is not an object")
+        return cast("Item", value)
+
+    def _broken(self, why: str) -> ReplyBroken:
+        return ReplyBroken(f"{self._who}: the reply is broken: {why}")
+
+
+def reply_of_response(response: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Return a response as the body of a reply of the Messages API; ``model`` is the model that the request names."""
+    output: Any = response.get("output") or []
+    content = [block for item in output for block in _blocks(item, model)]
+    body: dict[str, Any] = {
+        "id": response.get("id"),
+        "type": "message",
+        "role": "assistant",
+        "model": response.get("model"),
+        "content": content,
+        "stop_reason": _stop_reason(response, content),
+        "stop_sequence": None,
+    }
+    usage = response_usage(_object(response.get("usage")))
+    return {**body, "usage": usage} if usage else body
+
+
+def response_usage(counted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a response's usage as the Messages API counts it, with cache writes; None if missing."""
+    total, output = _count(counted.get("input_tokens")), _count(counted.get("output_tokens"))
+    if not total and not output:
+        return None
+    details = _object(counted.get("input_tokens_details"))
+    read = min(_count(details.get("cached_tokens")), total)
+    written = min(_count(details.get("cache_write_tokens")), total - read)
+    return {
+        "input_tokens": total - read - written,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": output,
+    }
+
+
+def _blocks(item: Item, model: str) -> Iterator[dict[str, Any]]:
+    """Yield the blocks of an output item: one that carries what must go back, and those that show it."""
+    kind = item.get("type")
+    if kind == "message":
+        parts = [part for part in _rows(item.get("content")) if _part_text(part)]
+        bare = [{key: value for key, value in part.items() if key not in ("text", "refusal")} for part in parts]
+        frame = {key: item[key] for key in ("type", "id", "status", "phase") if item.get(key) is not None}
+        yield carried_block({**frame, "parts": bare}, model)
+        yield from ({"type": "text", "text": _part_text(part)} for part in parts)
+    elif kind == "function_call":
+        given = tool_input(str(item.get("arguments") or "{}"))
+        same = item.get("arguments") == argument_text(given)
+        left_out = ("name", "arguments") if same else ("name",)
+        frame = {key: value for key, value in item.items() if key not in left_out and value is not None}
+        yield carried_block(frame, model)
+        yield {"type": "tool_use", "id": item.get("call_id"), "name": item.get("name"), "input": given}
+    else:
+        yield carried_block(item, model)
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    return str(part.get("text") or part.get("refusal") or "")
+
+
+def _stop_reason(response: Mapping[str, Any], content: list[dict[str, Any]]) -> str:
+    output: Any = response.get("output") or []
+    parts = [part for item in output for part in _rows(_object(item).get("content"))]
+    reason = _object(response.get("incomplete_details")).get("reason")
+    if reason == "content_filter" or any(part.get("type") == "refusal" for part in parts):
+        return "refusal"
+    if reason is not None or response.get("status") == "incomplete":
+        return "max_tokens"
+    return "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _object(value: Any) -> Item:
+    return cast("Item", value) if isinstance(value, dict) else {}
+
+
+def _rows(value: Any) -> list[Item]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Item", item) for item in items if isinstance(item, dict)]

@@ -1,0 +1,62 @@
+"""Requests and replies in the shapes of providers, for loops that call a provider's SDK themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from ..conversation.entries import clean
+from ..conversation.wire.carried import without_carried
+from ..errors import InputError
+from ..model_facts import facts_of
+from .chat_reply import ChatAssembly
+from .chat_request import chat_body, limit_field_of
+from .responses_compact import compact_body, compaction_reply
+from .responses_reply import reply_of_response
+from .responses_request import responses_body
+
+__all__ = ["Shape", "messages_reply", "shaped_request"]
+
+Shape: TypeAlias = Literal["messages", "chat", "responses"]
+_SDK_ARGUMENTS: Final = ("stream", "extra_headers", "extra_body", "extra_query", "timeout")
+
+
+def shaped_request(request: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """Return a request of the Messages API as keyword arguments of a provider's SDK.
+
+    ``chat`` is for ``chat.completions.create``, ``responses`` for ``responses.create``, or for ``responses.compact``
+    where the request has the field ``compaction``. Raise ``InputError`` for another shape.
+    """
+    facts = facts_of(str(request.get("model") or ""))
+    rest = {key: request[key] for key in _SDK_ARGUMENTS if key in request}
+    if shape == "chat":
+        return {**chat_body(request, limit_field=limit_field_of(facts), facts=facts), **rest}
+    if shape == "responses":
+        body = responses_body(request, facts=facts)
+        return {**(compact_body(body, request) if request.get("compaction") is not None else body), **rest}
+    if shape != "messages":
+        raise InputError(f"there is no shape {shape!r}: use 'messages', 'chat' or 'responses'")
+    if facts.api == "messages":
+        return {**request, "messages": without_carried(request["messages"])}
+    return request
+
+
+def messages_reply(reply: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    """Return a provider's reply as one of the Messages API; ``model`` is the model that the request named.
+
+    Replies of chat completions and of Responses are recognised by their fields, others are returned as they are.
+    """
+    kind = reply.get("object")
+    if kind == "response.compaction":
+        return compaction_reply(reply, model)
+    if kind == "response" or (isinstance(reply.get("output"), list) and "content" not in reply):
+        whole = clean(dict(reply))
+        return reply_of_response(cast("Mapping[str, Any]", whole), model)
+    if kind == "chat.completion" or isinstance(reply.get("choices"), list):
+        assembly = ChatAssembly(model, model=model)
+        for _ in assembly.take_whole(msgspec.json.encode(clean(dict(reply)))):
+            pass
+        return assembly.reply().body
+    return reply
