@@ -27,11 +27,6 @@ class ResultForms:
     data: bytes
     media: Media
 
-    @property
-    def chars(self) -> int:
-        """The characters of the content, to compare with a limit; images and binary documents count as none."""
-        return size_chars(self.content)
-
 
 def result_forms(output: Output) -> ResultForms:
     """Return the content to show, the bytes to store and their media type for the output of a tool."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator
+from math import inf
 from typing import Final, TypeAlias
 
 from ...conversation.entries import USER
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 RESULTS: Final = "tool-results"
+_CHARS_A_TOKEN: Final = 4
 _PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,160}\Z")
 _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
@@ -119,7 +121,7 @@ def plan_result(
         said = repeated_text(first, use.name if use is not None else "", size_bytes=len(form.data), handle=tool_use_id)
         return Duplicate(content, first, said)
     limit = limit_chars(policy, tool, declared)
-    if limit is not None and form.chars > limit:
+    if limit is not None and _chars(content, policy) > limit:
         return offload_of(tool_use_id, form)
     return offload_of(tool_use_id, form, whole=True) if form.media == "bytes" else KeepResult(content)
 
@@ -138,7 +140,7 @@ def plan_aggregate(
     for tool, called, content in _last_results(view):
         if called in view.overrides.results:
             continue
-        chars = size_chars(content)
+        chars = _chars(content, policy)
         total += chars
         if view.is_kept(called):
             continue
@@ -180,6 +182,14 @@ def shown_text(offload: Offload, policy: OffloadPolicy, path: str, *, root: str 
 def frees(content: Content, text: str) -> int:
     """Estimate the tokens saved by showing a text in place of a content; never below 0."""
     return max(0, _tokens(content) - _tokens(text))
+
+
+def _chars(content: Content, policy: OffloadPolicy) -> int:
+    """Count the characters of a result; in a small window, dense text counts as four characters a token."""
+    chars = size_chars(content)
+    if policy.window_chars == inf or has_media(content):
+        return chars
+    return max(chars, _CHARS_A_TOKEN * _tokens(content))
 
 
 def _tokens(content: Content) -> int:

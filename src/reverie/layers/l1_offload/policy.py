@@ -32,7 +32,10 @@ class OffloadPolicy:
     aggregate_chars: int = 200_000
     """The most characters that the results of one API message may have together."""
     window_chars: float = inf
-    """The most characters that any result may have in a small window: also of tools in ``never``, also by override."""
+    """The most characters that any result may have in a small window: also of tools in ``never``, also by override.
+
+    Where this is finite, dense text counts as four characters a token.
+    """
     duplicate_min_bytes: int = 256
     duplicate_max_bytes: int = 50_000
     """A duplicate between these two sizes is replaced by a reference; a maximum of 0 turns that off."""
@@ -41,15 +44,16 @@ class OffloadPolicy:
 def fitted_policy(policy: OffloadPolicy, tokens: int) -> OffloadPolicy:
     """Return the policy with each limit at most its share of a window of ``tokens``, at four characters a token.
 
-    That is a quarter of the window for a result, half for the results of one message, and a fortieth for a preview.
+    That is a quarter of the window for a result, three tenths for the results of one message, so that a compaction
+    keeps them until the model has seen them, and a fortieth for a preview.
     """
     is_small = tokens < policy.default_limit_chars
     return replace(
         policy,
         default_limit_chars=min(policy.default_limit_chars, tokens),
-        aggregate_chars=min(policy.aggregate_chars, 2 * tokens),
+        aggregate_chars=min(policy.aggregate_chars, tokens * 6 // 5),
         preview_bytes=min(policy.preview_bytes, tokens // 10),
-        window_chars=2 * tokens if is_small else inf,
+        window_chars=tokens * 6 // 5 if is_small else inf,
     )
 
 
