@@ -76,6 +76,10 @@ class ModelFacts:
     context_editing: bool = False
     message_effort: bool = False
     default_effort: str = "high"
+    efforts: tuple[str, ...] = ("low", "medium", "high", "xhigh", "max")
+    """The accepted values of ``output_config.effort``."""
+    efforts_with_thinking: tuple[str, ...] = ()
+    """Values that are refused while thinking is turned off."""
     strict_output: bool = True
     """Whether a request may ask for output in a JSON schema."""
     refused_tools: tuple[str, ...] = ()

@@ -93,9 +93,19 @@ def test_signed_thinking_stays_byte_equal_and_unsigned_thinking_is_absent():
     script.reply({"type": "thinking", "thinking": "loose", "signature": ""}, signed, text("so"))
     assert script.messages[1]["content"][0] is signed
     assert len(script.messages[1]["content"]) == 2
-    script.user("more")
-    script.reply(signed)
-    assert script.messages[3]["content"] == [text("[no content]")]
+
+
+@pytest.mark.requirement("V10")
+def test_a_reply_that_ends_in_thinking_or_holds_only_a_signature_goes_back_as_it_came():
+    empty = {"type": "thinking", "thinking": "", "signature": "sig"}
+    hidden = {"type": "redacted_thinking", "data": "opaque"}
+    script = Script()
+    script.user("go")
+    script.reply(text("I was cut off while"), empty, hidden)
+    script.user("go on")
+    script.reply(empty)
+    assert script.messages[1]["content"] == [text("I was cut off while"), empty, hidden]
+    assert script.messages[3]["content"] == [empty]
 
 
 @pytest.mark.requirement("K8")

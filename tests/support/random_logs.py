@@ -26,6 +26,7 @@ from reverie.conversation.decisions import (
     body_of,
 )
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry, iso
+from reverie.model_facts import known_facts
 
 __all__ = ["random_log"]
 
@@ -33,6 +34,7 @@ _TEXTS: Final = ("hello", "", " \n", "fix the bug", "naïve — 漢字", "x" * 3
 _TOOLS: Final = ("Read", "Bash", "Grep", "mcp__x__y")
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _CAUSE: Final = Cause("test", "random")
+_MODELS: Final = tuple(facts.match[0].replace("*", "") for facts in known_facts())
 
 
 def random_log(rng: Random, *, entries: int = 24, disorder: float = 0.25) -> list[Entry]:
@@ -188,13 +190,22 @@ class _Author:
             options = self.rng.choice(
                 [
                     {"max_tokens": 0},
+                    {"max_tokens": 0, "stream": True},
+                    {"max_tokens": 1_000_000},
                     {"thinking": {"type": "enabled", "budget_tokens": 9}},
+                    {"thinking": {"type": "enabled", "budget_tokens": 2_000}, "tool_choice": {"type": "any"}},
+                    {"thinking": {"type": self.rng.choice(("adaptive", "disabled", "between_tools", "loud"))}},
+                    {"temperature": 0.5, "top_p": 0.5, "top_k": 5, "thinking": {"type": "adaptive"}},
+                    {"tool_choice": {"type": "any"}, "output_config": {"effort": "max"}},
+                    {"thinking": {"type": "disabled"}, "output_config": {"effort": "xhigh"}},
+                    {"stop_sequences": [" "], "metadata": {"name": "x"}, "service_tier": "best", "speed": 3},
+                    {"compaction": {"type": "summarize"}, "stop_sequences": ["x"]},
                     {"tool_choice": {"type": "tool", "name": "absent"}},
                     {"unheard_of": 1, "context_management": {"edits": [{"type": "clear_thinking_20251015"}]}},
                 ]
             )
         system = self.rng.choice([None, "You are kind.", "", [{"type": "text", "text": "Be brief."}], [{}], 5])
-        return PrefixRendered(_CAUSE, self.rng.choice(("claude-test", "")), system, tools, options)
+        return PrefixRendered(_CAUSE, self.rng.choice(("claude-test", "", *_MODELS)), system, tools, options)
 
     def decision(self) -> None:
         said = [entry.uuid for entry in self.log] or ["nobody"]

@@ -101,6 +101,8 @@ class PrefixRendered:
     max_images: int = 100
     max_image_bytes: int = 10_000_000
     """The largest image that the model takes, counted in base64 characters."""
+    checked: bool = False
+    """Whether a session has checked the options by the facts of the model, which the user may have corrected."""
 
 
 @record

@@ -74,7 +74,7 @@ def _thinking(block: Block) -> Fault | None:
         return "thinking", _STRING
     if not isinstance(block["signature"], str):
         return "signature", _STRING
-    return None if block["signature"] else ("signature", "Invalid `signature` in `thinking` block")
+    return None if block["signature"] else ("", "Invalid `signature` in `thinking` block")
 
 
 def _redacted(block: Block) -> Fault | None:
@@ -170,6 +170,43 @@ def _search_result(block: Block) -> Fault | None:
     return None
 
 
+def _compaction(block: Block) -> Fault | None:
+    content, signature = block["content"], block.get("signature")
+    if not (content is None or isinstance(content, str)):
+        return "content", _STRING
+    if content == "" or (signature and content is None):
+        return "content", "String should have at least 1 character"
+    return None if signature is None or isinstance(signature, str) else ("signature", _STRING)
+
+
+_CHANGED_TOOLS: Final = {
+    "tool_reference": ("name",),
+    "mcp_tool_reference": ("server_name", "name"),
+    "mcp_toolset_reference": ("server_name",),
+    "tool_definition": ("definition",),
+}
+
+
+def _tool_addition(block: Block) -> Fault | None:
+    tool = block["tool"]
+    kind = tool.get("type") if is_object(tool) else None
+    wanted = _CHANGED_TOOLS.get(kind) if isinstance(kind, str) else None
+    if not is_object(tool) or wanted is None:
+        return "tool", unknown_tag(kind)
+    for name in wanted:
+        if not (is_object(tool.get(name)) if name == "definition" else isinstance(tool.get(name), str)):
+            return f"tool.{kind}.{name}", "Field required" if name not in tool else "Input should be of another type"
+    extra = sorted(str(name) for name in tool if name != "type" and name not in wanted)
+    return (f"tool.{kind}.{extra[0]}", EXTRA) if extra else None
+
+
+def _tool_removal(block: Block) -> Fault | None:
+    tool = block["tool"]
+    if is_object(tool) and tool.get("type") == "tool_definition":
+        return "tool", unknown_tag("tool_definition")
+    return _tool_addition(block)
+
+
 def _cache_edits(block: Block) -> Fault | None:
     ids = block["tool_use_ids"]
     if not (is_list(ids) and ids and all(isinstance(item, str) and IDENTIFIER.fullmatch(item) for item in ids)):
@@ -209,7 +246,9 @@ _SERVER_RESULTS: Final = (
     "advisor_tool_result",
 )
 _RULES: Final[dict[str, _Rule]] = {
-    "text": _rule("user assistant tool_result search_result system", "text", "cache_control citations", _text),
+    "text": _rule(
+        "user assistant tool_result search_result system system_message", "text", "cache_control citations", _text
+    ),
     "image": _rule("user tool_result", "source", "cache_control transformations", _image),
     "document": _rule("user tool_result", "source", "cache_control citations context title", _document),
     "search_result": _rule("user tool_result", "content source title", "cache_control citations", _search_result),
@@ -223,7 +262,12 @@ _RULES: Final[dict[str, _Rule]] = {
     "mcp_tool_result": _rule("assistant", "tool_use_id", "content is_error cache_control", _server_result),
     "thinking": _rule("assistant", "thinking signature", "", _thinking),
     "redacted_thinking": _rule("assistant", "data", "", _redacted),
-    "compaction": _rule("assistant", "content", "cache_control encrypted_content signature tool_changes"),
+    "compaction": _rule(
+        "user assistant", "content", "cache_control encrypted_content signature tool_changes", _compaction
+    ),
+    "mcp_tool_listing": _rule("assistant", "mcp_server_name tools", ""),
+    "tool_addition": _rule("system_message", "tool", _MARK, _tool_addition),
+    "tool_removal": _rule("system_message", "tool", _MARK, _tool_removal),
     "fallback": _rule("assistant", "to", "trigger"),
     **dict.fromkeys(_SERVER_RESULTS, _rule("assistant", "tool_use_id content", "cache_control caller", _server_result)),
     "cache_edits": _rule("user", "tool_use_ids", "", _cache_edits),
@@ -233,8 +277,8 @@ _RULES: Final[dict[str, _Rule]] = {
 def block_fault(block: Any, role: str, cache_edits: bool = False) -> Fault | None:
     """Return the first fault of one content block as (path, message), or None if it is valid.
 
-    ``role`` is the block's place: user, assistant, system, tool_result or search_result. ``cache_edits`` allows
-    blocks that edit the provider's cache.
+    ``role`` is the block's place: user, assistant, system, system_message, tool_result or search_result.
+    ``cache_edits`` allows blocks that edit the provider's cache.
     """
     if not is_object(block):
         return "", _OBJECT
@@ -245,7 +289,9 @@ def block_fault(block: Any, role: str, cache_edits: bool = False) -> Fault | Non
     if fault is not None:
         return fault
     fault = _RULES[kind].check(block)
-    return None if fault is None else _join(kind, fault)
+    if fault is None or fault[1].startswith("Invalid `signature`"):
+        return fault
+    return _join(kind, fault)
 
 
 # Traffic consists of few shapes, so each is checked once and cached.

@@ -185,7 +185,7 @@ def _assistant(group: Group, without_thinking: frozenset[str], last: bool) -> Me
         if isinstance(content, str):
             return message
         blocks = cast("list[Block]", content)
-        if blocks[-1]["type"] not in THINKING and not has_server_tools(blocks):
+        if not has_server_tools(blocks):
             return message
     blocks = [
         block
@@ -195,8 +195,6 @@ def _assistant(group: Group, without_thinking: frozenset[str], last: bool) -> Me
     ]
     if has_server_tools(blocks):
         blocks = paired_server_tools(blocks, last)
-    while blocks and blocks[-1]["type"] in THINKING:
-        blocks.pop()
     return {"role": "assistant", "content": blocks or [placeholder("assistant")]}
 
 

@@ -1,13 +1,14 @@
-"""The provider's rules for the options and tools of a request."""
+"""The provider's rules for the options of a request, by model and API version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from .block_rules import EXTRA, TOOL_NAME, Fault, is_list, is_object, unknown_tag
+from .block_rules import EXTRA, Fault, is_list, is_object, unknown_tag
+from .problem import RequestRules
 
-__all__ = ["option_faults", "tool_faults"]
+__all__ = ["EFFORTS", "is_forced", "option_faults", "thinking_is_on"]
 
 _KNOWN: Final = frozenset(
     [
@@ -17,144 +18,267 @@ _KNOWN: Final = frozenset(
         *("output_config", "output_format", "service_tier", "speed", "thread", "user_profile_id"),
     ]
 )
-_TOOL_KEYS: Final = frozenset(
-    [
-        *("name", "description", "input_schema", "type", "cache_control", "strict", "defer_loading"),
-        *("allowed_callers", "input_examples", "eager_input_streaming"),
-    ]
-)
-_CLEAR_THINKING: Final = "clear_thinking_20251015"
-_EDITS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "clear_tool_uses_20250919": {
-        "trigger": ("input_tokens", "tool_uses"),
-        "keep": ("tool_uses",),
-        "clear_at_least": ("input_tokens",),
-        "exclude_tools": (),
-        "clear_tool_inputs": (),
-    },
-    _CLEAR_THINKING: {"keep": ("thinking_turns", "all")},
-    "compact_20260112": {"trigger": ("input_tokens",), "instructions": (), "pause_after_compaction": ()},
+_THINKING_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "adaptive": frozenset({"type", "display", "block_binding"}),
+    "enabled": frozenset({"type", "display", "block_binding", "budget_tokens"}),
+    "disabled": frozenset({"type"}),
+    "between_tools": frozenset({"type"}),
 }
+_CHOICE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "auto": frozenset({"type", "disable_parallel_tool_use"}),
+    "any": frozenset({"type", "disable_parallel_tool_use"}),
+    "tool": frozenset({"type", "disable_parallel_tool_use", "name"}),
+    "none": frozenset({"type"}),
+}
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "service_tier": ("auto", "standard_only"),
+    "speed": ("standard", "fast"),
+}
+EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+_BEHAVIORS: Final = (None, "error", "drop_block")
 
 
-def option_faults(request: Mapping[str, Any]) -> Iterator[Fault]:
+def option_faults(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
     """Yield the faults of a request's options as (path, message): unknown fields and invalid values.
 
-    Checked are the values of model, max_tokens, thinking, tool_choice, context_management and diagnostics.
+    ``context_management`` and ``compaction`` have rules of their own, and so have tools.
     """
     for name in request:
         if name not in _KNOWN:
             yield str(name), EXTRA
-    model, max_tokens, thinking = request.get("model"), request.get("max_tokens"), request.get("thinking")
+    model = request.get("model")
     if not (isinstance(model, str) and model):
         yield "model", "Field required" if model is None else "String should have at least 1 character"
-    if max_tokens is None:
+    yield from _max_tokens(request, rules)
+    yield from _thinking(request, rules)
+    yield from _sampling(request, rules)
+    yield from _output_config(request, rules)
+    yield from _tool_choice(request, rules)
+    yield from _plain_options(request)
+
+
+def thinking_is_on(request: Mapping[str, Any], rules: RequestRules) -> bool:
+    """Say whether the model thinks on this request."""
+    kind = _kind(request.get("thinking"))
+    return kind in ("enabled", "adaptive") if kind is not None else rules.facts.thinking_by_default
+
+
+def is_forced(request: Mapping[str, Any]) -> bool:
+    """Say whether the request's tool choice forces a tool call."""
+    return _kind(request.get("tool_choice")) in ("any", "tool")
+
+
+def _kind(value: Any) -> Any:
+    return value.get("type") if is_object(value) else None
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _max_tokens(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    limit, most = request.get("max_tokens"), rules.facts.max_output_tokens
+    if limit is None:
         yield "max_tokens", "Field required"
-    elif not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1:
-        yield "max_tokens", "Input should be greater than or equal to 1"
-    if thinking is not None:
-        yield from _thinking(thinking, max_tokens)
-    if request.get("tool_choice") is not None:
-        yield from _tool_choice(request["tool_choice"], request.get("tools"))
-    if request.get("context_management") is not None:
-        yield from _context_management(request["context_management"], thinking)
-    if request.get("diagnostics") is not None:
-        yield from _diagnostics(request["diagnostics"])
+    elif not _whole(limit) or limit < 0:
+        yield "max_tokens", "Input should be greater than or equal to 0"
+    elif rules.known and limit > most:
+        yield (
+            "max_tokens",
+            f"{limit} > {most}, which is the maximum allowed number of output tokens for {request.get('model')}",
+        )
+    elif limit == 0:
+        yield from _cache_filling(request)
 
 
-def tool_faults(tools: Any) -> Iterator[Fault]:
-    """Yield the faults of the declared tools as (path, message)."""
-    if not is_list(tools):
-        yield "tools", "Input should be a valid list"
+def _cache_filling(request: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the faults of a request with ``max_tokens`` 0, which only fills the cache."""
+    output = request.get("output_config")
+    beside = {
+        "stream": request.get("stream") is True,
+        "thinking.type.enabled": _kind(request.get("thinking")) == "enabled",
+        "output_config.format": is_object(output) and output.get("format") is not None,
+        "a tool_choice that forces a tool": is_forced(request),
+    }
+    for name, there in beside.items():
+        if there:
+            yield "max_tokens", f"max_tokens: 0 is not supported with {name}"
+
+
+def _thinking(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    thinking = request.get("thinking")
+    if thinking is None:
         return
-    names: set[str] = set()
-    for index, tool in enumerate(tools):
-        if not is_object(tool):
-            yield f"tools.{index}", "Input should be a valid dictionary"
-            continue
-        if tool.get("type") in ("custom", None):
-            yield from _custom_tool(tool, f"tools.{index}.custom")
-        name = tool.get("name")
-        if isinstance(name, str):
-            if name in names:
-                yield "tools", "Tool names must be unique."
-            names.add(name)
-
-
-def _custom_tool(tool: dict[str, Any], path: str) -> Iterator[Fault]:
-    name, schema = tool.get("name"), tool.get("input_schema")
-    if not (isinstance(name, str) and TOOL_NAME.fullmatch(name)):
-        yield f"{path}.name", f"String should match pattern '^{TOOL_NAME.pattern}$'"
-    if not is_object(schema):
-        yield f"{path}.input_schema", "Field required" if schema is None else "Input should be a valid dictionary"
-    elif schema.get("type") != "object":
-        yield f"{path}.input_schema.type", "Input should be 'object'"
-    if not isinstance(tool.get("description", ""), str):
-        yield f"{path}.description", "Input should be a valid string"
-    if not tool.keys() <= _TOOL_KEYS:
-        yield f"{path}.{min(map(str, tool.keys() - _TOOL_KEYS))}", EXTRA
-
-
-def _thinking(thinking: Any, max_tokens: Any) -> Iterator[Fault]:
-    kind = thinking.get("type") if is_object(thinking) else None
-    if kind not in ("enabled", "disabled", "adaptive", "between_tools"):
+    kind = _kind(thinking)
+    if not isinstance(kind, str) or kind not in _THINKING_FIELDS:
         yield "thinking", unknown_tag(kind)
-    elif kind == "enabled":
-        budget = thinking.get("budget_tokens")
-        if not isinstance(budget, int) or budget < 1024:
+        return
+    message = _unsupported_thinking(kind, rules)
+    if message is not None:
+        yield "", message
+    for name in thinking:
+        if name not in _THINKING_FIELDS[kind]:
+            yield f"thinking.{kind}.{name}", EXTRA
+    if kind == "enabled":
+        budget, limit = thinking.get("budget_tokens"), request.get("max_tokens")
+        if not _whole(budget) or budget < 1024:
             yield "thinking.enabled.budget_tokens", "Input should be greater than or equal to 1024"
-        elif isinstance(max_tokens, int) and max_tokens <= budget:
+        elif isinstance(limit, int) and limit <= budget:
             yield "", "`max_tokens` must be greater than `thinking.budget_tokens`"
+    yield from _thinking_values(thinking, kind)
 
 
-def _tool_choice(choice: Any, tools: Any) -> Iterator[Fault]:
-    kind = choice.get("type") if is_object(choice) else None
-    if kind not in ("auto", "any", "tool", "none"):
+def _unsupported_thinking(kind: str, rules: RequestRules) -> str | None:
+    taken = rules.facts.thinking
+    if not rules.known or kind in taken or (kind == "disabled" and not taken):
+        return None
+    if kind == "adaptive":
+        return "adaptive thinking is not supported on this model"
+    words = {
+        "enabled": 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking.',
+        "disabled": 'Use "thinking.type.between_tools".' if "between_tools" in taken else "Omit `thinking`.",
+    }
+    return f'"thinking.type.{kind}" is not supported for this model. {words.get(kind, "")}'.rstrip()
+
+
+def _thinking_values(thinking: Mapping[str, Any], kind: str) -> Iterator[Fault]:
+    if "display" in _THINKING_FIELDS[kind] and thinking.get("display") not in (
+        None,
+        "summarized",
+        "omitted",
+        "updates",
+    ):
+        yield f"thinking.{kind}.display", "Input should be 'summarized', 'omitted' or 'updates'"
+    binding = thinking.get("block_binding")
+    if binding is None or kind not in ("adaptive", "enabled"):
+        return
+    path = f"thinking.{kind}.block_binding"
+    if not is_object(binding):
+        yield path, "Input should be a valid dictionary"
+        return
+    for name in binding:
+        if name != "prefix_mismatch_behavior":
+            yield f"{path}.{name}", EXTRA
+    if binding.get("prefix_mismatch_behavior") not in _BEHAVIORS:
+        yield f"{path}.prefix_mismatch_behavior", "Input should be 'error' or 'drop_block'"
+
+
+def _sampling(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    for name in ("temperature", "top_p", "top_k"):
+        value = request.get(name)
+        if value is None:
+            continue
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if rules.is_latest:
+            yield name, EXTRA
+        elif not number or value < 0 or (name != "top_k" and value > 1):
+            yield name, "Input should be a valid number from 0 to 1" if name != "top_k" else "Input should be 0 or more"
+        elif rules.known and not rules.facts.sampling and (name == "top_k" or value != 1):
+            yield "", f"`{name}` may not be set for this model: leave it out"
+        elif thinking_is_on(request, rules):
+            yield from _sampling_with_thinking(name, value)
+
+
+def _sampling_with_thinking(name: str, value: float) -> Iterator[Fault]:
+    if name == "temperature" and value != 1:
+        yield "", "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode"
+    elif name == "top_p" and value < 0.95:
+        yield "", "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled or in adaptive mode"
+    elif name == "top_k":
+        yield "", "`top_k` must be unset when thinking is enabled or in adaptive mode"
+
+
+def _output_config(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    config = request.get("output_config")
+    if config is None:
+        return
+    if not is_object(config):
+        yield "output_config", "Input should be a valid dictionary"
+        return
+    for name in config:
+        if name not in ("effort", "format", "task_budget"):
+            yield f"output_config.{name}", EXTRA
+    if config.get("effort") is not None:
+        yield from _effort(config["effort"], request, rules)
+    layout = config.get("format")
+    if layout is not None:
+        if _kind(layout) != "json_schema":
+            yield "output_config.format", unknown_tag(_kind(layout))
+        elif not is_object(layout.get("schema")):
+            yield "output_config.format.schema", "Field required"
+    budget = config.get("task_budget")
+    if budget is not None and not (_kind(budget) == "tokens" and _whole(budget.get("total"))):
+        yield "output_config.task_budget", "Input should be {'type': 'tokens', 'total': a number}"
+
+
+def _effort(effort: Any, request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    facts = rules.facts
+    if effort not in EFFORTS:
+        yield "output_config.effort", f"Input should be {' or '.join(map(repr, EFFORTS))}"
+    elif rules.known and not facts.efforts:
+        yield "", "This model does not support the effort parameter."
+    elif rules.known and effort not in facts.efforts:
+        yield "", f"output_config.effort '{effort}' is not supported for this model"
+    elif effort in facts.efforts_with_thinking and _kind(request.get("thinking")) in ("disabled", "between_tools"):
+        yield "", f"output_config.effort '{effort}' is not supported when thinking is disabled on this model."
+
+
+def _tool_choice(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    choice, tools = request.get("tool_choice"), request.get("tools")
+    if choice is None:
+        return
+    kind = _kind(choice)
+    if not isinstance(kind, str) or kind not in _CHOICE_FIELDS:
         yield "tool_choice", unknown_tag(kind)
-    elif not tools:
+        return
+    for name in choice:
+        if name not in _CHOICE_FIELDS[kind]:
+            yield f"tool_choice.{kind}.{name}", EXTRA
+    if not tools:
         yield "tool_choice", "tool_choice may only be specified while providing tools"
     elif kind == "tool":
         names = [tool.get("name") for tool in tools if is_object(tool)] if is_list(tools) else []
         if choice.get("name") not in names:
             yield "", f"Tool '{choice.get('name')}' not found in provided tools"
+    if kind in ("any", "tool"):
+        yield from _forced(request, rules)
 
 
-def _context_management(value: Any, thinking: Any) -> Iterator[Fault]:
-    edits = value.get("edits", []) if is_object(value) else None
-    if not is_list(edits):
-        yield "context_management.edits", "Input should be a valid list"
+def _forced(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    forced = rules.facts.forced_tool_choice
+    if forced == "no":
+        yield "", 'tool_choice: type "tool" and "any" are not supported for this model.'
+    elif forced == "without_thinking" and _kind(request.get("thinking")) == "enabled":
+        yield "", "Thinking may not be enabled when tool_choice forces tool use."
+
+
+def _plain_options(request: Mapping[str, Any]) -> Iterator[Fault]:
+    if not isinstance(request.get("stream", False), bool):
+        yield "stream", "Input should be a valid boolean"
+    for name, words in _WORDS.items():
+        if request.get(name) is not None and request[name] not in words:
+            yield name, f"Input should be {' or '.join(map(repr, words))}"
+    stops = request.get("stop_sequences")
+    if stops is not None and not (is_list(stops) and all(isinstance(stop, str) for stop in stops)):
+        yield "stop_sequences", "Input should be a valid list of strings"
+    elif stops and any(not stop.strip() for stop in stops):
+        yield "stop_sequences", "each stop sequence must contain non-whitespace"
+    metadata = request.get("metadata")
+    if metadata is not None:
+        yield from _metadata(metadata)
+    diagnostics = request.get("diagnostics")
+    if diagnostics is not None:
+        previous = diagnostics.get("previous_message_id") if is_object(diagnostics) else 0
+        if not (previous is None or isinstance(previous, str)):
+            yield "diagnostics.previous_message_id", "Input should be a valid string"
+
+
+def _metadata(metadata: Any) -> Iterator[Fault]:
+    if not is_object(metadata):
+        yield "metadata", "Input should be a valid dictionary"
         return
-    for index, edit in enumerate(edits):
-        path = f"context_management.edits.{index}"
-        kind = edit.get("type") if is_object(edit) else None
-        if not isinstance(kind, str) or kind not in _EDITS:
-            yield path, unknown_tag(kind)
-            continue
-        yield from _edit(edit, f"{path}.{kind}", _EDITS[kind])
-        if kind == _CLEAR_THINKING:
-            if index:
-                yield path, f"`{_CLEAR_THINKING}` must be the first edit in the list"
-            if is_object(thinking) and thinking.get("type") == "disabled":
-                yield "", f"`{_CLEAR_THINKING}` strategy requires `thinking` to be enabled or adaptive"
-
-
-def _edit(edit: dict[str, Any], path: str, fields: Mapping[str, tuple[str, ...]]) -> Iterator[Fault]:
-    for name, value in edit.items():
-        if name == "type" or value is None or (name == "keep" and value == "all"):
-            continue
-        if name not in fields:
-            yield f"{path}.{name}", EXTRA
-        elif fields[name]:
-            kind, number = (value.get("type"), value.get("value")) if is_object(value) else (None, None)
-            if kind not in fields[name]:
-                yield f"{path}.{name}", unknown_tag(kind)
-            elif kind != "all" and (not isinstance(number, int) or number < 0):
-                yield f"{path}.{name}.{kind}.value", "Input should be greater than or equal to 0"
-        elif name in ("exclude_tools", "clear_tool_inputs") and not (isinstance(value, bool) or is_list(value)):
-            yield f"{path}.{name}", "Input should be a valid list"
-
-
-def _diagnostics(value: Any) -> Iterator[Fault]:
-    previous = value.get("previous_message_id") if is_object(value) else 0
-    if not (previous is None or isinstance(previous, str)):
-        yield "diagnostics.previous_message_id", "Input should be a valid string"
+    for name, value in metadata.items():
+        if name != "user_id":
+            yield f"metadata.{name}", EXTRA
+        elif not (value is None or isinstance(value, str)):
+            yield "metadata.user_id", "Input should be a valid string"

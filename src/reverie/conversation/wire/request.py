@@ -45,6 +45,8 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     request: dict[str, Any] = {**opening, "messages": messages}
     if facts.drops_refused_thinking:
         request = _with_dropped_blocks(request)
+    if "compaction" in request and as_blocks(messages[-1])[-1]["type"] in _SERVER_USES:
+        del request["compaction"]  # an unfinished reply cannot be summarized
     # All requests of a prefix share the opening, so lists that callers may extend are copied.
     for key in ("system", "tools"):
         if isinstance(request.get(key), list):

@@ -9,7 +9,7 @@ from ...conversation.amendments import amendment, system_changes
 from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.entries import DECISION, Entry, Message
 from ...conversation.view import View
-from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, options_of, tools_of
+from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, tools_of
 from ...conversation.wire.request import CONTINUE, build_request, ends_with_reply
 from ...errors import InputError, SessionError
 from ...events import FellBack
@@ -83,9 +83,10 @@ async def render_prefix(
         capabilities=sorted(capabilities),
         max_images=facts.max_images,
         max_image_bytes=facts.max_image_bytes,
+        checked=True,
     )
     if before is None or replace(before, cause=cause) != prefix:
-        _refuse_unusable(prefix)
+        _refuse_unusable(prefix, facts)
         await log.decide(prefix)
     if ends_with_reply(log.view):
         await log.attach(CONTINUE, type="continue")
@@ -108,12 +109,12 @@ async def amend_prefix(log: SessionLog, asked: RequestOptions, facts: ModelFacts
     why = anew or _reason_to_render(prefix, before, after, facts)
     if why and after != (prefix.system, prefix.tools):
         rendered = replace(prefix, cause=Cause("request", why, moves_prefix=True), system=after[0], tools=[*after[1]])
-        _refuse_unusable(rendered)
+        _refuse_unusable(rendered, facts)
         await log.decide(rendered)
         return
     amended = amendment(before, after, capabilities=prefix.capabilities)
     if amended is not None:
-        _refuse_unusable(replace(prefix, system=after[0], tools=[*after[1]]))
+        _refuse_unusable(replace(prefix, system=after[0], tools=[*after[1]]), facts)
         await log.decide(amended)
 
 
@@ -147,8 +148,8 @@ def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
     return {"messages": list[Message]()}
 
 
-def _refuse_unusable(prefix: PrefixRendered) -> None:
-    """Raise ``InputError`` for a tool or an option that a provider would refuse."""
+def _refuse_unusable(prefix: PrefixRendered, facts: ModelFacts) -> None:
+    """Raise ``InputError`` for a tool or an option that a provider would refuse; it names the alternative."""
     usable = tools_of(prefix)
     if len(usable) != len(prefix.tools):
         kept = [tool["name"] for tool in usable]
@@ -157,7 +158,6 @@ def _refuse_unusable(prefix: PrefixRendered) -> None:
             f"tool {wrong.get('name')!r} cannot be declared: a tool has a unique name of letters, digits, '_' and '-', "
             "and an input_schema of type object"
         )
-    taken = options_of(prefix, usable)
-    for key, value in prefix.options.items():
-        if value is not None and taken.get(key) != value:
-            raise InputError(f"option {key}={value!r} would be refused by the provider")
+    for key, reason in refused_options(prefix.options, usable, facts).items():
+        name = prefix.model or "the model"
+        raise InputError(f"option {key}={prefix.options[key]!r} would be refused by the provider of {name}: {reason}")

@@ -147,7 +147,7 @@ class Provider:
     def count_tokens(self, body: Body, caller: Caller) -> Body:
         """Return the reply of the counting endpoint: a request's input tokens after the edits it declares."""
         asked = {key: value for key, value in body.items() if key != "compaction"}
-        checked = self._check({**asked, "max_tokens": 1 << 40}, caller)
+        checked = self._check({**asked, "max_tokens": facts_of(str(body.get("model"))).max_output_tokens}, caller)
         edited = apply_context_management(checked.shown, self.count, checked.reader.facts)
         answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count, checked.reader.facts).total}
         if edited.applied is not None:

@@ -66,32 +66,8 @@ def _is_message(message: Any) -> bool:
 
 def check_request(body: Mapping[str, Any], models: tuple[str, ...], limits: Limits) -> None:
     """Raise ``ProviderRefusal`` for the first general rule that a request breaks, and for an unknown model."""
-    found = problems(_plain(body), limits=limits)
+    found = problems(body, limits=limits)
     if found:
-        raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind)
+        raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind, code=found[0].code)
     if body["model"] not in models:
         raise ProviderRefusal(404, f"model: {body['model']}")
-
-
-def _plain(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request without the parts that the general rules do not know yet."""
-    messages: Any = body.get("messages")
-    plain = {key: value for key, value in body.items() if key != "compaction"}
-    if not isinstance(messages, list) or not any(map(_is_new, messages)):  # pyright: ignore[reportUnknownArgumentType]
-        return plain
-    kept: list[Any] = [message for message in map(_without_summary, messages) if message is not None]  # pyright: ignore[reportUnknownArgumentType]
-    first = [{"role": "user", "content": "-"}] if kept and kept[0]["role"] == "assistant" else []
-    return {**plain, "messages": first + kept}
-
-
-def _is_new(message: Any) -> bool:
-    content: Any = message.get("content") if is_object(message) else None
-    summary = is_list(content) and any(is_object(block) and block.get("type") == "compaction" for block in content)
-    return summary or (is_object(message) and message.get("role") == "system")
-
-
-def _without_summary(message: Any) -> Any:
-    content: Any = message.get("content")
-    if not isinstance(content, str):
-        content = [block for block in content if block.get("type") != "compaction"]
-    return {**message, "content": content} if content and message.get("role") != "system" else None
