@@ -109,7 +109,7 @@ def test_a_request_goes_out_as_it_stands_and_thinking_comes_back_as_it_was_signe
         mark = {"type": "ephemeral", "ttl": "1h"}
         asked = request(
             system=[{"type": "text", "text": "Be brief.", "cache_control": mark}],
-            thinking={"type": "enabled", "budget_tokens": 1_024},
+            thinking={"type": "adaptive"},
             max_tokens=2_000,
             context_management={"edits": [{"type": "clear_tool_uses_20250919"}]},
             diagnostics={"previous_message_id": first.body["id"]},

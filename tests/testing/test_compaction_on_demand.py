@@ -341,6 +341,7 @@ def test_a_summary_reads_the_warm_prefix(server: MessagesServer) -> None:
 
 def test_counting_ignores_the_request_for_a_summary(server: MessagesServer) -> None:
     talk = conversation(server, turns=1)
+    talk.messages.append({"role": "user", "content": "Next"})
     body = {key: value for key, value in talk.body.items() if key != "max_tokens"}
     counts = [
         ask(server, {**body, **more}, path="/v1/messages/count_tokens") for more in ({}, {"compaction": SUMMARIZE})

@@ -77,8 +77,8 @@ def _effort(config: Any, path: str, request: Mapping[str, Any], rules: RequestRu
 def place_faults(messages: list[Any]) -> Iterator[Fault]:
     """Yield the faults of system messages by their place; consecutive ones count as one section.
 
-    A section follows a user turn, or a reply that ends in the result of a provider's tool, and comes before a reply
-    or at the end. A message that only sets the effort may be anywhere.
+    A section follows a user turn, a summary of such turns, or a reply that ends in the result of a provider's tool,
+    and comes before a reply or at the end. A message that only sets the effort may be anywhere.
     """
     before: Any = None
     section: list[int] = []
@@ -98,8 +98,8 @@ def _section(section: list[int], messages: list[Any], before: Any, after: Any) -
     if before is None:
         yield path, "a system message cannot be the first message: use the top-level `system` field"
     elif is_object(before) and before.get("role") == "assistant":
-        ending = _blocks(before)[-1:]
-        if not (ending and str(ending[0].get("type")).endswith("_tool_result")):
+        ending = str(_blocks(before)[-1].get("type")) if _blocks(before) else ""
+        if not (ending.endswith("_tool_result") or ending == "compaction"):
             yield path, "a system message must follow a user message or a reply that ends in a server tool result"
         elif any(block.get("type") in _CHANGES for index in section for block in _blocks(messages[index])):
             yield path, "a tool change cannot directly follow a paused assistant message"
