@@ -60,7 +60,9 @@ def option_faults(request: Mapping[str, Any], rules: RequestRules) -> Iterator[F
 def thinking_is_on(request: Mapping[str, Any], rules: RequestRules) -> bool:
     """Say whether the model thinks on this request."""
     kind = _kind(request.get("thinking"))
-    return kind in ("enabled", "adaptive") if kind is not None else rules.facts.thinking_by_default
+    if kind is None:
+        return rules.known and rules.facts.thinking_by_default
+    return kind in ("enabled", "adaptive")
 
 
 def is_forced(request: Mapping[str, Any]) -> bool:
