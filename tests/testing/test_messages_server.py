@@ -21,6 +21,7 @@ import httpx2
 import pytest
 
 from random_logs import random_log
+from raw_requests import ALL_BETAS
 from reverie.cache.simulator import CacheRules
 from reverie.conversation.view import View
 from reverie.conversation.wire.request import build_request
@@ -366,7 +367,10 @@ def test_no_request_built_from_a_random_log_is_refused_and_what_the_validator_re
     models = {request["model"] for request in built}
     with (
         MessagesServer(lambda request: "ok", models=models, checks_thinking=False) as server,
-        httpx2.Client(timeout=60, headers={"x-api-key": "any", "anthropic-version": "2023-06-01"}) as http_client,
+        httpx2.Client(
+            timeout=60,
+            headers={"x-api-key": "any", "anthropic-version": "2023-06-01", "anthropic-beta": ",".join(ALL_BETAS)},
+        ) as http_client,
     ):
         url = f"{server.base_url}/v1/messages"
         refused = [
@@ -425,7 +429,7 @@ def test_changing_tool_choice_or_thinking_keeps_the_system_prompt_and_loses_the_
     size = count_block_tokens(text(LONG))
     with MessagesServer(lambda request: "ok") as server:
         ask(server, body)
-        for change in ({"tool_choice": {"type": "any"}}, {"thinking": {"type": "adaptive"}}):
+        for change in ({"tool_choice": {"type": "any"}}, {"thinking": {"type": "disabled"}}):
             read, written, _ = usage(ask(server, {**body, **change})[1])
             assert written == size
             assert size < read < 2 * size

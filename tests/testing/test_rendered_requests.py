@@ -312,3 +312,21 @@ def test_the_window_and_the_rows_of_models_are_those_of_the_model_facts(server: 
     assert "compact-2026-09-04" in ALL_BETAS
     with MessagesServer(lambda request: "ok", window=9_000) as small:
         assert ask(small, {}, path=f"/v1/models/{MODEL}")[1]["max_input_tokens"] == 9_000
+
+
+@pytest.mark.parametrize(("calls", "hits"), [(30, True), (1, False)])
+def test_a_run_of_calls_and_a_run_of_results_are_one_position_each(
+    server: MessagesServer, calls: int, hits: bool
+) -> None:
+    messages: list[Any] = [user(f"{calls} calls. " + LONG, **MARK)]
+    body: dict[str, Any] = {"tools": [READ], "messages": messages}
+    assert usage(server, **body)[1] > 2_000
+    for turn in range(30 // calls):
+        uses = [
+            {"type": "tool_use", "id": f"toolu_{turn}_{index}", "name": "Read", "input": {}} for index in range(calls)
+        ]
+        results = [{"type": "tool_result", "tool_use_id": use["id"], "content": "hi"} for use in uses]
+        messages += [{"role": "assistant", "content": uses}, {"role": "user", "content": results}]
+    messages[-1]["content"][-1].update(MARK)
+    del messages[0]["content"][0]["cache_control"]
+    assert (usage(server, **body)[0] > 2_000) == hits

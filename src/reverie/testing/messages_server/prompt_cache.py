@@ -8,26 +8,22 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
-import msgspec
-
-from ...cache.simulator import CacheSimulator, Mark, SimUsage
+from ...cache.simulator import CacheSimulator, Mark, SimUsage, messages_key, positions
 from ...conversation.wire.canonical import canonical_block
-from ...model_facts import ModelFacts
 from ...values import record
 from .edits import CLEARED, blocks_of, deleted_results
 from .token_count import TokenCounter
 
 __all__ = ["Prompt", "cache_miss_reason", "charge", "prompt_of", "usage_fields"]
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
 
 @record
 class Prompt:
-    """A request as a cache sees it: a digest, a part and a token count for each block, and its breakpoints."""
+    """A request as a cache sees it: digest, part, position and tokens of each block, and its breakpoints."""
 
     model: str
     parts: Sequence[str]
+    positions: Sequence[int]
     digests: Sequence[bytes]
     tokens: Sequence[int]
     marks: Sequence[Mark]
@@ -41,17 +37,15 @@ class Prompt:
         return sum(self.tokens)
 
 
-def prompt_of(request: dict[str, Any], count: TokenCounter, facts: ModelFacts) -> Prompt:
+def prompt_of(request: dict[str, Any], count: TokenCounter) -> Prompt:
     """Return a valid request as a prompt.
 
-    The digest of the first message block also covers the options whose change invalidates the messages: tool_choice,
-    thinking, effort, and whether there are images; the default of an option equals its absence. A result that a
-    ``cache_edits`` block deletes keeps its digest and counts as cleared; the block itself counts as 0 tokens.
+    The digest of the first message block also covers the options whose change invalidates the messages. A result that
+    a ``cache_edits`` block deletes keeps its digest and counts as cleared; the block itself counts as 0 tokens.
     """
     deleted = deleted_results(request)
     laid = list(blocks_of(request))
-    images = any(part == "user" and _has_image(block) for part, block in laid)
-    options = _encode([*_options(request, facts), images])
+    options = messages_key(request)
     parts, digests, tokens, marks, edits = list[str](), list[bytes](), list[int](), list[Mark](), list[int]()
     saved, salt = 0, options
     for index, (part, block) in enumerate(laid):
@@ -76,25 +70,12 @@ def prompt_of(request: dict[str, Any], count: TokenCounter, facts: ModelFacts) -
     if automatic and laid:
         last = max(index for index, (part, block) in enumerate(laid) if _may_carry(part, block))
         marks = [mark for mark in marks if mark.index != last] + [Mark(last, automatic.get("ttl", "5m"))]
-    return Prompt(request["model"], parts, digests, tokens, marks, options, edits, saved)
-
-
-def _options(request: Mapping[str, Any], facts: ModelFacts) -> list[Any]:
-    """Return the choice of tools, the thinking and the effort of a request, with their defaults filled in."""
-    choice: Any = request.get("tool_choice") or {"type": "auto"}
-    output: Any = request.get("output_config") or {}
-    thinking: Any = request.get("thinking") or {"type": "adaptive" if facts.thinking_by_default else "disabled"}
-    effort = output.get("effort") or facts.default_effort
-    return [choice, thinking.get("type"), thinking.get("budget_tokens"), effort]
+    placed = positions(str(block.get("type")) for _, block in laid)
+    return Prompt(request["model"], parts, placed, digests, tokens, marks, options, edits, saved)
 
 
 def _may_carry(part: str, block: Mapping[str, Any]) -> bool:
     return part not in ("reminder", "definition") and "thinking" not in str(block.get("type"))
-
-
-def _has_image(block: Mapping[str, Any]) -> bool:
-    inner = block.get("content")
-    return block["type"] == "image" or (isinstance(inner, list) and any(map(_has_image, inner)))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _ttl(block: Mapping[str, Any]) -> str:
@@ -135,7 +116,15 @@ def charge(simulator: CacheSimulator, prompt: Prompt, now: float, extra_tokens: 
     """
     chain = simulator.chain(prompt.digests)
     totals = list(accumulate(prompt.tokens))
-    usage = simulator.request_chained(chain, totals, prompt.marks, model=prompt.model, now=now, readable_at=math.inf)
+    usage = simulator.request_chained(
+        chain,
+        totals,
+        prompt.marks,
+        model=prompt.model,
+        now=now,
+        readable_at=math.inf,
+        positions=prompt.positions,
+    )
     if extra_tokens:
         usage = SimUsage(usage.read, usage.write_5m, usage.write_1h, usage.uncached + extra_tokens)
     return Charge(simulator, prompt, chain, usage)

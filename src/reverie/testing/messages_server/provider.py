@@ -102,7 +102,7 @@ class Provider:
         checked = self._check(body, caller)
         facts = checked.reader.facts
         edited = apply_context_management(checked.shown, self.count, facts)
-        prompt = prompt_of(edited.request, self.count, facts)
+        prompt = prompt_of(edited.request, self.count)
         asked = body.get("compaction")
         extra = self.count({"type": "text", "text": asked.get("instructions") or SUMMARY_PROMPT}) if asked else 0
         problem = too_long(prompt.total + extra, self.window_of(facts))
@@ -149,11 +149,9 @@ class Provider:
         asked = {key: value for key, value in body.items() if key != "compaction"}
         checked = self._check({**asked, "max_tokens": facts_of(str(body.get("model"))).max_output_tokens}, caller)
         edited = apply_context_management(checked.shown, self.count, checked.reader.facts)
-        answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count, checked.reader.facts).total}
+        answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count).total}
         if edited.applied is not None:
-            answer["context_management"] = {
-                "original_input_tokens": prompt_of(checked.shown, self.count, checked.reader.facts).total
-            }
+            answer["context_management"] = {"original_input_tokens": prompt_of(checked.shown, self.count).total}
         return answer
 
     def _check(self, body: Body, caller: Caller) -> CheckedRequest:
