@@ -117,18 +117,37 @@ async def talk(home: Path, model: str, door: Door, load: list[bytes]) -> tuple[l
         return sent, await asked(session, model)
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[MessagesServer]:
+    with MessagesServer(lambda request: "fine", checks_thinking=False) as opened:
+        yield opened
+
+
+async def answered(server: MessagesServer, request: dict[str, Any]) -> None:
+    model = AnthropicModel(request["model"], base_url=server.base_url, api_key="any")
+    assert (await model.complete(request)).body["content"]
+    await model.aclose()
+
+
 @pytest.mark.requirement("V8", "K8")
 @pytest.mark.slow
 @pytest.mark.parametrize("pillow", [True, False])
 @pytest.mark.parametrize(("model", "door"), [(FREE, "result"), *((CHECKED, door) for door in DOORS)])
 @pytest.mark.parametrize("load", LOADS)
 def test_every_later_request_is_accepted(
-    load: str, door: str, model: str, pillow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: str,
+    door: str,
+    model: str,
+    pillow: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    server: MessagesServer,
 ) -> None:
     monkeypatch.setattr(intake, "can_scale", lambda: pillow)
     sent, again = anyio.run(talk, tmp_path, model, DOORS[door], LOADS[load])
     assert [fault for request in [*sent, again] for fault in faults(request, model)] == []
     assert canonical(again) == canonical(sent[-1])
+    anyio.run(answered, server, again)
     if model == CHECKED:  # nothing that was sent changes, so no thinking is lost
         for before, after in pairwise(sent):
             assert extends(canonical(before), canonical(after))
@@ -136,16 +155,34 @@ def test_every_later_request_is_accepted(
     assert shown or load == "broken" or (not pillow and load in ("tall", "heavy"))
 
 
+async def as_it_is(self: object, log: object, content: Any) -> Any:
+    return content
+
+
 @pytest.mark.requirement("V8")
-@pytest.mark.parametrize("load", ["tall", "many", "heavy", "total", "broken"])
+@pytest.mark.slow
+@pytest.mark.parametrize("load", LOADS)
+def test_a_session_that_died_of_an_image_lives_again(load: str, tmp_path: Path) -> None:
+    async def steps() -> dict[str, Any]:
+        async with session_in(tmp_path / "home") as session:
+            return await asked(session, CHECKED)
+
+    with pytest.MonkeyPatch.context() as older:
+        older.setattr(intake.ImageIntake, "admitted", as_it_is)
+        older.setattr(wire_blocks, "_sendable", lambda image: image)
+        older.setattr("reverie.conversation.wire.images.ImageTotals.excess", lambda self, limits: "")
+        _, dead = anyio.run(talk, tmp_path, CHECKED, by_mcp, LOADS[load])
+    assert list(faults(dead, CHECKED))
+    assert list(faults(anyio.run(steps), CHECKED)) == []
+
+
+@pytest.mark.requirement("V8")
+@pytest.mark.slow
+@pytest.mark.parametrize("load", LOADS)
 def test_the_check_finds_a_session_that_takes_images_as_they_come(
     load: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Known-bad twin: neither the way in nor the fold looks at an image, and no limit counts."""
-
-    async def as_it_is(self: object, log: object, content: Any) -> Any:
-        return content
-
     monkeypatch.setattr(intake.ImageIntake, "admitted", as_it_is)
     monkeypatch.setattr(wire_blocks, "_sendable", lambda image: image)
     monkeypatch.setattr("reverie.conversation.wire.images.ImageTotals.excess", lambda self, limits: "")

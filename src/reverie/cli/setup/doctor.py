@@ -28,6 +28,7 @@ Status = Literal["ok", "fallback", "absent", "failed"]
 EXTRAS = {
     "anthropic": "anthropic",
     "codex": "zstandard",
+    "images": "PIL",
     "flags": "openfeature",
     "local": "xllamacpp",
     "mcp": "mcp",

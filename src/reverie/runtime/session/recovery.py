@@ -14,6 +14,7 @@ from ...events import FellBack
 from ...model_facts import ModelFacts
 from .log import SessionLog
 from .parts import SessionParts
+from .windows import learn_window
 
 __all__ = ["recover"]
 
@@ -24,6 +25,7 @@ async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bo
         case ImageRefused():
             return await _drop_image(log, parts.policy.facts, error)
         case PromptTooLong():
+            await learn_window(log, parts, error)
             try:
                 await parts.compact.reactively(error.tokens, error.limit)
             except CompactionError:
