@@ -23,7 +23,15 @@ from .content_parts import (
     joined_text,
     text_part,
 )
-from .request_options import effort_of, function_tools, output_schema, sampling_of, tool_changes, tool_choice_of
+from .request_options import (
+    effort_of,
+    function_tools,
+    output_schema,
+    sampling_of,
+    told_blocks,
+    tool_changes,
+    tool_choice_of,
+)
 
 __all__ = [
     "CALL_FIELDS",
@@ -105,8 +113,7 @@ def chat_messages(
             out += [_assistant(said, model, facts)] if said or not summaries else []
             open_calls = [str(block.get("id")) for block in said if block.get("type") == "tool_use"]
         elif message.get("role") == "system" and not open_calls:
-            texts = [block for block in blocks if block.get("type") == "text"]
-            out += _message("developer" if facts.system_messages else "user", content_parts(texts))
+            out += _message("developer" if facts.system_messages else "user", content_parts(told_blocks(blocks)))
         else:
             out += _user(blocks, open_calls, marks)
             open_calls = []

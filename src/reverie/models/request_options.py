@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ..model_facts import ModelFacts
 
-__all__ = ["effort_of", "function_tools", "output_schema", "sampling_of", "tool_changes", "tool_choice_of"]
+__all__ = [
+    "effort_of",
+    "function_tools",
+    "output_schema",
+    "sampling_of",
+    "told_blocks",
+    "tool_changes",
+    "tool_choice_of",
+]
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _SAMPLING: Final = ("temperature", "top_p")
+_GONE: Final = "These tools are no longer available; do not call them: "
 
 
 def effort_of(request: Mapping[str, Any], facts: ModelFacts) -> str | None:
@@ -63,6 +72,14 @@ def tool_changes(message: Mapping[str, Any], request: Mapping[str, Any]) -> Iter
             found: Any = tool.get("definition") or declared.get(tool.get("name"))
             if isinstance(found, dict) and "input_schema" in found:
                 yield cast("dict[str, Any]", found)
+
+
+def told_blocks(blocks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the blocks of a system message as text blocks; removed tools are told in words."""
+    given = list(blocks)
+    tools = [_mapping(block.get("tool")) for block in given if block.get("type") == "tool_removal"]
+    gone = [{"type": "text", "text": _GONE + ", ".join(str(tool.get("name")) for tool in tools)}] if tools else []
+    return [*(block for block in given if block.get("type") == "text"), *gone]
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

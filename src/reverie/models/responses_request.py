@@ -15,7 +15,15 @@ from ..conversation.wire.carried import carried_item, is_carried
 from ..model_facts import ModelFacts, facts_of
 from .chat_request import NO_RESULT
 from .content_parts import Block, Part, argument_text, content_blocks, content_parts, error_text, joined_text
-from .request_options import effort_of, function_tools, output_schema, sampling_of, tool_changes, tool_choice_of
+from .request_options import (
+    effort_of,
+    function_tools,
+    output_schema,
+    sampling_of,
+    told_blocks,
+    tool_changes,
+    tool_choice_of,
+)
 
 __all__ = ["WINDOW", "Item", "encrypted_ids", "input_items", "responses_body"]
 
@@ -177,7 +185,7 @@ def _compacted(block: Block, item: Item | None, unreadable: Set[str]) -> Iterato
 
 
 def _system(message: Mapping[str, Any], blocks: Sequence[Block], request: Mapping[str, Any]) -> Iterator[Item]:
-    yield from _message("developer", (block for block in blocks if block.get("type") == "text"), False)
+    yield from _message("developer", told_blocks(blocks), False)
     tools = [_function(tool) for tool in tool_changes(message, request)]
     if tools:
         yield {"type": "additional_tools", "role": "developer", "tools": tools}

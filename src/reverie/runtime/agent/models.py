@@ -32,9 +32,10 @@ class Models:
             self._open.append(asked)
             return asked
         aliases = self._settings.model_aliases
-        named = open_model(asked, aliases=aliases) if not isinstance(asked, Model) else asked
+        known = self._settings.models
+        named = open_model(asked, aliases=aliases, corrections=known) if not isinstance(asked, Model) else asked
         spare = self._settings.fallback_model
-        fallback = open_model(spare, aliases=aliases) if spare else None
+        fallback = open_model(spare, aliases=aliases, corrections=known) if spare else None
         model = RetryingModel(named, fallback=fallback, on_retry=self._on_retry)
         self._open.append(model)
         return model
