@@ -27,7 +27,7 @@ from anthropic.types.beta import (
 )
 from anyio import to_thread
 
-from ..errors import InputError, PromptTooLong, ReverieError
+from ..errors import InputError, ModelError, ReverieError
 from ..memories.store.trust import Trust
 from ..models.failures import failure_of_status
 from ..models.messages_stream import MessageAssembly
@@ -67,8 +67,8 @@ class _SessionMiddleware(Middleware):
     def handle(self, request: Any, call_next: Callable[[Any], APIResponse[Any]]) -> APIResponse[Any]:
         """Send a synchronous client's request with the session's view, log the reply, and return the response.
 
-        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
-        client's own request is sent.
+        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
+        If we fail, or nothing can be changed, the client's own request is sent.
         """
         body = _body(request)
         if body is None:
@@ -77,13 +77,13 @@ class _SessionMiddleware(Middleware):
         if sent is None:
             return call_next(request)
         response = call_next(_with_body(request, sent))
-        if response.status_code in (400, 413):
+        while response.status_code in (400, 413):
             failure = _failure(response, response.http_response.read())
-            retry = partial(self._host_session.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
-            shorter = self._bridge.try_call(_WHAT, retry) if retry is not None else self._refused(failure)
-            response = call_next(_with_body(request, shorter) if shorter is not None else request)
-            if shorter is None:
-                return response
+            sent = self._bridge.try_call(_WHAT, partial(self._host_session.recover, failure, body))
+            if sent is None:
+                self._refused(failure)
+                return call_next(request)
+            response = call_next(_with_body(request, sent))
         if not response.http_response.is_success:
             return response
         if request.stream:
@@ -96,8 +96,8 @@ class _SessionMiddleware(Middleware):
     async def handle_async(self, request: Any, call_next: Callable[[Any], Any]) -> AsyncAPIResponse[Any]:
         """Send an asynchronous client's request with the session's view, log the reply, and return the response.
 
-        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
-        client's own request is sent.
+        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
+        If we fail, or nothing can be changed, the client's own request is sent.
         """
         body = _body(request)
         if body is None:
@@ -106,13 +106,13 @@ class _SessionMiddleware(Middleware):
         if sent is None:
             return await call_next(request)
         response: AsyncAPIResponse[Any] = await call_next(_with_body(request, sent))
-        if response.status_code in (400, 413):
+        while response.status_code in (400, 413):
             failure = _failure(response, await response.http_response.aread())
-            retry = partial(self._host_session.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
-            shorter = await self._bridge.try_acall(_WHAT, retry) if retry is not None else self._refused(failure)
-            response = await call_next(_with_body(request, shorter) if shorter is not None else request)
-            if shorter is None:
-                return response
+            sent = await self._bridge.try_acall(_WHAT, partial(self._host_session.recover, failure, body))
+            if sent is None:
+                self._refused(failure)
+                return await call_next(request)
+            response = await call_next(_with_body(request, sent))
         if not response.http_response.is_success:
             return response
         if request.stream:
@@ -165,7 +165,7 @@ def _with_body(request: Any, sent: Body) -> Any:
     return request.copy(body=body, headers=headers)
 
 
-def _failure(response: Any, data: bytes) -> Exception:
+def _failure(response: Any, data: bytes) -> ModelError:
     try:
         said: Any = msgspec.json.decode(data)
     except msgspec.DecodeError:

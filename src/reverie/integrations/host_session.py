@@ -18,7 +18,7 @@ from ..conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from ..conversation.rounds import reply_id
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
-from ..errors import InputError, PromptTooLong, ReverieError, SessionError
+from ..errors import InputError, ModelError, ReverieError, SessionError
 from ..events import EntryAppended, Event, FellBack
 from ..memories.rules.guidance import index_context
 from ..runtime.memory.memory import Memory
@@ -106,10 +106,11 @@ class HostSession:
             }
             return self._sent(await self.session.prepare(**self._asked), body)
 
-    async def make_room(self, error: PromptTooLong, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Compact after the provider rejected the last prepared prompt as too long; return a shorter request."""
+    async def recover(self, error: ModelError, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return another request after the provider refused the last prepared one; None if a change cannot help."""
         async with self._lock:
-            await self.session.compact_reactively(error)
+            if not await self.session.recover(error):
+                return None
             return self._sent(await self.session.prepare(**self._asked), body)
 
     async def observe(self, reply: Any) -> None:

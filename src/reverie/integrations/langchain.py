@@ -18,7 +18,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import ToolMessage
 from langgraph.config import get_config
 
-from ..errors import PromptTooLong
+from ..errors import ModelError, PromptTooLong
 from ..models.failures import failure_of_exception
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
@@ -53,46 +53,54 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Call the model with the session's view in place of the agent's history, log the reply, and return it.
 
-        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
-        agent's own request is sent; other errors of the provider are raised.
+        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
+        If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
         """
         thread = self._here()
         prepared = thread.bridge.try_call(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return handler(request)
-        try:
-            response = handler(prepared.sent)
-        except Exception as error:
-            shorter = thread.shorter(prepared, error)
-            again = thread.bridge.try_call(_WHAT, shorter) if shorter is not None else None
-            if again is None:
-                return handler(request)
-            response = handler(again)
-        thread.bridge.try_call(_WHAT, partial(thread.observe, response))
-        return response
+        sent = prepared.sent
+        while True:
+            try:
+                response = handler(sent)
+            except Exception as error:
+                failure = _refusal(error)
+                again = thread.bridge.try_call(_WHAT, partial(thread.recovered, prepared, failure))
+                if again is None:
+                    thread.report_refusal(failure)
+                    return handler(request)
+                sent = again
+                continue
+            thread.bridge.try_call(_WHAT, partial(thread.observe, response))
+            return response
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Call the model with the session's view in place of the agent's history, log the reply, and return it.
 
-        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
-        agent's own request is sent; other errors of the provider are raised.
+        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
+        If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
         """
         thread = self._here()
         prepared = await thread.bridge.try_acall(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return await handler(request)
-        try:
-            response = await handler(prepared.sent)
-        except Exception as error:
-            shorter = thread.shorter(prepared, error)
-            again = await thread.bridge.try_acall(_WHAT, shorter) if shorter is not None else None
-            if again is None:
-                return await handler(request)
-            response = await handler(again)
-        await thread.bridge.try_acall(_WHAT, partial(thread.observe, response))
-        return response
+        sent = prepared.sent
+        while True:
+            try:
+                response = await handler(sent)
+            except Exception as error:
+                failure = _refusal(error)
+                again = await thread.bridge.try_acall(_WHAT, partial(thread.recovered, prepared, failure))
+                if again is None:
+                    thread.report_refusal(failure)
+                    return await handler(request)
+                sent = again
+                continue
+            await thread.bridge.try_acall(_WHAT, partial(thread.observe, response))
+            return response
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Run the tool, log its result, and return its message, with a preview in place of a big result.
@@ -172,25 +180,22 @@ class _ThreadSession:
         """Log a model's reply and its cost."""
         await self.host_session.observe(wire_reply(response))
 
-    async def _made_room(self, prepared: _PreparedRequest, failure: PromptTooLong) -> ModelRequest[Any]:
-        sent = await self.host_session.make_room(failure, prepared.body)
-        return prepared.translator.overridden(prepared.request, sent)
+    async def recovered(self, prepared: _PreparedRequest, failure: ModelError) -> ModelRequest[Any] | None:
+        """Return another request after a refusal of the last one; None if a change cannot help."""
+        sent = await self.host_session.recover(failure, prepared.body)
+        return None if sent is None else prepared.translator.overridden(prepared.request, sent)
 
-    def shorter(
-        self, prepared: _PreparedRequest, error: Exception
-    ) -> Callable[[], Awaitable[ModelRequest[Any]]] | None:
-        """Return a function that compacts and returns a shorter request, if the prompt was too long.
-
-        Report a request refused with status 400 as an event and return None; raise any other error again.
-        """
-        status = getattr(error, "status_code", None)
-        failure = failure_of_exception("the provider", error)
-        if isinstance(failure, PromptTooLong):
-            return partial(self._made_room, prepared, failure)
-        if status != 400:
-            raise error
+    def report_refusal(self, failure: ModelError) -> None:
+        """Report, as an event, that the provider refused our request and that the agent's own is sent."""
         self.bridge.report_fallback(_WHAT, f"the request was refused and the agent's own is sent instead: {failure}")
-        return None
+
+
+def _refusal(error: Exception) -> ModelError:
+    """Return the provider's refusal of a request (status 400, or a prompt that is too long); raise other errors."""
+    failure = failure_of_exception("the provider", error)
+    if not isinstance(failure, PromptTooLong) and getattr(error, "status_code", None) != 400:
+        raise error
+    return failure
 
 
 async def _offload(host_session: HostSession, message: ToolMessage) -> str | list[Block] | None:

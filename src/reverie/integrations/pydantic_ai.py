@@ -44,13 +44,16 @@ class _ConversationSession:
     async def prepared(self, context: ModelRequestContext, failure: PromptTooLong | None) -> ModelRequestContext:
         """Log the changes of the run's history and return the request with the session's view.
 
-        After a ``failure`` compact first, so that the request is shorter.
+        After a ``failure`` compact first, so that the request is shorter; raise it if that frees too little.
         """
         if not self.translator.continues(context.messages):
             self.translator = PydanticTranslator()
         translator = self.translator
         body = translator.request(context)
-        sent = await (self.host_session.make_room(failure, body) if failure else self.host_session.prepare(body))
+        sent = await (self.host_session.recover(failure, body) if failure else self.host_session.prepare(body))
+        if sent is None:
+            assert failure is not None  # only a recovery returns None
+            raise failure
         return translator.overridden(context, sent)
 
     async def observe(self, response: ModelResponse) -> None:
@@ -117,7 +120,7 @@ class ReverieCapability(AbstractCapability[Any]):
         """
         conversation = self._here(ctx)
         status: Any = getattr(error, "status_code", None)
-        if not self._sent or status not in (400, 413) or request_context.attempt > 2:
+        if not self._sent or status not in (400, 413):
             raise error
         failure = failure_of_status("the provider", status, getattr(error, "body", None))
         if isinstance(failure, PromptTooLong):

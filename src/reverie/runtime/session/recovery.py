@@ -12,11 +12,12 @@ from ...conversation.wire.request import build_request, visible_images
 from ...errors import CompactionError, ImageRefused, ModelError, PromptTooLong
 from ...events import FellBack
 from ...model_facts import ModelFacts
+from .compact.draft import CompactionReport
 from .log import SessionLog
 from .parts import SessionParts
 from .windows import learn_window
 
-__all__ = ["recover"]
+__all__ = ["make_room", "recover"]
 
 
 async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bool:
@@ -27,12 +28,23 @@ async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bo
         case PromptTooLong():
             await learn_window(log, parts, error)
             try:
-                await parts.compact.reactively(error.tokens, error.limit)
+                await make_room(log, parts, error)
             except CompactionError:
                 return False
             return True
         case _:
             return False
+
+
+async def make_room(log: SessionLog, parts: SessionParts, error: PromptTooLong | None) -> CompactionReport:
+    """Learn the window from a refusal and compact below its limit; without one, compact a window that is full.
+
+    Raise ``CompactionError`` if that frees too little: each success makes the prompt shorter, so refusals end.
+    """
+    if error is None:
+        return await parts.compact.reactively(None, None)
+    await learn_window(log, parts, error)
+    return await parts.compact.reactively(error.tokens, error.limit)
 
 
 async def _drop_image(log: SessionLog, facts: ModelFacts, error: ImageRefused) -> bool:

@@ -27,9 +27,9 @@ from .log import Mode, SessionLog
 from .parts import SessionOptions, assemble
 from .prefix import RequestOptions
 from .prepare import prepare
-from .recovery import recover
+from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
-from .windows import learn_window, read_windows
+from .windows import read_windows
 
 __all__ = ["Session"]
 
@@ -310,10 +310,7 @@ class Session:
 
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:
         """Compact because the provider refused the prompt as too long, and lower the window by what ``error`` says."""
-        tokens, limit = (error.tokens, error.limit) if error is not None else (None, None)
-        if error is not None:
-            await learn_window(self.log, self.parts, error)
-        return await self.parts.compact.reactively(tokens, limit)
+        return await make_room(self.log, self.parts, error)
 
     async def recover(self, error: ModelError) -> bool:
         """Change the view after a provider refused the last request; return whether to prepare and send again.
