@@ -11,7 +11,7 @@ from ....events import FellBack
 from ....layers.l1_offload import CheckedImage, ResultStore, check_image
 from ....model_facts import ModelFacts
 from ..log import SessionLog
-from .scaling import can_scale, scaled
+from .image_copies import can_scale, scaled
 
 __all__ = ["ImageIntake"]
 
