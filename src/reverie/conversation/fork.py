@@ -15,14 +15,23 @@ from typing import Any, Final, cast
 
 from ..model_facts import ModelFacts
 from ..values import record, replace
-from .decisions import Cause, PrefixRendered
-from .entries import ASSISTANT, USER, Entry, Message, new_uuid
+from .decisions import Cause, PrefixRendered, ThinkingDropped, body_of
+from .entries import ASSISTANT, DECISION, USER, Entry, Message, new_uuid
 from .side_query import adapted
 from .view import View
 from .wire.blocks import Block, as_blocks
 from .wire.request import SYSTEM_MESSAGES, build_request
 
-__all__ = ["FORK_TAG", "PLACEHOLDER", "ForkBase", "before_directive", "is_forked", "with_reply", "with_results"]
+__all__ = [
+    "FORK_TAG",
+    "PLACEHOLDER",
+    "ForkBase",
+    "before_directive",
+    "is_forked",
+    "with_reply",
+    "with_results",
+    "without_thinking",
+]
 
 PLACEHOLDER: Final = "[This call runs in the conversation this question branched off from; its result is not here.]"
 FORK_TAG: Final = "<reverie-fork "
@@ -47,7 +56,9 @@ class ForkBase:
         results: list[Block] = [
             {"type": "tool_result", "tool_use_id": called, "content": PLACEHOLDER} for called in waiting
         ]
-        view = with_results(self.view, results) if results else self.view
+        view = self.view.branched()
+        if results:
+            view = with_results(view, results)
         text = f'{FORK_TAG}source="{source}">\n{directive}\n</reverie-fork>'
         return _folded(view, USER, {"message": {"role": USER, "content": text}, _MARK: source})
 
@@ -80,6 +91,12 @@ def with_reply(branch: View, message: Message, rest: dict[str, Any]) -> View:
 def with_results(branch: View, results: Sequence[Block]) -> View:
     """Return the branch after the results of tool calls."""
     return _folded(branch, USER, {"message": {"role": USER, "content": list(results)}})
+
+
+def without_thinking(branch: View, replies: Sequence[str]) -> View:
+    """Return the branch without the thinking of these replies."""
+    decision = ThinkingDropped(Cause("request", "content before it changed"), list(replies))
+    return _folded(branch, DECISION, body_of(decision))
 
 
 def is_forked(view: View) -> bool:

@@ -18,7 +18,7 @@ from ..values import record
 from .entries import Message
 from .tokens.estimate import measure_message
 from .view import View
-from .wire.blocks import Block, as_blocks
+from .wire.blocks import Block, as_blocks, has_server_tools, paired_server_tools
 from .wire.canonical import canonical_block
 from .wire.flatten import COMPACTION, THINKING, Group
 
@@ -117,6 +117,12 @@ class SentPrefix:
         self._settled = settled  # messages behind the settled ones may still grow
         return start
 
+    def copied(self) -> SentPrefix:
+        """Return a copy that may follow the requests of a branch."""
+        new = SentPrefix()
+        new._opening, new._settled, new._before = self._opening, self._settled, self._before.copy()
+        return new
+
     def before(self, message: int) -> Digests:
         """Return the digests of the content before a message, by its index; the index may be one past the last."""
         return self._before[message]
@@ -164,8 +170,12 @@ def stale_replies(
 
 def _first_stale(group: Group, view: View, before: Digests, bound: Mapping[str, str | None]) -> str | None:
     """Return the uuid of the group's first reply with thinking that is not bound to the content before it."""
+    shown = [block for piece in group.pieces for block in as_blocks(piece.message)]
+    if has_server_tools(shown):  # a call that the provider gave up is sent as text
+        shown = paired_server_tools(shown, group is view.final and not group.uses)
     for piece in group.pieces:
-        blocks = as_blocks(piece.message)
+        many = len(as_blocks(piece.message))
+        blocks, shown = shown[:many], shown[many:]
         if _shows_thinking(piece.uuid, blocks, view) and bound.get(piece.uuid) not in (UNBOUND, *before.states):
             return piece.uuid
         before = before.after(blocks, "assistant")

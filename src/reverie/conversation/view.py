@@ -232,6 +232,13 @@ class View:
             new._add(entry)
         return new
 
+    def branched(self) -> View:
+        """Return an equal view that copies the shared lists before it grows, so that this one still extends them."""
+        lists = self._finished.head, self._history.head
+        new = self._next()
+        self._finished.head, self._history.head = lists
+        return new
+
     def _next(self) -> View:
         """Return a copy of this view that may grow; every entry passes here, so each field is copied by name."""
         new = View.__new__(View)

@@ -265,9 +265,13 @@ class _Run:
     async def answered(self, forked: ForkBase, directive: str, max_turns: int) -> ForkReply:
         state = ForkState(self.source, files_in_view(self.view))
         branch = forked.branch(directive, source=self.source)
+        checked = self.session.branch_thinking(forked.view, forked.facts)
         spent = _Spent()
         while True:
-            request = forked.request(branch)
+            if checked is not None:
+                branch, request = checked.fitted(branch, forked.request)
+            else:
+                request = forked.request(branch)
             # A breakpoint at the directive would be one that no other request can read.
             shared = request["messages"] if spent.turns else before_directive(request["messages"])
             marked = with_marks(request, self.session.mark_fork(shared))
@@ -275,6 +279,8 @@ class _Run:
             await self._record(body, spent)
             message, rest = _reply_of(body)
             branch = with_reply(branch, message, rest)
+            if checked is not None and branch.last is not None:
+                checked.bind(branch.last)
             calls = open_calls(branch, message, request.get("tools") or ())
             stopped = str(rest.get("stop_reason") or "")
             may_go_on = self.within is None or self.within(spent.turns, spent.usage, spent.cost)

@@ -21,6 +21,7 @@ from .accounts import Accounts
 from .cache_plan import CachePlan
 from .log import SessionLog
 from .policy import SessionPolicy
+from .thinking import BranchThinking, ThinkingWatch
 
 __all__ = ["SessionHost"]
 
@@ -31,7 +32,13 @@ class SessionHost:
     """Implements ``SessionPort`` for one open session."""
 
     def __init__(
-        self, log: SessionLog, policy: SessionPolicy, cache: CachePlan, accounts: Accounts, model: Model | None
+        self,
+        log: SessionLog,
+        policy: SessionPolicy,
+        cache: CachePlan,
+        accounts: Accounts,
+        thinking: ThinkingWatch,
+        model: Model | None,
     ) -> None:
         self.model = model
         """The model that writes notes and summaries; without one they are written locally."""
@@ -40,6 +47,7 @@ class SessionHost:
         self._policy = policy
         self._cache = cache
         self._accounts = accounts
+        self._thinking = thinking
 
     @property
     def name(self) -> str:
@@ -103,6 +111,10 @@ class SessionHost:
     def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
         """Return the cache breakpoints of a fork's messages without recording them."""
         return self._cache.mark_fork(self.view, messages, self.clock())
+
+    def branch_thinking(self, view: View, facts: ModelFacts) -> BranchThinking | None:
+        """Return the check of thinking in a fork of this view; None if a model with these facts does not check."""
+        return self._thinking.branch(view, facts)
 
     async def load_prices(self, reply: Mapping[str, Any]) -> None:
         """Load the prices of a reply's model in a worker thread, unless they are cached or not needed."""

@@ -170,12 +170,12 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         compact_at=policy.thresholds.auto_compact, rates=rates_of(None, facts), least_cached=facts.least_cached_tokens
     )
     accounts = Accounts(store, session=log.name, project=options.project, clock=options.clock)
-    host = SessionHost(log, policy, cache, accounts, options.model)
+    thinking = ThinkingWatch(accounts)
+    host = SessionHost(log, policy, cache, accounts, thinking, options.model)
     activity = SessionActivity()
     notes = NotesKeeper(host, storage, folder, activity, root=root)
     if options.model is not None:
         notes.forks = Forks(host, options.model)
-    thinking = ThinkingWatch(accounts)
     compact = Compactor(host, cache, notes, activity, thinking)
     parts = SessionParts(
         policy=policy,

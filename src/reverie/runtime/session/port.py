@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...ports import Model
     from ...settings import Settings
     from ..guard.hooks import Hooks
+    from .thinking import BranchThinking
 
 __all__ = ["SessionPort"]
 
@@ -96,6 +97,10 @@ class SessionPort(Protocol):
 
     def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
         """Return the cache breakpoints of a fork's messages without recording them."""
+        ...
+
+    def branch_thinking(self, view: View, facts: ModelFacts) -> BranchThinking | None:
+        """Return the check of thinking in a fork of this view; None if a model with these facts does not check."""
         ...
 
     async def record_call(self, reply: Mapping[str, Any], *, source: str) -> float | None:

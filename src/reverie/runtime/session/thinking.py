@@ -6,11 +6,13 @@ here by comparing digests, so that no other part has to know the rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from ...conversation.decisions import Cause, Compacted, Decision, ThinkingDropped
 from ...conversation.entries import ASSISTANT, DECISION, Entry
+from ...conversation.fork import without_thinking
 from ...conversation.thinking import UNBOUND, Digests, SentPrefix, stale_replies, thinking_tokens
 from ...conversation.view import View
 from ...conversation.wire.flatten import THINKING
@@ -19,7 +21,7 @@ from ...events import DecisionMade, Event, FellBack
 from ...model_facts import ModelFacts, facts_of
 from .accounts import Accounts
 
-__all__ = ["ThinkingWatch"]
+__all__ = ["BranchThinking", "ThinkingWatch"]
 
 
 class DecisionLog(Protocol):
@@ -120,6 +122,10 @@ class ThinkingWatch:
         sent.follow(request, None, self._covers)
         return sent.end
 
+    def branch(self, view: View, facts: ModelFacts) -> BranchThinking | None:
+        """Return the check of the requests of a fork of this view; None if the fork's model does not check."""
+        return BranchThinking(self._sent.copied(), self._bound, self._covers, view) if facts.checks_thinking else None
+
     def _stale(self, view: View, request: Mapping[str, Any]) -> list[str]:
         start, offset = self._follow(view, request)
         return stale_replies(view, self._sent, self._bound, start=start, offset=offset)
@@ -141,6 +147,39 @@ class ThinkingWatch:
         cause = Cause("request", reason, frees=tokens, moves_prefix=True)
         await log.decide(ThinkingDropped(cause, stale, self._changed_by, tokens))
         log.emit(FellBack(log.name, "thinking", f"dropped, because {reason}"))
+
+
+class BranchThinking:
+    """Leaves the thinking that the provider would refuse out of the requests of one fork; nothing of it is logged."""
+
+    def __init__(
+        self,
+        sent: SentPrefix,
+        bound: dict[str, str | None],
+        covers: Mapping[str, Mapping[str, Any]],
+        view: View,
+    ) -> None:
+        """Count on from the last request of the conversation, whose view the fork branches off from."""
+        self._sent = sent
+        self._bound: ChainMap[str, str | None] = ChainMap({}, bound)
+        self._covers = covers
+        self._settled = None if view.facts.edits else view.finished_messages
+
+    def fitted(self, branch: View, build: Callable[[View], dict[str, Any]]) -> tuple[View, dict[str, Any]]:
+        """Return the branch without stale thinking, and its next request, which ``build`` makes."""
+        request = build(branch)
+        offset = messages_added_before(branch)
+        self._sent.follow(request, self._settled, self._covers, offset=offset)
+        stale = stale_replies(branch, self._sent, self._bound, offset=offset)
+        if stale:
+            branch = without_thinking(branch, stale)
+            request = build(branch)
+            self._sent.follow(request, self._settled, self._covers, offset=offset)
+        return branch, request
+
+    def bind(self, reply: str) -> None:
+        """Bind a reply, by its uuid, to the last request."""
+        self._bound[reply] = self._sent.end.newest
 
 
 def _has_thinking(entry: Entry) -> bool:
