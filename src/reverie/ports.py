@@ -131,7 +131,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name with its provider, such as ``anthropic:claude-sonnet-4-5``."""
+        """The name with its provider, such as ``anthropic:MODEL``."""
         ...
 
     @property

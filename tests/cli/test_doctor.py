@@ -10,6 +10,7 @@ import pytest
 
 from reverie.cli.main import run
 from reverie.cli.setup import doctor
+from reverie.testing.messages_server import MessagesServer
 from reverie.tools.shell.sandbox import available
 
 
@@ -88,3 +89,55 @@ def test_people_get_a_table_and_a_verdict(capsys: pytest.CaptureFixture[str]) ->
     assert out.endswith("Ready.\n")
     assert "flock" in out
     assert "\x1b" not in out
+
+
+@pytest.mark.requirement("V1")
+def test_the_row_of_a_model_is_printed_with_its_price_and_the_source_of_its_window(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corrections = '[models."*haiku-5-5"]\nmax_images = 7\n'
+    (home / "config.toml").write_text(corrections + '[model_aliases]\nfast = "claude-haiku-5-5"\n')
+    assert run(["doctor", "--model", "fast", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["model"], row["family"], row["is_known"]) == ("claude-haiku-5-5", "claude-haiku-5-5", True)
+    assert (row["window_tokens"], row["window_source"]) == (1_000_000, "the model facts")
+    assert row["facts"]["max_images"] == 7
+    assert row["corrected"] == ["max_images"]
+    assert row["usd_per_million_tokens"]["steps"][0]["above_tokens"] == 100_000
+    assert run(["doctor", "--model", "fast"]) == 0
+    shown = capsys.readouterr().out
+    assert "7  (settings)" in shown
+    assert "above 100,000 input tokens" in shown
+    for fact in row["facts"]:
+        assert fact.replace("_", " ") in shown
+
+
+@pytest.mark.requirement("V1", "T5")
+def test_a_model_that_no_table_names_has_the_strict_row_and_says_so(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["doctor", "--model", "nobody-knows-it"]) == 0
+    shown = capsys.readouterr().out
+    assert "not in the table" in shown
+    assert "assumed: no source names it" in shown
+    assert run(["doctor", "--ask"]) == 2
+    assert "--model" in capsys.readouterr().err
+    (home / "config.toml").write_text("window_tokens = 5_000")
+    assert run(["doctor", "--model", "nobody-knows-it", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["window_source"] == "the setting window_tokens"
+
+
+@pytest.mark.requirement("T5")
+def test_the_provider_is_asked_for_the_window_before_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessagesServer(lambda request: "hello", window=123_456) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+        assert run(["doctor", "--model", "anthropic:claude-opus-5-5", "--ask", "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)
+        assert (row["window_tokens"], row["window_source"]) == (123_456, "the provider's list of models")
+        assert run(["doctor", "--model", "anthropic:claude-none", "--ask", "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)
+        assert row["window_source"] == "assumed: no source names it"
+        assert "claude-none" in row["problem"]

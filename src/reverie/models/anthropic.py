@@ -7,7 +7,8 @@ assembled here from the raw events, so that no schema of the SDK changes either.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote
 
 from ..cache.prices import listed_window
 from ..conversation.tokens.window import MILLION, window_for
@@ -16,6 +17,7 @@ from ..conversation.wire.carried import without_carried
 from ..errors import ModelUnknown
 from ..model_facts import bare_model, facts_of
 from ..ports import Capabilities
+from .failures import failure_of_exception
 from .messages_stream import MessageAssembly
 from .sdk_client import SdkModel
 from .wire import ReplyAssembly, body_bytes, is_loopback
@@ -40,6 +42,7 @@ class AnthropicModel(SdkModel):
     """
 
     vendor = "anthropic"
+    _max_output: int | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -51,13 +54,30 @@ class AnthropicModel(SdkModel):
             diagnostics=True,
             compaction=facts_of(self._id).compaction,
             window=self._window or (known.tokens if known.source != "strict" else None),
-            max_output=known.max_output_tokens,
+            max_output=self._max_output or known.max_output_tokens,
         )
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         body, headers = wire_request(request)
         path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"
         return await self._client.post(path, body_bytes(body), headers), MessageAssembly(self.name)
+
+    async def ask_limits(self) -> int | None:
+        """Ask the provider's list of models for the window and the largest output, and return the window.
+
+        Return None where the list does not name them; raise ``ModelError`` where it cannot be asked. A name with the
+        suffix for a million tokens keeps that window.
+        """
+        try:
+            client, _ = await self._client.open()
+            found: Any = await client.get(f"/v1/models/{quote(bare_model(self._id), safe='')}", cast_to=object)
+        except Exception as error:
+            raise failure_of_exception(self.name, error) from error
+        window, output = (_tokens(found, name) for name in ("max_input_tokens", "max_tokens"))
+        if bare_model(self._id) == self._id:
+            self._window = window or self._window
+        self._max_output = output
+        return window
 
     def _load(self) -> Any:
         try:
@@ -71,6 +91,11 @@ class AnthropicModel(SdkModel):
         key = self._api_key or ("none" if is_loopback(self._base_url or "") and not token else None)
         # Our own telemetry reports the call.
         return sdk.AsyncAnthropic(api_key=key, auth_token=token, open_telemetry=False, **self._connection_options(sdk))
+
+
+def _tokens(row: Any, name: str) -> int | None:
+    value: Any = cast("Mapping[str, Any]", row).get(name) if isinstance(row, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def wire_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -140,7 +140,7 @@ def read_directory(value: object, where: str) -> Path:
 def read_aliases(value: object, where: str) -> dict[str, str]:
     """Return a table of model aliases as a dict; raise ``SettingsError`` unless each maps to a name."""
     if not isinstance(value, Mapping):
-        raise SettingsError(f'{where} must be a table, for example fast = "anthropic:claude-haiku-4-5"')
+        raise SettingsError(f'{where} must be a table, for example fast = "anthropic:MODEL"')
     return {alias: read_name(name, f"{where}.{alias}") for alias, name in cast(Mapping[str, object], value).items()}
 
 

@@ -68,7 +68,7 @@ class Settings:
     daily_logs: bool = False
     """Whether an agent keeps a daily log, which dreams turn into memories."""
     model: str | None = None
-    """The agent's model, such as ``anthropic:claude-sonnet-4-5``, or an alias."""
+    """The agent's model, such as ``anthropic:MODEL``, or an alias."""
     fallback_model: str | None = None
     """The model to use if the first one stays unavailable."""
     model_aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType[str, str]({}))

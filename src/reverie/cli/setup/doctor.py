@@ -15,6 +15,7 @@ from typing import Literal
 
 import click
 
+from ...errors import InputError
 from ...paths import resolver
 from ...settings import default_home
 from ...values import record
@@ -30,6 +31,7 @@ EXTRAS = {
     "codex": "zstandard",
     "images": "PIL",
     "flags": "openfeature",
+    "images": "PIL",
     "local": "xllamacpp",
     "mcp": "mcp",
     "langchain": "langchain",
@@ -53,12 +55,22 @@ class Finding:
 
 
 @click.command(short_help="Check this machine and report missing features.")
+@click.option("--model", metavar="NAME", help="Print the rules, limits and prices of a model instead.")
+@click.option("--ask", is_flag=True, help="With --model: ask the provider for the model's window.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(as_json: bool) -> int:
+def command(model: str | None, ask: bool, as_json: bool) -> int:
     """Check this machine and report missing features and their fallbacks.
 
     Exits with 1 if a check failed. Leaves no files behind.
     """
+    if model is not None:
+        from .model_row import model_row, show_row
+
+        row = model_row(model, ask=ask)
+        emit_json(row) if as_json else show_row(row)
+        return 0
+    if ask:
+        raise InputError("--ask needs --model NAME")
     findings = examine(default_home())
     failed = any(finding.status == "failed" for finding in findings)
     if as_json:

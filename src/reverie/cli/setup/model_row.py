@@ -1,0 +1,177 @@
+"""``reverie doctor --model NAME``: the facts of a model, the source of its window, and its prices."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ...errors import InputError, ModelError
+from ...values import record
+
+__all__ = ["ModelRow", "model_row", "show_row"]
+
+# The facts in the order of a reader's questions; every fact is in one group.
+_GROUPS = {
+    "limits": ("window_tokens", "max_output_tokens", "tokens_per_text"),
+    "thinking": (
+        *("thinking", "thinking_by_default", "default_effort", "message_effort", "prefix_check", "keeps_thinking"),
+        "reads_thinking_of",
+    ),
+    "cache": ("least_cached_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_price"),
+    "requests": (
+        *("forced_tool_choice", "sampling", "prefill", "strict_output", "refused_tools", "system_messages"),
+        *("turn_scoped_messages", "tool_changes"),
+    ),
+    "by the provider": ("compaction", "context_editing"),
+    "images": (
+        *("max_images", "max_image_bytes", "max_image_side", "many_images", "many_images_side"),
+        *("image_tokens", "image_side"),
+    ),
+}
+_FRAME = ("name", "match", "source", "date", "strict", "platforms")
+_SOURCES = {
+    "suffix": "the suffix [1m]",
+    "provider": "the provider's list of models",
+    "facts": "the model facts",
+    "environment": "the environment",
+    "prices": "the price list",
+    "strict": "assumed: no source names it",
+}
+
+
+@record
+class ModelRow:
+    """The facts of a model for people and programs."""
+
+    model: str
+    family: str
+    is_known: bool
+    """Whether the table names the model; otherwise it has the strict row of its family."""
+    source: str
+    date: str
+    window_tokens: int
+    window_source: str
+    usd_per_million_tokens: dict[str, Any] | None
+    facts: dict[str, Any]
+    corrected: list[str]
+    """The names of facts that the settings correct."""
+    problem: str = ""
+    """Why the provider's list of models could not be asked."""
+
+
+def model_row(name: str, *, ask: bool = False) -> ModelRow:
+    """Return the row of a model, with the corrections in the settings; ``ask`` asks the provider for its window."""
+    import os
+
+    import msgspec
+
+    from ...cache.prices import listed_window
+    from ...conversation.tokens.window import window_for
+    from ...model_facts import facts_of
+    from ...settings import load_settings
+
+    settings = load_settings()
+    model = _resolved(name, settings.model_aliases)
+    facts, table = facts_of(model, settings.models), facts_of(model)
+    reported, problem = _reported(model) if ask else (None, "")
+    window = window_for(model, facts=facts, reported=reported, lookup=listed_window, environment=os.environ)
+    shown, before = msgspec.to_builtins(facts), msgspec.to_builtins(table)
+    tokens = window.tokens if settings.window_tokens is None else min(window.tokens, settings.window_tokens)
+    return ModelRow(
+        model,
+        facts.name,
+        not table.strict,
+        facts.source,
+        facts.date,
+        tokens,
+        _SOURCES[window.source] if tokens == window.tokens else "the setting window_tokens",
+        _prices(model),
+        {fact: value for fact, value in shown.items() if fact not in _FRAME},
+        sorted(fact for fact, value in shown.items() if value != before[fact] and fact not in _FRAME),
+        problem,
+    )
+
+
+def show_row(row: ModelRow) -> None:
+    """Print the row of a model as tables: identity, prices, and its facts by group."""
+    from ..output import say, table
+
+    family = f"family {row.family}" if row.is_known else f"not in the table, so the strict rules of {row.family!r} hold"
+    say(f"{row.model}: {family}")
+    say(f"{row.source}, {row.date}")
+    if row.problem:
+        say(f"The provider's list of models was not asked: {row.problem}")
+    say()
+    lines: list[tuple[str, str, str]] = [("window", f"{row.window_tokens:,} tokens", row.window_source)]
+    prices = row.usd_per_million_tokens
+    lines.append(("price", _price_line(prices) if prices is not None else "unknown", "dollars for a million tokens"))
+    for step in (prices or {}).get("steps", ()):
+        lines.append(("", _price_line(step), f"above {step['above_tokens']:,} input tokens"))
+    table(["", "", ""], lines)
+    grouped = {fact for facts in _GROUPS.values() for fact in facts}
+    rest = [fact for fact in row.facts if fact not in grouped]
+    for group, facts in {**_GROUPS, "others": rest}.items():
+        say()
+        marks = {fact: "  (settings)" for fact in row.corrected}
+        table([group, ""], [(_words(fact), f"{_shown(row.facts[fact])}{marks.get(fact, '')}") for fact in facts])
+
+
+def _resolved(name: str, aliases: Any) -> str:
+    asked = name.strip()
+    if not asked:
+        raise InputError("--model needs the name of a model, such as anthropic:MODEL")
+    return str(aliases.get(asked, asked))
+
+
+def _reported(model: str) -> tuple[int | None, str]:
+    """Return the window that the provider reports, or None and the reason why it was not asked."""
+    import anyio
+
+    from ...models import open_model
+    from ...models.anthropic import AnthropicModel
+
+    async def ask() -> int | None:
+        opened = open_model(model)
+        try:
+            return await opened.ask_limits() if isinstance(opened, AnthropicModel) else None
+        finally:
+            await opened.aclose()
+
+    try:
+        found = anyio.run(ask)
+    except ModelError as error:
+        return None, str(error)
+    return found, "" if found is not None else "it names no window for this model"
+
+
+def _prices(model: str) -> dict[str, Any] | None:
+    from ...cache.prices import DollarRates, prices_for
+    from ...values import fields_of
+
+    prices = prices_for(model)
+    if prices is None:
+        return None
+
+    def plain(rates: DollarRates) -> dict[str, float]:
+        return {name: getattr(rates, name) for name in fields_of(DollarRates)}
+
+    steps = [{"above_tokens": above, **plain(rates)} for above, rates in prices.tiers]
+    return {**plain(prices.base), "steps": steps, "source": prices.source}
+
+
+def _price_line(prices: dict[str, Any]) -> str:
+    kinds = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+    return ", ".join(f"{_words(kind)} {prices[kind]:g}" for kind in kinds)
+
+
+def _words(fact: str) -> str:
+    return fact.replace("_", " ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, cast("list[object]", value))) or "none"
+    return str(value) or "none"
