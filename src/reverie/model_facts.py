@@ -151,8 +151,8 @@ def known_facts() -> tuple[ModelFacts, ...]:
     return tuple(_row(table["kinds"].get(row.get("kind", ""), {}), row) for row in table["models"])
 
 
-def default_model(owner: Literal["anthropic", "openai", "unnamed", "demo"] = "unnamed") -> str:
-    """Return the name of a provider's default model, of logs and recordings that name none, or of the demo."""
+def default_model(owner: Literal["anthropic", "openai", "unnamed", "demo", "chat"] = "unnamed") -> str:
+    """Return the name of the model that is used where none is named, by provider or by use."""
     return _table()["defaults"][owner]
 
 

@@ -1,4 +1,4 @@
-"""Prompt caching of the provider: by whole prefixes on earlier models, at breakpoints from GPT-5.6 on."""
+"""Prompt caching of the provider: by whole prefixes on earlier models, at breakpoints on later ones."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _bare(item: Mapping[str, Any]) -> Body:
 
 
 class BreakpointCache:
-    """The cached prefixes of GPT-5.6 and later: written and read only at breakpoints, kept for 30 minutes."""
+    """The cached prefixes of later models: written and read only at breakpoints, kept for 30 minutes."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, float] = {}

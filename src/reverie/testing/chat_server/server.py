@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from ...errors import InputError
-from ...model_facts import facts_of
+from ...model_facts import default_model, facts_of
 from ..loopback import LoopbackThread
 from ..messages_server import ManualClock, count_block_tokens
 from .chat_rules import refuse_chat
@@ -46,7 +46,7 @@ class ChatServer:
         *,
         clock: ManualClock | None = None,
         window: int = 400_000,
-        models: Sequence[str] = ("gpt-4.1",),
+        models: Sequence[str] = (default_model("chat"),),
     ) -> None:
         """Answer with ``reply``, a function from a request to text or to blocks of the Messages API.
 
