@@ -357,13 +357,27 @@ def test_a_result_the_host_rewrote_is_shown_as_rewritten(talk: Talk) -> None:
     assert "[redacted]" in str(talk.server.requests[-1]["messages"])
 
 
+@pytest.mark.requirement("Q5", "V12")
 def test_a_prompt_that_is_too_long_is_compacted_and_sent_again(scene: Callable[..., Any]) -> None:
     one = scene(20, window=22_000)
     with sync_session(one.open()) as session, plain_client(one) as client:
         loop(client.with_middleware(reverie_middleware(session)), one)
     assert one.script.said == len([usage for usage in one.server.usages])
-    assert {status for status, _ in one.server.refusals} == {400}
+    assert [status for status, _ in one.server.refusals] == [400]  # the limit that it names is learned
     assert any(type(event).__name__ == "CompactionEnded" for event in one.events)
+
+
+@pytest.mark.requirement("Q5", "V12")
+def test_several_refusals_of_one_request_are_survived(scene: Callable[..., Any]) -> None:
+    one = scene(20)
+    with sync_session(one.open()) as session, plain_client(one) as client:
+        ours = client.with_middleware(reverie_middleware(session))
+        history = loop(ours, one)
+        one.server.fail(400, message="prompt is too long", times=2)
+        reply = ours.messages.create(**ASK, tools=TOOLS, messages=[*history, {"role": "user", "content": "And now?"}])
+    assert reply.content
+    assert len([event for event in one.events if type(event).__name__ == "CompactionEnded"]) == 2
+    assert one.fallbacks == []
 
 
 @pytest.mark.requirement("B6")
