@@ -22,7 +22,7 @@ from .wire.blocks import Block, as_blocks, has_server_tools, paired_server_tools
 from .wire.canonical import canonical_block
 from .wire.flatten import COMPACTION, THINKING, Group
 
-__all__ = ["UNBOUND", "Digests", "SentPrefix", "opening_digest", "stale_replies", "thinking_tokens"]
+__all__ = ["UNBOUND", "Digests", "SentPrefix", "opening_digest", "replies_with_thinking", "stale_replies", "thinking_tokens"]
 
 UNBOUND: Final = ""
 """The binding of a reply whose model does not check the content before its thinking."""
@@ -162,8 +162,7 @@ def stale_replies(
             continue
         stale = _first_stale(group, view, sent.before(at + offset), bound)
         if stale is not None:
-            groups = (view.group(after) for after in range(at, view.length))
-            later = [uuid for group in groups for uuid in _replies_with_thinking(group, view)]
+            later = replies_with_thinking(view, start=at)
             return later[later.index(stale) :]
     return []
 
@@ -182,10 +181,11 @@ def _first_stale(group: Group, view: View, before: Digests, bound: Mapping[str, 
     return None
 
 
-def _replies_with_thinking(group: Group, view: View) -> list[str]:
-    if group.role != "assistant":
-        return []
-    return [piece.uuid for piece in group.pieces if _shows_thinking(piece.uuid, as_blocks(piece.message), view)]
+def replies_with_thinking(view: View, *, start: int = 0) -> list[str]:
+    """Return the uuids of the replies whose thinking the view shows, from the message with the index ``start`` on."""
+    groups = (view.group(at) for at in range(start, view.length))
+    pieces = (piece for group in groups if group.role == "assistant" for piece in group.pieces)
+    return [piece.uuid for piece in pieces if _shows_thinking(piece.uuid, as_blocks(piece.message), view)]
 
 
 def _shows_thinking(uuid: str, blocks: Sequence[Block], view: View) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ...conversation.decisions import Cause, Image, ImagesDropped
+from ...conversation.decisions import Cause, Image, ImagesDropped, ThinkingDropped, ThinkingRepaired
+from ...conversation.thinking import replies_with_thinking, thinking_tokens
 from ...conversation.view import View
 from ...conversation.wire.blocks import IMAGE_GONE, Block, as_blocks
 from ...conversation.wire.images import image_problem, pictures_in
 from ...conversation.wire.request import build_request, visible_images
-from ...errors import CompactionError, ImageRefused, ModelError, PromptTooLong
+from ...errors import CompactionError, ImageRefused, ModelError, PromptTooLong, ThinkingRefused
 from ...events import FellBack
 from ...model_facts import ModelFacts
 from .compact.draft import CompactionReport
@@ -32,6 +33,8 @@ async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bo
             except CompactionError:
                 return False
             return True
+        case ThinkingRefused():
+            return await _repair_thinking(log, error)
         case _:
             return False
 
@@ -45,6 +48,28 @@ async def make_room(log: SessionLog, parts: SessionParts, error: PromptTooLong |
         return await parts.compact.reactively(None, None)
     await learn_window(log, parts, error)
     return await parts.compact.reactively(error.tokens, error.limit)
+
+
+async def _repair_thinking(log: SessionLog, error: ThinkingRefused) -> bool:
+    """Ask the provider from now on to drop thinking that it would refuse; without that option, drop all thinking.
+
+    This happens once; return False if thinking was refused although it was repaired before.
+    """
+    view = log.view
+    why = "the provider refused a thinking block"
+    prefix = view.facts.prefix
+    thinking: Any = prefix.options.get("thinking") if prefix is not None else None
+    can_drop = thinking is None or thinking.get("type") in ("adaptive", "enabled")
+    if can_drop and not view.facts.drops_refused_thinking:
+        await log.decide(ThinkingRepaired(Cause("request", why, moves_prefix=True), str(error)))
+    else:
+        left = replies_with_thinking(view)
+        if not left:
+            return False
+        cause = Cause("request", f"{why}, and it cannot be asked to drop such blocks", moves_prefix=True)
+        await log.decide(ThinkingDropped(cause, left, tokens=thinking_tokens(view, left)))
+    log.emit(FellBack(log.name, "thinking", f"{why}; repaired for the rest of this session: {error}"))
+    return True
 
 
 async def _drop_image(log: SessionLog, facts: ModelFacts, error: ImageRefused) -> bool:

@@ -315,7 +315,8 @@ class Session:
     async def recover(self, error: ModelError) -> bool:
         """Change the view after a provider refused the last request; return whether to prepare and send again.
 
-        An image that was refused is no longer sent; after ``PromptTooLong`` the past is compacted. An error with
+        An image that was refused is no longer sent; after ``PromptTooLong`` the past is compacted; after
+        ``ThinkingRefused`` the provider is asked to drop such thinking, for the rest of the session. An error with
         another cause changes nothing.
         """
         return await recover(self.log, self.parts, error)
