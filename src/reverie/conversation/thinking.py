@@ -22,7 +22,15 @@ from .wire.blocks import Block, as_blocks, has_server_tools, paired_server_tools
 from .wire.canonical import canonical_block
 from .wire.flatten import COMPACTION, THINKING, Group
 
-__all__ = ["UNBOUND", "Digests", "SentPrefix", "opening_digest", "replies_with_thinking", "stale_replies", "thinking_tokens"]
+__all__ = [
+    "UNBOUND",
+    "Digests",
+    "SentPrefix",
+    "opening_digest",
+    "replies_with_thinking",
+    "stale_replies",
+    "thinking_tokens",
+]
 
 UNBOUND: Final = ""
 """The binding of a reply whose model does not check the content before its thinking."""

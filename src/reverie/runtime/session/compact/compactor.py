@@ -112,7 +112,9 @@ class Compactor:
             if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
                 await self._at_threshold(at)
         elif self._nears(tokens, at):
-            self._start_background("the window fills up", at)
+            begun = self._start_background("the window fills up", at)
+            if not begun and self._raw_tokens() >= self._draft.summary_room(at):
+                await self._automatic("the messages hardly fit a request for a summary", at)
         elif policy.compact_when_cold and tokens >= policy.cold_share * at.auto_compact:
             await self._when_cold(at)
 
@@ -143,7 +145,12 @@ class Compactor:
         facts = self._session.facts
         if not (facts.checks_thinking and facts.compaction):
             return False
-        return tokens >= at.warning or self._session.view.tokens >= _NEARLY * self._draft.summary_room(at)
+        return tokens >= at.warning or self._raw_tokens() >= _NEARLY * self._draft.summary_room(at)
+
+    def _raw_tokens(self) -> int:
+        """Return the tokens of all messages, with the results that the provider leaves out of its requests."""
+        counted = self._session.view.token_count
+        return counted.raw_tokens - round(counted.overhead)
 
     def _start_background(self, reason: str, at: Thresholds) -> bool:
         policy = self._session.settings.compact

@@ -220,10 +220,13 @@ class CompactionDraft:
 
     async def _wishes(self, asked: CompactionRequest) -> tuple[str, int]:
         """Return the instructions for the provider's summary, and the tokens of messages that it may cover."""
-        room = summary_budget(self._session.settings.compact, asked.thresholds.effective)
+        budget = summary_budget(self._session.settings.compact, asked.thresholds.effective)
         notes = self._session.view.facts.notes
-        instructions = provider_instructions(notes, await self._instructions(asked), budget=room)
-        return instructions, self.summary_room(asked.thresholds) - estimate_text(instructions)
+        instructions = provider_instructions(notes, await self._instructions(asked), budget=budget)
+        room = self.summary_room(asked.thresholds) - estimate_text(instructions)
+        view = self._session.view
+        billed = view.token_count.raw_tokens - view.token_count.overhead
+        return instructions, int(room * view.tokens / billed) if billed > 0 else room  # in tokens of the estimate
 
     async def swapped(
         self, asked: CompactionRequest, taking: CutRange, signed: SignedSummary, calls: int, cost: float | None
@@ -235,8 +238,7 @@ class CompactionDraft:
 
     def summary_room(self, at: Thresholds) -> int:
         """Return the tokens of messages that surely fit a request for a summary, without its instructions."""
-        fixed = round(self._session.view.token_count.overhead) + (at.window - at.effective)
-        return max(0, int((at.window - fixed) * _SURE))
+        return max(0, int(at.effective * _SURE - self._session.view.token_count.overhead))
 
     async def _instructions(self, asked: CompactionRequest) -> str:
         """Run the hooks before a compaction; return the caller's instructions and theirs, or raise if one stops it."""
@@ -367,7 +369,8 @@ class CompactionDraft:
         if extra:
             decision = replace(decision, attachments=[*decision.attachments, *extra])
             after = await session.foresee(decision)
-        before, left = view.token_count.tokens, after.token_count.tokens
+        # With the results that the provider leaves out, because the messages after the cut have those as well.
+        before, left = view.token_count.raw_tokens, after.token_count.tokens
         least = 0.0 if asked.bound else policy.least_freed
         if left > (1 - least) * before:
             fixed = round(view.token_count.overhead)
