@@ -10,6 +10,7 @@ import anyio
 
 from ....cache.breakpoints import with_marks
 from ....conversation.cuts import Item
+from ....conversation.side_query import adapted
 from ....conversation.view import View
 from ....conversation.wire.request import build_request, messages_added_before
 from ....errors import CompactionError, ModelError, PromptTooLong
@@ -66,7 +67,8 @@ class ProviderSummaries:
         request = await self._thinking.request(session, facts)
         messages = _messages_of(request, session.view, taking)
         kept = {key: value for key, value in request.items() if key not in _BETWEEN}
-        asked = {**_without_refused_options(kept), "messages": messages, "max_tokens": self._max_tokens(facts)}
+        plain = {**_without_refused_options(kept), "messages": messages}
+        asked = adapted(plain, facts, answer_tokens=self._max_tokens(facts))
         covers = self._thinking.digests_of(asked).as_covered()
         asked["compaction"] = {"type": "summarize", "instructions": instructions}
         marked = with_marks(asked, session.mark_fork(messages))
@@ -151,9 +153,6 @@ def _index_of(view: View, item: Item) -> int:
 
 def _without_refused_options(request: dict[str, Any]) -> dict[str, Any]:
     """Return the request without options that a request for a summary may not have."""
-    choice: Any = request.get("tool_choice")
-    if isinstance(choice, dict) and cast("dict[str, Any]", choice).get("type") in ("any", "tool"):
-        request = {key: value for key, value in request.items() if key != "tool_choice"}
     output: Any = request.get("output_config")
     if isinstance(output, dict):
         settings = cast("dict[str, Any]", output)
