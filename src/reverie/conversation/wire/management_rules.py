@@ -135,9 +135,6 @@ def _beside(request: Mapping[str, Any]) -> Iterator[Fault]:
 def placement_problems(request: Mapping[str, Any], blocks: list[CompactionBlock]) -> Iterator[Problem]:
     """Yield the problems of compaction blocks by their place: a signed one comes first, and alone."""
     signed = [found for found in blocks if found[3].get("signature")]
-    for message, position, role, _ in signed:
-        if role == "system" or message or position:
-            yield Problem(f"messages.{message}.content.{position}", _MISPLACED, code="compaction_block_misplaced")
     if signed and sum(1 for found in blocks if found[3].get("content")) > 1:
         last = blocks[-1]
         yield Problem(
@@ -145,6 +142,9 @@ def placement_problems(request: Mapping[str, Any], blocks: list[CompactionBlock]
             "more than one compaction block: send only the one that was returned last",
             code="compaction_block_ambiguous",
         )
+    for message, position, role, _ in signed:
+        if role == "system" or message or position:
+            yield Problem(f"messages.{message}.content.{position}", _MISPLACED, code="compaction_block_misplaced")
     for message, position, role, block in blocks:
         if not block.get("signature") and role != "assistant":
             yield Problem(

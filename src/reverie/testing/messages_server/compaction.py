@@ -5,7 +5,7 @@ Pages: build-with-claude/compaction-on-demand, compaction-keep-recent-turns, com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -18,7 +18,7 @@ from .signatures import CompactionRecord, is_text_of, open_seal, sealed, text_ma
 __all__ = [
     "COMPACTION_BETA",
     "SUMMARY_PROMPT",
-    "check_compaction",
+    "check_summarized",
     "listed_messages",
     "origin_of",
     "signed_summary",
@@ -26,78 +26,35 @@ __all__ = [
 
 COMPACTION_BETA: Final = "compact-2026-09-04"
 SUMMARY_PROMPT: Final = "Summarize the conversation so far, so that it can be continued from the summary alone."
-_MAX_INSTRUCTIONS: Final = 16_384
 _SHOWN_CHARS: Final = 60
 _TOOL_CHANGES: Final = ("tool_addition", "tool_removal")
 Block: TypeAlias = "dict[str, Any]"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def check_compaction(body: Mapping[str, Any], facts: ModelFacts) -> None:
-    """Raise ``ProviderRefusal`` for a ``compaction`` field beside content or options that exclude it."""
-    asked = body.get("compaction")
-    if asked is None:
+def check_summarized(body: Mapping[str, Any]) -> None:
+    """Raise ``ProviderRefusal`` for a request for a summary without content, or with a call that waits for a result."""
+    if body.get("compaction") is None:
         return
-    if not facts.compaction:
-        raise ProviderRefusal(400, f"compaction: '{body['model']}' does not support compaction")
-    for path in _excluded(body):
-        raise ProviderRefusal(400, f"{path}: cannot be combined with `compaction`")
-    if len(asked.get("instructions") or "") > _MAX_INSTRUCTIONS:
-        raise ProviderRefusal(
-            400, f"compaction.instructions: String should have at most {_MAX_INSTRUCTIONS} characters"
-        )
     spoken = [message for message in body["messages"] if message["role"] != "system"]
     if not any(_blocks(message) for message in spoken):
-        raise ProviderRefusal(
-            400,
-            "compaction: `messages` has no user or assistant content to summarize",
-            code="compaction_nothing_to_summarize",
-        )
+        words = "compaction: `messages` has no user or assistant content to summarize"
+        raise ProviderRefusal(400, words, code="compaction_nothing_to_summarize")
     last = spoken[-1]
     if last["role"] == "assistant" and any(block.get("type") == "tool_use" for block in _blocks(last)):
-        raise ProviderRefusal(
-            400, "compaction: the last assistant turn is not finished", code="compaction_incomplete_turn"
-        )
-
-
-def _excluded(body: Mapping[str, Any]) -> Iterator[str]:
-    output: Any = body.get("output_config") or {}
-    budget: Any = output.get("task_budget") or {}
-    choice: Any = body.get("tool_choice") or {}
-    if body.get("context_management") is not None:
-        yield "context_management"
-    if body.get("stop_sequences"):
-        yield "stop_sequences"
-    if output.get("format") is not None:
-        yield "output_config.format"
-    if budget.get("remaining") is not None:
-        yield "output_config.task_budget.remaining"
-    if choice.get("type") in ("any", "tool"):
-        yield "tool_choice"
+        words = "compaction: the last assistant turn is not finished"
+        raise ProviderRefusal(400, words, code="compaction_incomplete_turn")
 
 
 def origin_of(body: Mapping[str, Any]) -> Origin | None:
-    """Return the messages that the request's compaction block stands for; None without a block.
+    """Return the messages that the signed block at the front of a request stands for; None without a block.
 
-    Raise ``ProviderRefusal`` for a second block, one that is not first, one with another text, and a broken signature.
+    Raise ``ProviderRefusal`` for a block with another text or with a broken signature.
     """
-    found = [
-        (index, position, message["role"], block)
-        for index, message in enumerate(body["messages"])
-        for position, block in enumerate(_blocks(message))
-        if block.get("type") == "compaction" and block.get("content") is not None
-    ]
-    if not found:
+    first = _blocks(body["messages"][0])[:1]
+    if not first or first[0].get("type") != "compaction" or first[0].get("content") is None:
         return None
-    index, position, role, block = found[0]
-    path = f"messages.{index}.content.{position}"
-    if len(found) > 1:
-        second = f"messages.{found[1][0]}.content.{found[1][1]}"
-        words = f"{second}: `messages` holds more than one `compaction` block; send only the newest"
-        raise ProviderRefusal(400, words, code="compaction_block_ambiguous")
-    if (index, position) != (0, 0) or role == "system":
-        words = f"{path}: a `compaction` block must be the first block in `messages`"
-        raise ProviderRefusal(400, words, code="compaction_block_misplaced")
+    block, path = first[0], "messages.0.content.0"
     record = open_seal(block.get("signature"), CompactionRecord)
     if record is None:
         words = f"{path}: Invalid `signature` in `compaction` block"

@@ -11,16 +11,15 @@ from ...cache.simulator import CacheRules, CacheSimulator, SimUsage
 from ...conversation.wire.validate import Limits, too_long
 from ...model_facts import ModelFacts, facts_of
 from ...values import record
-from .compaction import SUMMARY_PROMPT, check_compaction, origin_of, signed_summary
+from .compaction import SUMMARY_PROMPT, check_summarized, origin_of, signed_summary
 from .edits import EditedRequest, apply_context_management
-from .prefix import Origin, Prefix, prefix_of
+from .prefix import Prefix, prefix_of
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
 from .refusals import ProviderRefusal, check_betas, check_request, is_shaped
 from .rendering import rendered
 from .replies import ServerReply, cut_to, reply_of
 from .thinking import BINDING_BETA, Behavior, Reader, ThinkingVerdict, behavior_for, check_thinking, signed_reply
 from .token_count import TokenCounter
-from .tool_changes import check_tool_changes
 
 __all__ = ["AdmittedRequest", "Caller", "Provider"]
 
@@ -29,9 +28,10 @@ Body: TypeAlias = "dict[str, Any]"
 
 @record
 class Caller:
-    """The account and the betas of a request."""
+    """The account, the API version and the betas of a request."""
 
     account: str
+    version: str = ""
     betas: frozenset[str] = frozenset()
 
 
@@ -157,13 +157,10 @@ class Provider:
     def _check(self, body: Body, caller: Caller) -> CheckedRequest:
         check_betas(body, caller.betas)
         facts = facts_of(str(body.get("model")))
-        origin: Origin | None = None
         if is_shaped(body):
-            check_compaction(body, facts)
-            check_tool_changes(body)
-            origin = origin_of(body)
-        check_request(body, self.models, self.limits)
-        prefix = prefix_of(body, origin)
+            check_summarized(body)
+        check_request(body, facts, self.models, self.limits, caller.version)
+        prefix = prefix_of(body, origin_of(body))
         reader = Reader(facts, caller.account, behavior_for(body, facts, self.preserved_thinking))
         verdict = ThinkingVerdict()
         if self.checks_thinking:

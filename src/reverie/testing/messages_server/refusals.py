@@ -8,6 +8,7 @@ from typing import Any
 from ...conversation.wire.betas import beta_needs
 from ...conversation.wire.block_rules import is_list, is_object
 from ...conversation.wire.validate import Limits, problems
+from ...model_facts import ModelFacts
 from .faults import KINDS
 
 __all__ = ["ProviderRefusal", "betas_of", "check_access", "check_betas", "check_request", "is_shaped"]
@@ -64,9 +65,11 @@ def _is_message(message: Any) -> bool:
     return isinstance(content, str) or (is_list(content) and all(map(is_object, content)))
 
 
-def check_request(body: Mapping[str, Any], models: tuple[str, ...], limits: Limits) -> None:
+def check_request(
+    body: Mapping[str, Any], facts: ModelFacts, models: tuple[str, ...], limits: Limits, version: str
+) -> None:
     """Raise ``ProviderRefusal`` for the first general rule that a request breaks, and for an unknown model."""
-    found = problems(body, limits=limits)
+    found = problems(body, limits=limits, facts=facts, version=version)
     if found:
         raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind, code=found[0].code)
     if body["model"] not in models:

@@ -21,7 +21,7 @@ from .faults import ConnectionCut, Faults, InjectedFailure, StreamGate
 from .models import model_row, served_models
 from .provider import Caller, Provider
 from .refusals import ProviderRefusal, betas_of, check_access
-from .replies import ReplyFunction
+from .replies import ReplyFunction, ServerReply
 from .thinking import Behavior
 from .token_count import TokenCounter, count_block_tokens
 from .wire import JsonReply, StreamReply, error_body
@@ -178,7 +178,9 @@ class MessagesServer:
             request_id = self._provider.next_id("req")
             try:
                 key = check_access(request.headers, self._api_keys)
-                return await inner(request, request_id, Caller(key, betas_of(request.headers)))
+                return await inner(
+                    request, request_id, Caller(key, request.headers["anthropic-version"], betas_of(request.headers))
+                )
             except ProviderRefusal as refusal:
                 return self._refused(refusal, request_id)
             except Exception as error:
@@ -233,7 +235,7 @@ class MessagesServer:
     async def _said(self, body: dict[str, Any]) -> Any:
         """Return the scripted reply, or the summary where the request asks for one; nothing for 0 tokens."""
         if body["max_tokens"] == 0:
-            return []
+            return ServerReply([], "max_tokens")
         script = self._reply if body.get("compaction") is None else self._summary
         said: Any = await anyio.to_thread.run_sync(script, body, abandon_on_cancel=True)
         return await said if inspect.isawaitable(said) else said
