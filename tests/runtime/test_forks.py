@@ -249,6 +249,24 @@ def test_only_the_directive_follows_the_conversation_and_the_breakpoint_stands_b
     run(steps)
 
 
+@pytest.mark.requirement("V9")
+def test_a_reply_that_begins_with_blank_text_does_not_end_a_fork_on_a_real_server():
+    """Claude writes such text before a call; a server refuses it when it is sent back."""
+    replies = iter([[{"type": "text", "text": "\n\n"}, call("g1")], "Two files."])
+
+    async def steps() -> None:
+        async with MessagesServer(lambda _: next(replies), clock=ManualClock(START)) as server:
+            model = AnthropicModel(MODEL, base_url=server.base_url, api_key="any")
+            async with Session.open("s", storage=InMemoryStorage(), clock=lambda: START) as session:
+                await session.say("hello")
+                await asked(session)
+                answer = await Forks(session.parts.host, model).ask("Look.", source="t", max_tokens=99, max_turns=2)
+            await model.aclose()
+            assert (answer.text, server.refusals) == ("Two files.", [])
+
+    run(steps)
+
+
 @pytest.mark.requirement("L7.1")
 def test_tools_are_denied_unless_the_caller_runs_them_and_state_is_the_forks_own():
     async def steps() -> None:

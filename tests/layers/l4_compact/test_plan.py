@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -132,7 +133,27 @@ def test_the_draft_is_thrown_away_and_instructions_stand_last():
     asked = directive("up_to", quote="What of it?", instructions="Mind the tides.")
     assert asked.endswith("Mind the tides.")
     assert "> What of it?" in asked
-    assert asked.count("\n9. ") == 1
+
+
+@pytest.mark.requirement("L4.6")
+@pytest.mark.parametrize("drafts", [False, True])
+def test_a_summary_has_nine_sections_and_a_draft_only_where_one_is_asked_for(drafts: bool):
+    asked = directive("full", drafts=drafts)
+    headings = [line.split(": ")[0] for line in asked.split("\n") if re.match(r"\d\. ", line)]
+    assert headings == [
+        "1. Primary request and intent",
+        "2. Key technical concepts",
+        "3. Files and code",
+        "4. Errors and fixes",
+        "5. Problem solving",
+        "6. All user messages",
+        "7. Pending tasks",
+        "8. Current work",
+        "9. Next step",
+    ]
+    assert "literal quote" in asked
+    assert ("<analysis>" in asked) is drafts
+    assert "{draft}" not in asked
 
 
 @pytest.mark.requirement("L4.12")
