@@ -40,7 +40,6 @@ from .facts import Facts, facts_after
 from .layered_map import LayeredMap
 from .shared_lists import EntryHistory, FinishedMessages, Result, results_in
 from .tokens.counting import TokenCount
-from .tokens.estimate import THINKING
 from .tokens.tally import CUT, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
 from .wire.blocks import Block, accepted_message, as_blocks, edit_block, has_thinking
@@ -203,11 +202,11 @@ class View:
             return found
         return found if any(tool_use_id in group.uses for group in self._tail) else None
 
-    def thinking_from(self, at: int) -> tuple[int, int]:
-        """Return how many replies from a message's index on have thinking, and the estimated tokens of it."""
+    def thinking_from(self, at: int) -> list[str]:
+        """Return the uuids of the replies from a message's index on whose thinking the view shows."""
         pieces = (piece for one in range(at, self.length) for piece in self.group(one).pieces)
-        found = [piece for piece in pieces if has_thinking(piece.message)]
-        return len(found), round(sum(piece.measure.by_class[THINKING] for piece in found))
+        gone = self.overrides.thinking
+        return [piece.uuid for piece in pieces if piece.uuid not in gone and has_thinking(piece.message)]
 
     def is_kept(self, tool_use_id: str) -> bool:
         """Say whether a ``ResultsKept`` decision settled that this result is not offloaded with its message."""

@@ -27,11 +27,18 @@ from reverie.testing.messages_server.token_count import count_block_tokens as co
 from reverie.values import replace
 
 POLICY = TrimPolicy()
+RATES = RelativeRates(0.05, 1.25, 2.0, 5.0)
 READ, MCP = "Read", "mcp__x__y"
 
 
 def option(**changes: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"compact_at": 967_000, "tools": [READ, MCP, "Agent"], "thinking": True, **changes}
+    given: dict[str, Any] = {
+        "compact_at": 967_000,
+        "tools": [READ, MCP, "Agent"],
+        "thinking": True,
+        "rates": RATES,
+        **changes,
+    }
     return clearing_option(given.pop("policy", POLICY), **given)
 
 
@@ -40,7 +47,7 @@ def option(**changes: Any) -> dict[str, Any]:
     ("read", "turns", "least"), [(0.1, 11.5, 133_981), (0.05, 24.0, 214_888), (0.025, 49.0, 299_892)]
 )
 def test_a_clearing_pays_at_the_models_own_price_of_reading_the_cache(read: float, turns: float, least: int):
-    rates = RelativeRates(read, 1.25, 2.0)
+    rates = RelativeRates(read, 1.25, 2.0, 5.0)
     assert payback_turns(rates) == pytest.approx(turns)
     thinking, results = option(rates=rates)["edits"]
     assert thinking == {"type": "clear_thinking_20251015", "keep": "all"}
@@ -122,7 +129,7 @@ def test_the_computed_results_are_those_that_the_server_leaves_out(
     raw = sum(count_tokens(one) for message in request["messages"] for one in blocks_of(message))
     ours = [SentCall(f"t{at}", tool) for at, (tool, _) in enumerate(calls)]
     assert results_left_out(ours, rule, input_tokens=raw, freed_tokens=freed) == gone
-    forgetful = replace(rule, excluded=frozenset(), keep=rule.keep + 1)
+    forgetful = replace(rule, keep=rule.keep + 1)
     if gone:
         assert results_left_out(ours, forgetful, input_tokens=raw, freed_tokens=freed) != gone
 

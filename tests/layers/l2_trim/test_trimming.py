@@ -276,7 +276,7 @@ def test_a_provider_that_clears_by_itself_is_asked_to_and_what_it_did_is_logged(
             async with shop.open() as session:
                 await session.say("begin")
                 for _ in range(14):
-                    await shop.turn(session, f"word {shop.turns} " * 4_000)
+                    await shop.turn(session, f"word {shop.turns} " * 1_200)
                 with pytest.raises(SessionError, match="provider"):
                     await session.trim(0)
                 assert not session.view.overrides.results

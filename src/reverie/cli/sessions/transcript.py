@@ -54,10 +54,11 @@ def without_content(message: Mapping[str, Any], cleared: Container[str]) -> Mapp
 
 
 def _without_content(block: Any, cleared: Container[str]) -> Any:
-    handle = cast(Record, block).get("tool_use_id") if isinstance(block, dict) else None
+    found = cast(Record, block) if isinstance(block, dict) else {}
+    handle = found.get("tool_use_id")
     if not isinstance(handle, str) or handle not in cleared:
-        return block
-    return {**block, "content": f"[cleared by the provider] handle: {handle}"}
+        return cast(Any, block)
+    return {**found, "content": f"[cleared by the provider] handle: {handle}"}
 
 
 def of_message(

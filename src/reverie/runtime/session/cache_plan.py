@@ -132,12 +132,19 @@ class CachePlan:
             self._rest = messages[: found.end[0] + 1]
 
     def mark(
-        self, view: View, messages: list[Any], now: float, *, settled: int | None, tail_offset: int
+        self,
+        view: View,
+        messages: list[Any],
+        now: float,
+        *,
+        settled: int | None,
+        tail_offset: int,
+        provider_clears: bool = False,
     ) -> BreakpointPlan:
         """Return the breakpoints of a request, and record them and the cache entries that the request writes.
 
-        ``settled`` counts the view's messages before the results that may be cleared soon; ``tail_offset`` is the
-        token count before those results.
+        ``settled`` counts the view's messages before the results that may be cleared soon, here or by the provider;
+        ``tail_offset`` is the token count before those results.
         """
         if self.placed is not None and _PAUSE_SECONDS[0] <= now - self.placed.at < _PAUSE_SECONDS[1]:
             self._pauses += 1
@@ -146,7 +153,15 @@ class CachePlan:
         inserted = messages_added_before(view)
         changed = self._first_change(view, messages, inserted)
         upto = settled + inserted if settled is not None else None
-        planned = plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed, settled=upto)
+        planned = plan_marks(
+            messages,
+            now=now,
+            ttl=ttl,
+            before=self.placed,
+            changed=changed,
+            settled=upto,
+            provider_clears=provider_clears,
+        )
         if planned.after.settled != (self.placed.settled if self.placed is not None else None):
             self.settled_offset = tail_offset
         self.placed = planned.after

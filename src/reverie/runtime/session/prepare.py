@@ -42,7 +42,14 @@ def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> di
     parts.accounts.before(request, registered_by(log.pop_decisions()), log.view.finished_messages)
     messages: list[Any] = request["messages"]
     settled, tail_offset = parts.trim.unsettled()
-    planned = parts.cache.mark(log.view, messages, log.clock(), settled=settled, tail_offset=tail_offset)
+    planned = parts.cache.mark(
+        log.view,
+        messages,
+        log.clock(),
+        settled=settled,
+        tail_offset=tail_offset,
+        provider_clears=parts.trim.policy.mode == "provider",
+    )
     tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
     log.emit(RequestPrepared(log.name, len(messages), tokens, window))
     return with_marks(request, planned, own=True)

@@ -10,6 +10,7 @@ import msgspec
 from ...cache.economics import Life
 from ...conversation.decisions import Decision, ResultsCleared
 from ...conversation.reads import files_in_view, forgotten_files
+from ...conversation.thinking import thinking_tokens
 from ...conversation.tool_calls import path_of
 from ...conversation.view import View
 from ...errors import SessionError
@@ -17,6 +18,7 @@ from ...events import FellBack, ResultsTrimmed
 from ...layers.l2_trim import (
     STUB_TOKENS,
     ClearableResult,
+    ClearingRule,
     TrimCandidates,
     TrimFacts,
     TrimPlan,
@@ -61,6 +63,7 @@ class Trimmer:
         self._next_look = 0
         self._facts_of_model = facts_of(DEFAULT_MODEL)
         self._is_chosen = False
+        self._kept_by_provider = policy.keep_provider
         self._said: set[str] = set()
 
     def use(self, policy: TrimPolicy, facts: ModelFacts, *, by_budget: bool, is_chosen: bool) -> None:
@@ -84,7 +87,10 @@ class Trimmer:
             batch=_last_batch(view),
             before=before.options if before is not None and view.cuts == self._cache.cuts else None,
         )
-        return replace(asked, body={**asked.body, "context_management": option})
+        body = {**asked.body, "context_management": option}
+        rule = ClearingRule.of(body)
+        self._kept_by_provider = rule.keep if rule is not None else self.policy.keep_provider
+        return replace(asked, body=body)
 
     def state(self) -> dict[str, Any]:
         """Return the counts of cleared results and of read-backs, from which a resumed session continues."""
@@ -147,9 +153,9 @@ class Trimmer:
         calls = [call for call in map(view.tool_call, tool_use_ids) if call is not None]
         if not self._facts_of_model.checks_thinking or not calls:
             return ""
-        replies, tokens = view.thinking_from(min(call.group for call in calls) + 1)
-        lost = f"this drops the thinking of {counted(replies, 'later reply')}, about {tokens:,} tokens"
-        return lost if replies else ""
+        lost = view.thinking_from(min(call.group for call in calls) + 1)
+        replies, tokens = counted(len(lost), "later reply"), thinking_tokens(view, lost)
+        return f"this drops the thinking of {replies}, about {tokens:,} tokens" if lost else ""
 
     def _report_means(self, log: SessionLog) -> None:
         """Emit, once for each, why results are not cleared as the settings say, or what clearing them here costs."""
@@ -209,7 +215,7 @@ class Trimmer:
 
         The number of messages is None where it is 0 or there are no such results.
         """
-        keep = self.policy.keep_provider if self.policy.mode == "provider" else self.policy.keep_priced
+        keep = self._kept_by_provider if self.policy.mode == "provider" else self.policy.keep_priced
         recent: list[ClearableResult] = self._pending.candidates[-max(1, keep) :]
         if not recent:
             return None, self._pending.written
