@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reverie.conversation.wire.validate import problems
 from reverie.errors import (
     ModelError,
     ModelRefused,
@@ -157,6 +158,18 @@ def test_betas_are_named_for_the_fields_that_need_them() -> None:
     assert body["context_management"] is edits
     assert not body.keys() & {"betas", "extra_headers", "extra_body"}
     assert wire_request(request())[1] == {}
+
+
+@pytest.mark.requirement("V10")
+@pytest.mark.parametrize("option", [{"temperature": 0.5}, {"top_p": 0.9}, {"top_k": 5}])
+def test_a_sampling_option_is_sent_with_the_api_version_that_takes_it(option: dict[str, Any]) -> None:
+    older = request(model="claude-sonnet-4-5", **option)
+    assert wire_request(older)[1]["anthropic-version"] == "2023-06-01"
+    given = {**older, "extra_headers": {"anthropic-version": "2026-10-21"}}
+    assert wire_request(given)[1]["anthropic-version"] == "2026-10-21"
+    body = wire_request(older)[0]
+    assert [problem.path for problem in problems(body, version="2026-10-21")] == list(option)
+    assert problems(body, version="2023-06-01") == []
 
 
 def system(**fields: Any) -> dict[str, Any]:

@@ -30,6 +30,8 @@ __all__ = ["AnthropicModel", "wire_request"]
 _MILLION_BETA: Final = "context-1m-2025-08-07"
 _DIAGNOSIS_BETA: Final = "cache-diagnosis-2026-04-07"
 # The SDK's own arguments, which are not part of the body.
+_SAMPLING: Final = ("temperature", "top_p", "top_k")
+_SAMPLING_VERSION: Final = "2023-06-01"  # later ones, which the SDK sends by itself, refuse sampling options
 _SDK_ARGUMENTS: Final = frozenset({"betas", "extra_body", "extra_headers", "extra_query", "stream", "timeout"})
 
 
@@ -125,4 +127,6 @@ def wire_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
             betas.append(_MILLION_BETA)
     if betas:
         headers["anthropic-beta"] = ",".join(dict.fromkeys(betas))
+    if any(body.get(name) is not None for name in _SAMPLING):
+        headers.setdefault("anthropic-version", _SAMPLING_VERSION)
     return body, headers
