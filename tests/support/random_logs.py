@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from pictures import image_block, png
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
@@ -33,6 +34,14 @@ __all__ = ["random_log"]
 _TEXTS: Final = ("hello", "", " \n", "fix the bug", "naïve — 漢字", "x" * 300, '{"a": 1}', "def f():\n    return 1\n")
 _TOOLS: Final = ("Read", "Bash", "Grep", "mcp__x__y")
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_ODD_IMAGES: Final = (
+    ("", "image/tiff"),
+    (_PIXEL, "image/webp"),
+    (png(2500, 1), "image/png"),
+    (png(1, 9000), "image/png"),
+    ("no base64", "image/png"),
+    (b"no image", "image/gif"),
+)
 _CAUSE: Final = Cause("test", "random")
 _MODELS: Final = tuple(facts.match[0].replace("*", "") for facts in known_facts())
 
@@ -84,8 +93,8 @@ class _Author:
 
     def image(self) -> dict[str, Any]:
         if self.chance(0.3):
-            return {"type": "image", "source": {"type": "base64", "media_type": "image/tiff", "data": ""}}
-        return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": _PIXEL}}
+            return image_block(*self.rng.choice(_ODD_IMAGES))
+        return image_block(_PIXEL)
 
     def turn(self) -> None:
         if self.open and not self.chance(0.6):

@@ -166,6 +166,8 @@ class ImageTotals:
     """The characters of the largest one."""
 
     def __add__(self, other: ImageTotals) -> ImageTotals:
+        if not other.count:  # most messages have no image
+            return self
         return ImageTotals(
             self.count + other.count,
             self.chars + other.chars,
