@@ -216,7 +216,7 @@ def test_another_conversation_on_the_same_client_passes_as_it_is(talk: Talk) -> 
 
 
 def test_words_put_into_the_models_mouth_pass_as_they_are(talk: Talk) -> None:
-    talk.ask("one", "Once upon a", model="claude-sonnet-4-5")
+    talk.ask("one", "Once upon a", model="claude-opus-4-5")
     assert talk.server.requests[-1]["messages"][-1] == {"role": "assistant", "content": "Once upon a"}
     assert len(talk.fallbacks) == 1
 
