@@ -43,6 +43,16 @@ _ODD_IMAGES: Final = (
     (b"no image", "image/gif"),
 )
 _CAUSE: Final = Cause("test", "random")
+_SIGNED: Final = {"type": "compaction", "content": "A summary.", "signature": "signature"}
+_OF_PROVIDER: Final[tuple[dict[str, Any], ...]] = (
+    _SIGNED,
+    {"type": "compaction", "content": "A summary.", "citations": None},
+    {"type": "compaction", "content": None},
+    {"type": "compaction", "content": "", "signature": 7},
+    {"type": "mcp_tool_listing", "mcp_server_name": "x", "tools": []},
+    {"type": "mcp_tool_listing", "tools": 1},
+    {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},
+)
 _MODELS: Final = tuple(facts.match[0].replace("*", "") for facts in known_facts())
 
 
@@ -141,6 +151,8 @@ class _Author:
         if self.chance(0.4):
             blocks.append(self.server_call())
         if self.chance(0.3):
+            blocks.insert(0, self.rng.choice(_OF_PROVIDER))
+        if self.chance(0.3):
             self.rng.shuffle(blocks)
         usage = {"input_tokens": self.rng.randrange(1, 5000), "output_tokens": self.rng.randrange(1, 500)}
         reply: dict[str, Any] = {"id": self.message_id, "model": "claude-test"}
@@ -228,6 +240,7 @@ class _Author:
             ResultStubbed(_CAUSE, pick(called), "[stub]"),
             ImagesDropped(_CAUSE, [Image(pick(said), self.rng.randrange(3))], pick(("", "[image]"))),
             Compacted(_CAUSE, "auto", "full", pick(("A summary.", "")), 10, None, pick((None, *said[-6:]))),
+            Compacted(_CAUSE, "auto", "provider", "A summary.", 10, None, pick((None, *said[-6:])), block=_SIGNED),
             Snipped(_CAUSE, [pick(said)]),
             Collapsed(_CAUSE, pick(said), pick(said), "[collapsed]"),
             CompactionUndone(_CAUSE, pick(said)),

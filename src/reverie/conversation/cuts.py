@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct
 
 from ..values import record
 from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
+from .wire.blocks import is_signed_summary, summary_as_text
 
 __all__ = [
     "BLOCK",
@@ -23,6 +24,7 @@ __all__ = [
     "VisibleItems",
     "item_shown_by",
     "message_of",
+    "placed_items",
     "visible_items",
 ]
 
@@ -138,6 +140,25 @@ def _with_summary(before: list[Item], logged: LoggedCut, cut: Compacted, kept: l
         message: Message = {"role": "user", "content": cut.attachments}
         extra.append(Item(f"{logged.uuid}:attachments", ATTACHMENT, message, logged.entry))
     return before + opening + kept + extra
+
+
+def placed_items(item: Item, *, first: bool) -> list[Item]:
+    """Return the items to show for one: a signed summary opens the conversation as a message of its own, or is text.
+
+    A provider refuses one that something precedes. ``first`` means that nothing has been shown yet.
+    """
+    content: Any = item.message.get("content")
+    if not isinstance(content, list) or not any(map(is_signed_summary, cast("list[Any]", content))):
+        return [item]
+    blocks = cast("list[Any]", content)
+    leads = first and is_signed_summary(blocks[0])
+    rest = [summary_as_text(block) for block in blocks[leads:]]
+    message: Message = {"role": "assistant", "content": blocks[:1]}
+    out = [Item(f"{item.uuid}:summary" if rest else item.uuid, BLOCK, message, item.entry)] if leads else []
+    if rest:
+        kind = USER if item.kind == BLOCK else item.kind
+        out.append(Item(item.uuid, kind, {**item.message, "content": rest}, item.entry))
+    return out
 
 
 def _is_user_context(item: Item) -> bool:

@@ -18,9 +18,9 @@ from ..values import record
 from .entries import Message
 from .tokens.estimate import measure_message
 from .view import View
-from .wire.blocks import Block, as_blocks, has_server_tools, paired_server_tools
+from .wire.blocks import Block, as_blocks, has_server_tools, is_signed_summary, paired_server_tools
 from .wire.canonical import canonical_block
-from .wire.flatten import COMPACTION, THINKING, Group
+from .wire.flatten import THINKING, Group
 
 __all__ = [
     "UNBOUND",
@@ -149,7 +149,7 @@ class SentPrefix:
 
 def _after(digests: Digests, message: Message, *, first: bool, covers: Mapping[str, Mapping[str, Any]]) -> Digests:
     blocks = as_blocks(message)
-    if first and blocks and blocks[0]["type"] == COMPACTION:
+    if first and blocks and is_signed_summary(blocks[0]):
         digests = digests.after_summary(blocks[0], covers.get(str(blocks[0].get("signature")), {}))
         blocks = blocks[1:]
     return digests.after(blocks, message["role"])

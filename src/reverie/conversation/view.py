@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final
 
 from ..values import replace
-from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of
+from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of, placed_items
 from .decisions import (
     CacheEdits,
     Collapsed,
@@ -295,7 +295,8 @@ class View:
         """Add an item to the history and to the view."""
         self._history.items.append(item)
         self._items_said += 1
-        self._show(item)
+        for placed in placed_items(item, first=not self.length):
+            self._show(placed)
 
     def _show(self, item: Item, *, again: bool = False) -> None:
         """Add an item to the view; ``again`` when a cut rebuilds the view from items already counted."""
@@ -495,13 +496,12 @@ class View:
         known = self.visible_items.if_undone_is(self.facts.undone)
         self.visible_items = known.after(self.history_from(known.count))
         self._finished = FinishedMessages(self._head)
-        self._groups_finished = 0
-        self._results_shown = 0
+        self._groups_finished = self._results_shown = 0
         self.images = NO_IMAGES
-        self._tail = ()
-        self._tools = ()
+        self._tail = self._tools = ()
         for item in self.visible_items.items:
-            self._show(item, again=True)
+            for placed in placed_items(item, first=not self.length):
+                self._show(placed, again=True)
         self.last_reply_time = replied
         shown = {item.uuid for item in self.visible_items.items} if self.facts.amendments else set[str]()
         self.facts = self.facts.with_amendments_in(shown)

@@ -268,7 +268,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "mcp_tool_listing": _rule("assistant", "mcp_server_name tools", ""),
     "tool_addition": _rule("system_message", "tool", _MARK, _tool_addition),
     "tool_removal": _rule("system_message", "tool", _MARK, _tool_removal),
-    "fallback": _rule("assistant", "to", "trigger"),
+    "fallback": _rule("assistant", "to", "from trigger"),
     **dict.fromkeys(_SERVER_RESULTS, _rule("assistant", "tool_use_id content", "cache_control caller", _server_result)),
     "cache_edits": _rule("user", "tool_use_ids", "", _cache_edits),
 }

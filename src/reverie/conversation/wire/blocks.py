@@ -39,6 +39,7 @@ _SERVER_RESULTS: Final = frozenset(
         "bash_code_execution_tool_result",
         "text_editor_code_execution_tool_result",
         "tool_search_tool_result",
+        "advisor_tool_result",
         "mcp_tool_result",
     }
 )
@@ -51,6 +52,9 @@ _KEYS: Final[dict[str, frozenset[str]]] = {
     "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
     "thinking": frozenset({"type", "thinking", "signature"}),
     "redacted_thinking": frozenset({"type", "data"}),
+    "compaction": frozenset({"type", "content", "signature", "encrypted_content", "tool_changes"}),
+    "mcp_tool_listing": frozenset({"type", "mcp_server_name", "tools"}),
+    "fallback": frozenset({"type", "from", "to", "trigger"}),
 }
 
 
@@ -126,8 +130,7 @@ def accepted_message(message: Message, role: str) -> Message | None:
         return message if plain else {"role": role, "content": content}
     if not isinstance(content, list):
         return None if content is None else {"role": role, "content": [block_as_text(content)]}
-    admit = _assistant_block if role == "assistant" else _user_block
-    blocks, same = _all_admitted(cast("list[Any]", content), admit)
+    blocks, same = _all_admitted(cast("list[Any]", content), _ADMISSIONS.get(role, _user_block))
     if not blocks:
         return None
     return message if same and plain else {"role": role, "content": blocks}
@@ -161,6 +164,36 @@ def _user_block(found: Block) -> Block | None:
             return block_as_text(found)
 
 
+def _system_block(found: Block) -> Block | None:
+    """Return a block of a system message that a session wrote itself."""
+    return found if found.get("type") in ("tool_addition", "tool_removal") else _user_block(found)
+
+
+def _compaction(found: Block) -> Block:
+    """Return a provider's summary as it came, without keys that a client may have added."""
+    content, signature = found.get("content"), found.get("signature")
+    signed = signature is None or (isinstance(signature, str) and content is not None)
+    right = signed and (content is None or (isinstance(content, str) and content))
+    return _trimmed(found) if right and "content" in found else block_as_text(found)
+
+
+def is_signed_summary(block: Any) -> bool:
+    """Say whether a block is a summary that a provider wrote and signed."""
+    if not isinstance(block, dict):
+        return False
+    found = cast(Block, block)
+    signature, content = found.get("signature"), found.get("content")
+    named = found.get("type") == "compaction"
+    return named and isinstance(signature, str) and isinstance(content, str) and bool(signature and content)
+
+
+def summary_as_text(block: Any) -> Any:
+    """Return the words of a signed summary as a text block; any other block as it is."""
+    if not is_signed_summary(block):
+        return block
+    return text_block(f"[Summary of the conversation so far]\n{block.get('content')}")
+
+
 def edit_block(tool_use_ids: list[str]) -> Block | None:
     """Return the block that deletes these results from the provider's cache, or None if no id is valid."""
     named = [called for called in tool_use_ids if _ID.match(called)]
@@ -177,6 +210,14 @@ def _assistant_block(found: Block) -> Block | None:
         case "redacted_thinking":
             data = found.get("data")
             return _trimmed(found) if isinstance(data, str) and data else None
+        case "compaction":
+            return _compaction(found)
+        case "mcp_tool_listing" if isinstance(found.get("tools"), list) and isinstance(
+            found.get("mcp_server_name"), str
+        ):
+            return _trimmed(found)
+        case "fallback" if isinstance(found.get("to"), dict):
+            return _trimmed(found)
         case str(kind) if kind in _SERVER_USES:
             return found if _well_called(found) else block_as_text(found)
         case str(kind) if kind in _SERVER_RESULTS:
@@ -188,6 +229,9 @@ def _assistant_block(found: Block) -> Block | None:
             )
         case _:
             return block_as_text(found)
+
+
+_ADMISSIONS: Final = {"assistant": _assistant_block, "system": _system_block}
 
 
 def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:

@@ -23,6 +23,7 @@ from .blocks import (
     as_blocks,
     count_images,
     has_server_tools,
+    is_signed_summary,
     paired_server_tools,
     placeholder,
     result_stub,
@@ -31,7 +32,6 @@ from .blocks import (
 )
 
 __all__ = [
-    "COMPACTION",
     "THINKING",
     "Group",
     "MessagePiece",
@@ -43,7 +43,6 @@ __all__ = [
     "with_piece",
 ]
 
-COMPACTION: Final = "compaction"
 """The type of the block with a provider's signed summary."""
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
@@ -90,7 +89,7 @@ class Group(Struct, frozen=True, gc=False):
     @property
     def is_compaction(self) -> bool:
         """Whether the group is a provider's signed summary, which is a message of its own."""
-        return bool(self.pieces) and as_blocks(self.pieces[0].message)[0]["type"] == COMPACTION
+        return bool(self.pieces) and is_signed_summary(as_blocks(self.pieces[0].message)[0])
 
     @property
     def only_attachments(self) -> bool:

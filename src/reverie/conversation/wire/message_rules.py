@@ -150,7 +150,7 @@ class RequestWalk:
 
     def messages(self, messages: list[Any]) -> None:
         """Check every message, and the order of roles, calls and results."""
-        before, pending, alone = "", list[str](), False
+        before, pending, follows = "", list[str](), False
         last = max((at for at, message in enumerate(messages) if not _is_system(message)), default=-1)
         for index, message in enumerate(messages):
             if not is_object(message):
@@ -162,7 +162,7 @@ class RequestWalk:
             if role == "system":
                 continue
             if role != ("assistant" if before == "user" else "user"):
-                self.role(role, before, index, opens_with_summary=alone or (not before and _is_summary(blocks[:1])))
+                self.role(role, before, index, opens_with_summary=follows or (not before and _is_summary(blocks[:1])))
             if role == "assistant":
                 if pending:
                     self.results([], pending, index)
@@ -170,7 +170,7 @@ class RequestWalk:
             else:
                 self.results(blocks, pending, index)
                 pending = []
-            before, alone = role, not index and len(blocks) == 1 and _is_summary(blocks)
+            before, follows = role, not index and _is_summary(blocks)
         self.ending(messages, last, pending)
         for path, message in place_faults(messages):
             self.add(path, message)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
 from ..entries import Message
 from ..view import View
-from .blocks import IMAGE_GONE, STUB, Block, as_blocks, placeholder
+from .blocks import IMAGE_GONE, STUB, Block, as_blocks, block_as_text, is_signed_summary, placeholder
 from .flatten import missing_result_block, render
 from .images import GENERAL, MAX_CHARS_IN_ALL, NO_IMAGES, ImageTotals, image_totals, pictures_in
 from .options import opening_of
@@ -47,6 +47,8 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
         request = _with_dropped_blocks(request)
     if "compaction" in request and as_blocks(messages[-1])[-1]["type"] in _SERVER_USES:
         del request["compaction"]  # an unfinished reply cannot be summarized
+    if view.length and view.group(0).is_compaction:
+        request = _with_one_summary(request)
     # All requests of a prefix share the opening, so lists that callers may extend are copied.
     for key in ("system", "tools"):
         if isinstance(request.get(key), list):
@@ -142,6 +144,23 @@ def _with_dropped_blocks(request: dict[str, Any]) -> dict[str, Any]:
         return request
     binding = {"prefix_mismatch_behavior": "drop_block"}
     return {**request, "thinking": {**thinking, "block_binding": binding}}
+
+
+def _with_one_summary(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request that begins with a signed summary without those that were made at a threshold."""
+    messages: list[Message] = []
+    for message in request["messages"]:
+        blocks = as_blocks(message)
+        if any(block["type"] == "compaction" for block in blocks) and not is_signed_summary(blocks[0]):
+            kept = [block if block["type"] != "compaction" else block_as_text(block) for block in blocks]
+            message = {**message, "content": kept}
+        messages.append(message)
+    out = {**request, "messages": messages}
+    if "context_management" in request:
+        edits: list[dict[str, Any]] = request["context_management"]["edits"]
+        others = [edit for edit in edits if edit["type"] != "compact_20260112"]
+        out["context_management"] = {"edits": others} if len(others) < len(edits) else request["context_management"]
+    return out
 
 
 def _edited(messages: list[Message], *, able: bool) -> list[Message]:
