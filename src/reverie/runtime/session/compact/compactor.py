@@ -12,7 +12,6 @@ from ....conversation.tokens.window import Thresholds
 from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
 from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, visible_items
-from ....model_facts import facts_of
 from ....values import replace
 from ..cache_plan import CachePlan
 from ..forks import forking
@@ -106,8 +105,9 @@ class Compactor:
         """Compact at the threshold, begin in the background before it, or compact early if the cache is cold."""
         session = self._session
         policy = session.settings.compact
+        may_snip = session.settings.switches.snip and self._may_cut("snip")
         if tokens >= at.auto_compact:
-            if session.settings.switches.snip and self._may_cut("snip"):
+            if may_snip:
                 await self._snip(at)
             if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
                 await self._at_threshold(at)
@@ -365,8 +365,7 @@ class Compactor:
     def _may_cut(self, switch: str) -> bool:
         """Say whether messages may be cut from the middle; a model that checks thinking refuses its thinking then."""
         session = self._session
-        prefix = session.view.facts.prefix
-        facts = facts_of(prefix.model if prefix is not None else "", session.settings.models)
+        facts = session.facts
         if facts.checks_thinking and switch not in self._refused:
             self._refused.add(switch)
             why = f"{facts.name} refuses its thinking once an earlier message has changed: compacting instead"
