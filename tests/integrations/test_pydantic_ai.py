@@ -94,7 +94,7 @@ async def test_a_history_with_images_is_known_again_from_disk_and_one_that_was_w
     stored: Any = b"[]"
     with MessagesServer(lambda request: "seen") as server:
         async with client_of(server) as client:
-            for given in (("look", linked, BinaryContent(b"\x89PNG", media_type="image/png")), "and?"):
+            for given in (("look", linked, BinaryContent(png(1, 1), media_type="image/png")), "and?"):
                 async with Session.open("disk", storage=storage) as session:
                     session.listen(heard.append)
                     history = ModelMessagesTypeAdapter.validate_json(stored)
