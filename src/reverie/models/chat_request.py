@@ -47,6 +47,7 @@ __all__ = [
 ChatMessage: TypeAlias = "dict[str, Any]"
 
 NO_RESULT: Final = "[no result]"
+NO_CONTENT: Final = "[no content]"
 IMAGE_BELOW: Final = "[image: see the next user message]"
 CALL_FIELDS: Final = "chat_call"
 MESSAGE_FIELDS: Final = "chat_message"
@@ -166,7 +167,8 @@ def _assistant(blocks: Sequence[Block], model: str, facts: ModelFacts) -> ChatMe
         if block.get("type") == "tool_use"
     ]
     text = joined_text(block for block in blocks if block.get("type") != "tool_use")
-    said: ChatMessage = {"role": "assistant", "content": text or (None if calls else "")}
+    empty = NO_CONTENT if blocks else ""
+    said: ChatMessage = {"role": "assistant", "content": text or (None if calls else empty)}
     for item in items:
         if item.get("type") == MESSAGE_FIELDS:
             said = {**(item.get("fields") or {}), **said}

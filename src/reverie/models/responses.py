@@ -36,9 +36,10 @@ class ResponsesModel(OpenAIModel):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The window, as given or from the installed table, and whether the provider caches at breakpoints."""
+        """The window, as given or from the installed table, and whether the provider caches at marks."""
         return Capabilities(
             caching=self._facts.api == "responses",
+            compaction=self._facts.api == "responses" and self._facts.compaction,
             window=self._window or listed_window(self._id),
             max_output=self._facts.max_output_tokens if self._facts.api == "responses" else None,
         )

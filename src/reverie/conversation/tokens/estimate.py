@@ -191,6 +191,11 @@ def _block(block: Any, into: list[float], depth: int = 0) -> None:
         _text(fields["thinking"], into, THINKING)
     elif kind == "redacted_thinking":
         into[THINKING] += len(str(fields.get("data") or "")) / REDACTED_CHARS
+    elif kind == "compaction":
+        said, sealed = str(fields.get("content") or ""), str(fields.get("signature") or "")
+        _text(said, into)
+        # A summary that only its model reads is in the signature, together with the text.
+        into[THINKING] += max(0, len(sealed) - len(said)) / REDACTED_CHARS
     elif isinstance(kind, str) and kind.endswith("tool_use"):
         into[FRAME] += TOOL_USE_TOKENS
         name = str(fields.get("name") or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...model_facts import ModelFacts
 from ...values import record
 
 __all__ = ["CompactPolicy"]
@@ -45,6 +46,8 @@ class CompactPolicy:
     probes: int = 3
     retries: int = 3
     """How often a summary request that is too long is shortened and tried again."""
+    by_provider: bool | None = None
+    """Let the provider write the summary where it offers that; None: on models that check thinking."""
     in_background: bool = True
     """Let the provider write its summary while the conversation goes on, where it offers that."""
     compact_when_cold: bool = True
@@ -57,3 +60,8 @@ class CompactPolicy:
     """The saving of compacting early must be at least this many times its cost."""
     collapse_at: float = 0.90
     collapse_blocks_at: float = 0.95
+
+    def prefers_provider(self, facts: ModelFacts) -> bool:
+        """Say whether the provider should write the summaries of a model's conversation."""
+        wanted = facts.checks_thinking if self.by_provider is None else self.by_provider
+        return wanted and facts.compaction

@@ -36,18 +36,26 @@ def plain_reply(reply: Any, model: str = "") -> tuple[Message, dict[str, Any]]:
     """
     body: Any = reply
     if not isinstance(body, Mapping):
-        dump = getattr(reply, "to_dict", None) or getattr(reply, "model_dump", None)
-        if dump is None:
-            raise InputError(
-                f"a reply is a mapping or an SDK message, not {type(reply).__name__}: pass the provider's reply"
-            )
-        body = dump(mode="json") if getattr(reply, "to_dict", None) is None else dump()
+        body = _fields_of(reply)
     fields = dict(messages_reply(cast(Mapping[str, Any], body), model))
     content = fields.pop("content", None)
     if not isinstance(content, (list, str)) or fields.pop("role", "assistant") != "assistant":
         raise InputError("a reply has the role 'assistant' and a list of content blocks")
     fields.pop("type", None)
     return {"role": "assistant", "content": content}, fields
+
+
+def _fields_of(reply: Any) -> Any:
+    """Return an SDK object as a mapping; a compacted conversation has items that the SDK's own types do not know."""
+    dump = getattr(reply, "model_dump", None)
+    if dump is not None:
+        return dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+    dump = getattr(reply, "to_dict", None)
+    if dump is None:
+        raise InputError(
+            f"a reply is a mapping or an SDK message, not {type(reply).__name__}: pass the provider's reply"
+        )
+    return dump()
 
 
 def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[Call]:

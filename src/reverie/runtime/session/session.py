@@ -175,8 +175,7 @@ class Session:
         The reply may be a message, a chat completion or a response, as an SDK object or a mapping. One that repeats
         the reply before is not logged again.
         """
-        prefix = self.view.facts.prefix
-        message, rest = plain_reply(reply, prefix.model if prefix is not None else "")
+        message, rest = plain_reply(reply, self._asked_model())
         fingerprint = (rest.get("id"), message["content"])
         if self._observed != fingerprint:  # a repeated reply follows a call that was cut off
             binding = self.parts.thinking.binding()
@@ -189,9 +188,15 @@ class Session:
             self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
             self._observed = fingerprint
             await self.parts.notes.after_reply()
+        prefix = self.view.facts.prefix
         calls = calls_of(message, prefix.tools if prefix is not None else ())
         # A provider refuses results of calls that are not in the view.
         return [call for call in calls if self.view.tool_call(call.id) is not None]
+
+    def _asked_model(self) -> str:
+        """Return the model that the last request named."""
+        prefix = self.view.facts.prefix
+        return prefix.model if prefix is not None else ""
 
     async def _bill(self, reply: Mapping[str, Any]) -> None:
         """Log a reply's usage and cost, also in the ledger, and report a cache break; skip one without usage."""
@@ -295,17 +300,18 @@ class Session:
             trigger=trigger, instructions=instructions, from_message=from_message, up_to=up_to, dry_run=dry_run
         )
 
-    async def background_request(self) -> dict[str, Any] | None:
+    async def background_request(self, *, shape: Shape = "messages") -> dict[str, Any] | None:
         """Return a request for the provider's summary of the older messages, if one is due; None if not.
 
-        Send it beside the conversation and pass the reply to ``background_reply``. A session that was opened with
-        a model does this by itself.
+        Send it beside the conversation and pass the reply to ``background_reply``; with the shape ``responses`` it is
+        for ``responses.compact``. A session that was opened with a model does this by itself.
         """
-        return await self.parts.compact.background_request()
+        request = await self.parts.compact.background_request()
+        return None if request is None else shaped_request(request, shape)
 
     async def background_reply(self, reply: Any) -> bool:
         """Take the reply to ``background_request``; return whether the next request uses its summary."""
-        message, rest = plain_reply(reply)
+        message, rest = plain_reply(reply, self._asked_model())
         return await self.parts.compact.background.reply({**rest, **message})
 
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:

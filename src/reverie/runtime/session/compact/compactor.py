@@ -142,8 +142,7 @@ class Compactor:
 
         The provider may have cleared results, so the messages may be larger than the window.
         """
-        facts = self._session.facts
-        if not (facts.checks_thinking and facts.compaction):
+        if not self._session.settings.compact.prefers_provider(self._session.facts):
             return False
         return tokens >= at.warning or self._raw_tokens() >= _NEARLY * self._draft.summary_room(at)
 
@@ -154,7 +153,7 @@ class Compactor:
 
     def _start_background(self, reason: str, at: Thresholds) -> bool:
         policy = self._session.settings.compact
-        if not policy.in_background or not self._session.facts.checks_thinking:
+        if not policy.in_background or not policy.prefers_provider(self._session.facts):
             return False
         if self.breaker.why_not(policy, self._session.clock(), blocked=False) is not None:
             return False

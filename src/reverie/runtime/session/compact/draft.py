@@ -153,7 +153,7 @@ class CompactionDraft:
         policy, switches = session.settings.compact, session.settings.switches
         room = summary_budget(policy, asked.thresholds.effective)
         model = session.model if asked.calls_model else None
-        if not asked.partial and session.facts.checks_thinking and self.summaries.offered(model):
+        if not asked.partial and policy.prefers_provider(session.facts) and self.summaries.offered(model):
             report = await self._by_provider(asked)
             if report is not None:
                 return report
