@@ -216,8 +216,10 @@ def test_no_fallback_is_silent() -> None:
         HookRan("s", "lint", "after_tool", problem="it took too long"),
         PermissionDecided("s", "Bash", False, "rule", "Bash(rm:*) is denied"),
         ResultsTrimmed("s", "idle", ["Read"], [], 9_000, 4_000),
+        ResultsTrimmed("s", "provider", ["Read"], [], 9_000, 2_000, ["t1", "t2"]),
         CompactionEnded("s", "auto", "full", 150_000, 20_000, 3, 1),
     )
+    assert "the provider cleared 2 old tool results (provider): 7k tokens freed" in watched.text
     for said in ("the disk is full", "it took too long", "Bash(rm:*) is denied", "5k tokens freed", "150k → 20k"):
         assert said in watched.text
 

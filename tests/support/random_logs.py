@@ -21,6 +21,7 @@ from reverie.conversation.decisions import (
     Replacement,
     ResultOffloaded,
     ResultsCleared,
+    ResultsClearedByProvider,
     ResultsRestored,
     ResultStubbed,
     Snipped,
@@ -235,6 +236,7 @@ class _Author:
         made: list[Decision] = [
             self.prefix(),
             ResultsCleared(_CAUSE, [Replacement(one, "[cleared]") for one in called]),
+            ResultsClearedByProvider(_CAUSE, called, "cleared, handle: x", 10, len(called), len(called)),
             ResultsRestored(_CAUSE, called),
             ResultOffloaded(_CAUSE, pick(called), "<persisted-output>", "p", "h", 9),
             ResultStubbed(_CAUSE, pick(called), "[stub]"),

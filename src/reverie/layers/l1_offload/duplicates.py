@@ -77,8 +77,10 @@ def _key(content: Content) -> _Key:
 
 
 def _is_shown(view: View, called: str) -> bool:
-    """Say whether a call's result was neither replaced in the view nor deleted from the provider's cache."""
-    return called not in view.overrides.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
+    """Say whether a call's result was neither replaced in the view nor cleared by the provider."""
+    if called in view.overrides.results or called in view.facts.cleared_by_provider:
+        return False
+    return not any(called in edit.tool_use_ids for edit in view.facts.edits)
 
 
 def _offloads(view: View) -> list[ResultOffloaded]:
