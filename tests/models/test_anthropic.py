@@ -245,6 +245,12 @@ def test_the_beta_of_a_million_tokens_is_named_only_where_the_window_is_smaller_
 
 
 @pytest.mark.requirement("V10")
+def test_sampling_options_go_out_with_the_last_api_version_that_knows_them() -> None:
+    assert wire_request(request(temperature=0.5))[1]["anthropic-version"] == "2023-06-01"
+    assert "anthropic-version" not in wire_request(request())[1]
+
+
+@pytest.mark.requirement("V10")
 def test_a_request_that_only_fills_the_cache_is_not_streamed() -> None:
     assert "stream" not in wire_request(request(max_tokens=0))[0]
     assert wire_request(request(max_tokens=1))[0]["stream"] is True

@@ -196,3 +196,55 @@ def test_what_the_start_said_stands_where_the_end_says_nothing() -> None:
 def test_an_error_inside_a_stream_is_the_error_it_would_be_outside(said: Any, kind: type[ModelError]) -> None:
     with pytest.raises(kind):
         assembled([ServerEvent("error", json.dumps(said))])
+
+
+SIGNED = {"type": "compaction", "content": "What happened so far.", "signature": "c2ln", "tool_changes": None}
+DROPPED = [{"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "prefix_binding_mismatch"}]
+EDITS = {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8, "cleared_input_tokens": 5_000}]}
+ITERATIONS = [
+    {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+    {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000},
+]
+
+
+@pytest.mark.requirement("V10")
+def test_a_signed_summary_its_bill_and_what_the_provider_changed_survive_the_stream() -> None:
+    start = {"id": "m", "usage": {"input_tokens": 0}, "input_transformations": DROPPED}
+    said = [
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": SIGNED},
+        {"type": "ping"},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "compaction"},
+            "context_management": EDITS,
+            "usage": {"output_tokens": 0, "iterations": ITERATIONS},
+        },
+        {"type": "message_stop"},
+    ]
+    body = assembled([ServerEvent("", json.dumps(event)) for event in said])[0].reply().body
+    assert same(body["content"], [SIGNED])
+    assert body["stop_reason"] == "compaction"
+    assert body["input_transformations"] == DROPPED
+    assert body["context_management"] == EDITS
+    assert body["usage"] == {"input_tokens": 0, "output_tokens": 0, "iterations": ITERATIONS}
+
+
+@pytest.mark.requirement("V10")
+def test_transformations_that_come_with_the_end_replace_those_of_the_start() -> None:
+    said = [
+        {"type": "message_start", "message": {"id": "m", "usage": {}, "input_transformations": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "compaction_delta", "content": "Brief."},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "input_transformations": DROPPED},
+        {"type": "message_stop"},
+    ]
+    body = assembled([ServerEvent("", json.dumps(event)) for event in said])[0].reply().body
+    assert body["content"] == [{"type": "compaction", "content": "Brief."}]
+    assert body["input_transformations"] == DROPPED

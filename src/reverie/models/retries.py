@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import anyio
 
+from ..conversation.wire.options import REQUEST_FIELDS, refused_options
 from ..errors import InputError, ModelError, ModelUnavailable, ReplyBroken
+from ..model_facts import facts_of
 from ..ports import Capabilities, Model, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
@@ -173,4 +175,7 @@ def _request_for(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
     most = known.max_output
     if most is not None and isinstance(asked.get("max_tokens"), int):
         asked["max_tokens"] = min(asked["max_tokens"], most)
+    options = {key: asked[key] for key in REQUEST_FIELDS & asked.keys()}
+    for key in refused_options(options, asked.get("tools") or [], facts_of(model.model_id)).keys() - {"max_tokens"}:
+        del asked[key]
     return asked

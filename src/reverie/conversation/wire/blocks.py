@@ -145,7 +145,7 @@ def _all_admitted(given: list[Any], admit: Callable[[Block], Block | None]) -> t
             kept = _bare(block)
         else:
             found = cast(Block, block)
-            kept = _text(found) if found.get("type") == "text" else admit(found)
+            kept = _text(found, admit is _assistant_block) if found.get("type") == "text" else admit(found)
         same = same and kept is block
         if kept is not None:
             blocks.append(kept)
@@ -278,14 +278,15 @@ def _trimmed(block: Block) -> Block:
     return {key: value for key, value in block.items() if key in allowed}
 
 
-def _text(block: Block) -> Block | None:
+def _text(block: Block, cites: bool) -> Block | None:
+    """Return a text block; ``cites`` means that it may have citations, which a provider takes from replies only."""
     text = block.get("text")
     if not isinstance(text, str):
         return block_as_text(block)
     if not text or text.isspace():
         return None
     citations = block.get("citations")
-    if citations is not None and not isinstance(citations, list):
+    if citations is not None and not (cites and isinstance(citations, list)):
         return text_block(text)
     return _trimmed(block)
 
