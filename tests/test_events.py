@@ -35,6 +35,7 @@ from reverie.events import (
     InboxDrained,
     LogDamaged,
     MessageArrived,
+    ModelChanged,
     ModelRetried,
     NotesWritten,
     PermissionDecided,
@@ -70,6 +71,7 @@ SAMPLES: list[Event] = [
     ToolFinished("s", "t1", "Read", False, "1\timport os", 0.25),
     PermissionDecided("s", "Bash", False, "rule", "Bash(rm:*) is denied"),
     ModelRetried("s", "anthropic:claude-test", 2, 1.5, "overloaded"),
+    ModelChanged("s", "one", "other", 3, 2, 40_000, 0.05),
     HookRan("s", "./check.sh", "before_tool", "looked at it", "exit code 1"),
     CompactionProgressed("s", "compacting", 1_200),
     CompactionEnded("s", "auto", "notes", 170_000, 30_000, 3, 0, None, {"freed": 0.8}),
@@ -94,7 +96,7 @@ def told(event: Event) -> str:
             return "trouble"
         case EntryAppended() | DecisionMade() | ResultsTrimmed():
             return "the log"
-        case RequestPrepared() | ReplyObserved() | TextStreamed() | ThinkingStreamed() | QueryEnded():
+        case RequestPrepared() | ReplyObserved() | TextStreamed() | ThinkingStreamed() | ModelChanged() | QueryEnded():
             return "the model"
         case ToolStarted() | ToolFinished() | PermissionDecided():
             return "tools"

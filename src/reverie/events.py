@@ -32,6 +32,7 @@ __all__ = [
     "Listener",
     "LogDamaged",
     "MessageArrived",
+    "ModelChanged",
     "ModelRetried",
     "NotesWritten",
     "PermissionDecided",
@@ -208,6 +209,30 @@ class ModelRetried:
 
 
 @record
+class ModelChanged:
+    """The next request goes to another model, which has to write the whole conversation to its own cache."""
+
+    session: str
+    before: str
+    after: str
+    thinking: int
+    """The number of replies in view with thinking."""
+    readable: int
+    """The number of those whose thinking the new model reads; the provider leaves out the rest, without an error."""
+    tokens: int
+    """The tokens that its empty cache has to take up."""
+    cost_usd: float | None
+
+    @property
+    def line(self) -> str:
+        """The event in one line, for people."""
+        price = f" (about ${self.cost_usd:.2f})" if self.cost_usd is not None else ""
+        reads = f"it reads the thinking of {self.readable} of {self.thinking} replies; " if self.thinking else ""
+        cold = f"its cache is empty, so it takes up {self.tokens:,} tokens{price}"
+        return f"{self.after} after {self.before}: {reads}{cold}"
+
+
+@record
 class HookRan:
     """A hook ran at a moment such as ``before_tool``; ``problem`` is its error, ``message`` its note to the user."""
 
@@ -354,6 +379,7 @@ Event: TypeAlias = (
     | ToolFinished
     | PermissionDecided
     | ModelRetried
+    | ModelChanged
     | HookRan
     | CompactionProgressed
     | CompactionEnded

@@ -58,7 +58,7 @@ class RetryPolicy:
 class RetryingModel:
     """A model with retries, then the fallback.
 
-    After the fallback took over, the first model gets one try per request until it answers again, so that a user
+    After another model took over, the first one gets one try per request until it answers again, so that a user
     waits for an outage only once.
     """
 
@@ -71,7 +71,9 @@ class RetryingModel:
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         jitter: Callable[[], float] = random.random,
         on_retry: Callable[[Retry], None] | None = None,
+        is_replaceable: bool = False,
     ) -> None:
+        """Ask ``model``, then ``fallback``; ``is_replaceable`` if the caller asks another model by itself."""
         self._policy = policy or RetryPolicy()
         if self._policy.attempts < 1:
             raise InputError(f"attempts is {self._policy.attempts}: give 1 or more")
@@ -80,6 +82,7 @@ class RetryingModel:
         self._sleep = sleep
         self._jitter = jitter
         self._absent = False
+        self._is_replaceable = is_replaceable or fallback is not None
         self.on_retry = on_retry
         """Called before each new try, including the fallback's first."""
 
@@ -124,9 +127,9 @@ class RetryingModel:
                 failure = error
             delay = self._delay(failure, attempt)
             if attempt >= self._tries(model) or delay is None:
+                self._absent = True
                 if self._fallback is None or model is self._fallback:
                     raise failure
-                self._absent = True
                 model, asked, delay = self._fallback, _request_for(self._fallback, request), 0.0
                 self._tell(Retry(failure, attempt, delay, pieces, model.name))
                 attempt = 0
@@ -147,7 +150,7 @@ class RetryingModel:
                 await self._fallback.aclose()
 
     def _tries(self, model: Model) -> int:
-        return 1 if self._absent and model is self._model and self._fallback is not None else self._policy.attempts
+        return 1 if self._absent and model is self._model and self._is_replaceable else self._policy.attempts
 
     def _delay(self, error: ModelError, attempt: int) -> float | None:
         """Return the seconds to wait before the next try; None if the provider asks for more than is allowed."""

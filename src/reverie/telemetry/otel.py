@@ -29,6 +29,7 @@ from ..events import (
     InboxDrained,
     LogDamaged,
     MessageArrived,
+    ModelChanged,
     ModelRetried,
     NotesWritten,
     PermissionDecided,
@@ -58,7 +59,9 @@ StepEvent: TypeAlias = (
     RequestPrepared | ReplyObserved | ToolStarted | ToolFinished | CompactionProgressed | CompactionEnded | QueryEnded
 )
 LogEvent: TypeAlias = EntryAppended | DecisionMade | LogDamaged | InboxDrained | FellBack | ResultsTrimmed | CacheBroken
-WorkEvent: TypeAlias = PermissionDecided | ModelRetried | HookRan | NotesWritten | BackgroundChanged | DreamChanged
+WorkEvent: TypeAlias = (
+    PermissionDecided | ModelRetried | ModelChanged | HookRan | NotesWritten | BackgroundChanged | DreamChanged
+)
 AgentEvent: TypeAlias = AgentStarted | AgentEnded | MessageArrived
 
 
@@ -121,7 +124,13 @@ class OpenTelemetry:
             ):
                 self._record_log_change(spans, event, at)
             case (
-                PermissionDecided() | ModelRetried() | HookRan() | NotesWritten() | BackgroundChanged() | DreamChanged()
+                PermissionDecided()
+                | ModelRetried()
+                | ModelChanged()
+                | HookRan()
+                | NotesWritten()
+                | BackgroundChanged()
+                | DreamChanged()
             ):
                 self._record_work(spans, event, at)
             case AgentStarted() | AgentEnded() | MessageArrived():
@@ -195,6 +204,10 @@ class OpenTelemetry:
                 again = {names.REQUEST_MODEL: event.model, names.ATTEMPT: event.attempt, names.WHY: event.why}
                 (spans.request or span).add_event("model_retried", again, at)
                 metrics.retries.add(1, {names.REQUEST_MODEL: event.model})
+            case ModelChanged():
+                span.add_event(
+                    "model_changed", {names.REQUEST_MODEL: event.after, names.COUNTED_TOKENS: event.tokens}, at
+                )
             case HookRan():
                 span.add_event("hook_ran", {names.HOOK_EVENT: event.moment, names.FAILED: bool(event.problem)}, at)
                 metrics.hooks.add(1, {names.HOOK_EVENT: event.moment, names.FAILED: bool(event.problem)})

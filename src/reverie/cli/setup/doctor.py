@@ -31,7 +31,6 @@ EXTRAS = {
     "codex": "zstandard",
     "images": "PIL",
     "flags": "openfeature",
-    "images": "PIL",
     "local": "xllamacpp",
     "mcp": "mcp",
     "langchain": "langchain",

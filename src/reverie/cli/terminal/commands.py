@@ -112,7 +112,9 @@ async def set_model(chat: Chat, rest: str) -> None:
             chat.transcript.note(f"aliases: {aliases}")
         return
     await chat.agent.use_model(rest)
-    chat.transcript.note(f"model: {chat.agent.model.name}; its cache starts empty")
+    if chat.agent.session.view.token_count.known:
+        return  # the event of the change says it
+    chat.transcript.note(f"model: {chat.agent.model.name}")
 
 
 async def set_mode(chat: Chat, rest: str) -> None:

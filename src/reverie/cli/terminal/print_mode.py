@@ -15,6 +15,7 @@ from ...events import (
     Event,
     FellBack,
     LogDamaged,
+    ModelChanged,
     ModelRetried,
     PermissionDecided,
     QueryEnded,
@@ -129,6 +130,8 @@ def write_line(value: dict[str, Any]) -> None:
 def print_warning(event: Event) -> None:
     """Print a fallback, log damage, a denied tool or a retry on stderr; ignore any other event."""
     match event:
+        case ModelChanged():
+            warn(f"model: {event.line}")
         case FellBack():
             warn(f"{event.what}: {event.why}")
         case LogDamaged():

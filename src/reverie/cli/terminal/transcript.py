@@ -22,6 +22,7 @@ from ...events import (
     FellBack,
     HookRan,
     LogDamaged,
+    ModelChanged,
     ModelRetried,
     PermissionDecided,
     QueryEnded,
@@ -162,6 +163,8 @@ class Transcript:
         match event:
             case PermissionDecided(allowed=False, by=by) if by != "user":
                 self.denied(one_line(event.tool), event.reason)
+            case ModelChanged():
+                self.note(f"model: {one_line(event.line, 240)}")
             case FellBack():
                 self.note(f"! {one_line(event.what)}: {one_line(event.why, 200)}", "warning")
             case LogDamaged():

@@ -21,7 +21,6 @@ from ..guard.permissions import Approver
 from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from ..places.projects import canonical_root
-from ..session.limits import compact_at
 from ..session.session import Session
 from .event_feed import EventFeed
 from .host import AgentHost
@@ -198,6 +197,7 @@ class Agent:
         if self._host is not None:
             self._host.has_fallen_back = False
         parts.use_model(parts.models.open(name))
+        await parts.session.parts.tell_change(parts.session.log, parts.model.model_id)
 
     # -- state
 
@@ -250,15 +250,14 @@ class Agent:
         """Return the figures of the open agent for a footer: window, cost, cache share, background work."""
         parts, meter = self.parts, self._events.meter
         tokens = parts.session.view.token_count.tokens
-        window = parts.window_tokens()
-        full = compact_at(parts.model.model_id, parts.session.settings)
+        at = parts.thresholds()
         return Status(
             model=parts.model.name,
             mode=self.mode,
             tokens=tokens,
-            window=window,
-            window_percent=min(100, round(100 * tokens / max(1, window))),
-            to_compaction=max(0, full - tokens),
+            window=at.window,
+            window_percent=min(100, round(100 * tokens / max(1, at.window))),
+            to_compaction=max(0, at.auto_compact - tokens),
             cache_share=meter.cache_share,
             cost_usd=meter.cost_usd,
             background=tuple(f"{what} {detail}".strip() for what, detail in meter.background.items()),

@@ -21,6 +21,7 @@ class AgentHost:
     def __init__(self, parts: AgentParts, relay: Relay | None) -> None:
         self.has_fallen_back = False
         """Whether the fallback model already replaced the model of the settings."""
+        self._absent: Model | None = None
         self._parts = parts
         self._relay = relay
 
@@ -61,20 +62,23 @@ class AgentHost:
         wanted = parts.options.settings.agent.max_tokens_raised
         known = facts_of(parts.model.model_id, parts.options.settings.models)
         most = parts.model.capabilities.max_output or known.max_output_tokens
-        left = parts.window_tokens() - parts.session.view.token_count.tokens
+        left = parts.thresholds().window - parts.session.view.token_count.tokens
         raised = min(wanted, most, left)
         return raised if raised > parts.max_tokens else None
 
-    def fall_back(self) -> bool:
-        """Switch to the fallback model, once until ``Agent.use_model`` is called; return whether it happened."""
+    def fall_back(self, why: str, *, for_query: bool = False) -> bool:
+        """Switch to the fallback model, once until ``Agent.use_model`` is called; return whether it happened.
+
+        With ``for_query`` the next query asks the first model again.
+        """
         parts = self._parts
         spare = parts.options.settings.fallback_model
         if spare is None or self.has_fallen_back:
             return False
         self.has_fallen_back = True
-        before = parts.model.name
+        before, self._absent = parts.model, parts.model if for_query else None
         parts.use_model(parts.models.open(spare))
-        parts.events.emit(FellBack(parts.options.name, "model", f"{before} declined; {parts.model.name} is asked"))
+        parts.events.emit(FellBack(parts.options.name, "model", f"{before.name} {why}; {parts.model.name} is asked"))
         return True
 
     def end_by_limit(self, turns: int) -> QueryEnd | None:
@@ -92,6 +96,9 @@ class AgentHost:
 
     async def begin_query(self, prompt: str) -> None:
         """Start to recall memories for a prompt, and attach instructions, date and messages that are new."""
+        if self._absent is not None and self.has_fallen_back:
+            self._parts.use_model(self._absent)
+            self._absent, self.has_fallen_back = None, False
         if self._parts.memory is not None:
             self._parts.memory.start_recall(prompt)
         await self._parts.opening.refresh()
@@ -108,7 +115,8 @@ class AgentHost:
             await self._parts.memory.attach_recalled()
 
     async def end_query(self) -> None:
-        """Cancel recall, and start to extract memories and, if it is due, a dream, in the background."""
+        """Cancel recall, and start in the background: extraction of memories, a dream if due, the model's limits."""
+        self._parts.tasks.start_soon(self._parts.ask_limits)
         if self._parts.memory is not None:
             await self._parts.memory.end_query()
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from anyio import CancelScope
 
 from ...conversation.wire.request import CONTINUE
-from ...errors import CompactionError, ModelError, PromptTooLong, WindowFull
+from ...errors import CompactionError, ModelError, ModelUnavailable, PromptTooLong, ReplyBroken, WindowFull
 from ...events import Event, QueryEnded, TextStreamed, ThinkingStreamed
 from ...ports import Model, Reply, ReplyDelta
 from ...values import record
@@ -73,8 +73,8 @@ class QueryHost(Protocol):
         """Return a larger output limit in tokens for a reply that was cut off; None if there is none."""
         ...
 
-    def fall_back(self) -> bool:
-        """Switch to the fallback model; return False if there is none or it was used before."""
+    def fall_back(self, why: str, *, for_query: bool = False) -> bool:
+        """Switch to the fallback model, with ``for_query`` only for this query; return False if there is none left."""
         ...
 
     def end_by_limit(self, turns: int) -> QueryEnd | None:
@@ -171,10 +171,18 @@ async def _turn(run: QueryRun) -> AsyncGenerator[Event, None]:
     except PromptTooLong as error:
         run.end = await _make_room(run, error)
     except ModelError as error:
-        run.end = None if await run.session.recover(error) else QueryEnd("model_error", str(error))
+        run.end = None if await _survived(run, error) else QueryEnd("model_error", str(error))
     else:
         run.turns += 1
         run.end = await _handle_reply(run, reply.body)
+
+
+async def _survived(run: QueryRun, error: ModelError) -> bool:
+    """Repair the request that a provider refused, or ask the fallback model; return whether the query can go on."""
+    if await run.session.recover(error):
+        return True
+    is_away = isinstance(error, ModelUnavailable | ReplyBroken)
+    return is_away and run.host.fall_back(f"is unavailable ({error})", for_query=True)
 
 
 async def _request(run: QueryRun) -> dict[str, Any] | None:
@@ -243,7 +251,7 @@ async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None
             return None
     if stopped == "refusal":
         await run.session.parts.host.record_call(reply, source="refused")
-        return None if run.host.fall_back() else QueryEnd("model_error", "the model declined to answer")
+        return None if run.host.fall_back("declined") else QueryEnd("model_error", "the model declined to answer")
     if stopped == UNASKED:
         await run.session.parts.host.record_call(reply, source="compact")
         run.continues += 1

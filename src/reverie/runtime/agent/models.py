@@ -7,10 +7,8 @@ from collections.abc import Callable
 from ...models import Retry, RetryingModel, open_model
 from ...ports import Model
 from ...settings import Settings
-from ...values import replace
-from ..session.limits import reported_window
 
-__all__ = ["Models", "fitted_output_limit", "fitted_settings"]
+__all__ = ["Models", "fitted_output_limit"]
 
 
 class Models:
@@ -23,7 +21,7 @@ class Models:
         self._small: Model | None = None
 
     def open(self, asked: str | Model | None) -> Model:
-        """Open a model, by name or as given, that retries by itself and then uses the fallback model.
+        """Open a model, by name or as given, that retries by itself.
 
         A model that already retries is used as it is.
         """
@@ -34,9 +32,8 @@ class Models:
         aliases = self._settings.model_aliases
         known = self._settings.models
         named = open_model(asked, aliases=aliases, corrections=known) if not isinstance(asked, Model) else asked
-        spare = self._settings.fallback_model
-        fallback = open_model(spare, aliases=aliases, corrections=known) if spare else None
-        model = RetryingModel(named, fallback=fallback, on_retry=self._on_retry)
+        is_replaceable = self._settings.fallback_model is not None
+        model = RetryingModel(named, on_retry=self._on_retry, is_replaceable=is_replaceable)
         self._open.append(model)
         return model
 
@@ -51,17 +48,6 @@ class Models:
         """Close every model that ``open`` returned, also those that were given as objects."""
         for model in self._open:
             await model.aclose()
-
-
-def fitted_settings(settings: Settings, model: Model) -> Settings:
-    """Return the settings with ``window_tokens`` capped at the model's own window, if it has one of its own.
-
-    The table's window needs no cap, which would also undo a correction of it in the settings.
-    """
-    given, wanted = reported_window(model), settings.window_tokens
-    if given is None:
-        return settings
-    return replace(settings, window_tokens=given if wanted is None else min(given, wanted))
 
 
 def fitted_output_limit(max_tokens: int, model: Model) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -12,8 +12,11 @@ from typing import Final
 from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
+from ...conversation.tokens.window import Thresholds
+from ...errors import ModelError
 from ...events import CompactionEnded, Event, ModelRetried
-from ...models import Retry
+from ...models import Retry, RetryingModel
+from ...models.anthropic import AnthropicModel
 from ...ports import Model
 from ...storage.files import FileStorage
 from ...tools import ToolContext, standard_tools
@@ -24,11 +27,10 @@ from ...values import replace
 from ..guard.hooks import Hooks
 from ..library import Library
 from ..places.projects import project_slug, session_key
-from ..session.limits import window_tokens
 from ..session.session import Session
 from .event_feed import EventFeed
 from .memory import AgentMemory
-from .models import Models, fitted_output_limit, fitted_settings
+from .models import Models, fitted_output_limit
 from .open_items import OpenItems, restore_reads, todos_in
 from .opening_context import OpeningContext
 from .options import AgentOptions
@@ -61,20 +63,35 @@ class AgentParts:
     opening: OpeningContext
     memory: AgentMemory | None
     runs: ToolRuns
+    asked_models: list[Model] = field(default_factory=list[Model])
+    """The models whose provider was asked for their limits."""
 
     def use_model(self, model: Model) -> None:
         """Use this model from now on, to answer and to write notes, summaries and memories; fit limits to it."""
         settings = self.options.settings
         self.model = model
         self.max_tokens = fitted_output_limit(settings.agent.max_tokens, model)
-        self.session.settings = fitted_settings(settings, model)
         self.session.use_model(model)
         if self.memory is not None:
             self.memory.use_model(model)
 
-    def window_tokens(self) -> int:
-        """Return the size in tokens of the context window of the model that answers now."""
-        return window_tokens(self.model.model_id, self.session.settings)
+    async def ask_limits(self) -> None:
+        """Ask the provider's list of models once for the limits of the model in use, and fit the window to them."""
+        model = self.model
+        inner = model.inner if isinstance(model, RetryingModel) else model
+        if not isinstance(inner, AnthropicModel) or inner in self.asked_models:
+            return
+        self.asked_models.append(inner)
+        try:
+            await inner.ask_limits()
+        except ModelError:
+            return  # the list is optional: the table has limits too
+        self.session.parts.policy.use_model(model)
+        self.session.parts.fit_window()
+
+    def thresholds(self) -> Thresholds:
+        """Return the token thresholds of the window of the model that answers now."""
+        return self.session.parts.policy.thresholds_of(self.model.model_id)
 
 
 async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitStack) -> AgentParts:
@@ -144,7 +161,7 @@ async def _opened_session(options: AgentOptions, model: Model, events: EventFeed
         options.name,
         cwd=options.cwd,
         storage=options.storage,
-        settings=fitted_settings(options.settings, model),
+        settings=options.settings,
         clock=options.clock,
         capabilities=frozenset({"cache_edits"} if model.capabilities.cache_edits else ()),
         model=model,

@@ -26,7 +26,6 @@ __all__ = [
     "thresholds_for",
     "trim_policy",
     "window_of",
-    "window_tokens",
 ]
 
 DEFAULT_MODEL: Final = ""
@@ -69,12 +68,6 @@ def reported_window(model: Model) -> int | None:
     """Return the window that a model reports; None if it is the table's, which settings may correct."""
     given = model.capabilities.window
     return None if given == _table_window(model.model_id, (), None).tokens else given
-
-
-def window_tokens(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
-    """Return the model's window in tokens, or the window in the settings if that is smaller."""
-    tokens = window_of(model, settings, betas).tokens
-    return min(tokens, settings.window_tokens) if settings.window_tokens is not None else tokens
 
 
 def compact_at(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:

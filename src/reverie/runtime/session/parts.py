@@ -28,6 +28,7 @@ from .inbox import Inbox
 from .ledger import LedgerStore
 from .limits import offload_policy, trim_policy
 from .log import Mode, SessionLog
+from .model_change import model_change
 from .notes.activity import SessionActivity
 from .notes.keeper import NotesKeeper
 from .offload.offloader import Offloader
@@ -88,17 +89,29 @@ class SessionParts:
     inbox: Inbox
     background: BackgroundTasks
     thinking: ThinkingWatch
+    told_model: str = ""
+    """The model of the last request, or one whose use was announced since."""
 
     async def configure(self, log: SessionLog, asked: RequestOptions) -> None:
         """Apply the flag provider's switches and the next request's model to policy, layers and cache plan."""
         if self.policy.apply_flags(log):
             self.apply_policy()
+        await self.tell_change(log, asked.model)
         await self.policy.use(asked)
         self.fit_window()
         if self.cache.model != asked.model:
             await to_thread.run_sync(self.accounts.prices, asked.model)  # the first look-up loads a price list
             self.use_prices(asked.model)
             self.cache.model = asked.model
+
+    async def tell_change(self, log: SessionLog, model: str) -> None:
+        """Emit the event of a change to another model than the last one that was asked or told; nothing otherwise."""
+        before, self.told_model = self.told_model, model
+        if not before or before == model or not log.view.token_count.known:
+            return
+        prices = await to_thread.run_sync(self.accounts.prices, model)  # the first look-up loads a price list
+        facts = facts_of(model, self.policy.settings.models)
+        log.emit(model_change(log.view, log.name, before=before, after=model, facts=facts, prices=prices))
 
     def fit_window(self) -> None:
         """Give layers 1 and 2 and the cache plan the window and the rules of the model in use."""
@@ -139,6 +152,7 @@ class SessionParts:
         named = prefix.model if prefix is not None else meta.get("model")
         if isinstance(named, str):
             self.policy.use_name(named)
+            self.told_model = named
         for model, tokens in view.facts.windows.items():
             self.policy.learn_window(model, tokens)
         self.fit_window()

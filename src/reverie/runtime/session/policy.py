@@ -43,6 +43,10 @@ class SessionPolicy:
         """The token thresholds of the window of the model in use."""
         return thresholds_for(self._window, self.settings, self._learned.get(self.model_name))
 
+    def thresholds_of(self, model: str) -> Thresholds:
+        """Return the token thresholds that hold for requests to a model."""
+        return thresholds_for(self._window_of(model, ()), self.settings, self._learned.get(model))
+
     @property
     def window_tokens(self) -> int:
         """The window of the model in use, or a smaller one by the settings or by a refusal."""
@@ -79,12 +83,16 @@ class SessionPolicy:
 
     def use_name(self, model: str, betas: tuple[str, ...] = ()) -> None:
         """Adopt the facts and the window of a model by its name; the first look-up loads a table of models."""
+        self._window = self._window_of(model, betas)
+        self.facts = facts_of(model, self.settings.models)
+        self.model_name, self._betas = model, betas
+
+    def _window_of(self, model: str, betas: tuple[str, ...]) -> Window:
         named, reported = self._reported
         window = window_of(model, self.settings, betas, reported if model in (named, DEFAULT_MODEL) else None)
         if window.source == "strict" and reported is not None:  # a name that no source knows
-            window = window_of(model, self.settings, betas, reported)
-        self.facts = facts_of(model, self.settings.models)
-        self.model_name, self._betas, self._window = model, betas, window
+            return window_of(model, self.settings, betas, reported)
+        return window
 
     def use_model(self, model: Model) -> None:
         """Take the window that a model reports, for requests to it or to a name whose window is unknown."""
