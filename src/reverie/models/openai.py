@@ -61,13 +61,19 @@ class OpenAIModel(SdkModel):
         return Capabilities(window=self._window or listed_window(self._id))
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
-        limit_field = "max_completion_tokens" if is_openai(self._base_url) else limit_field_of(self._facts)
-        body = chat_request(request, limit_field=limit_field, facts=self._facts)
-        if body["model"] == DEFAULT:
-            body["model"] = await self._single_model()
+        request, facts = await self._named(request)
+        limit_field = "max_completion_tokens" if is_openai(self._base_url) else limit_field_of(facts)
+        body = chat_request(request, limit_field=limit_field, facts=facts)
         headers: Mapping[str, str] = request.get("extra_headers") or {}
         response = await self._client.post("/chat/completions", body_bytes(body), headers)
         return response, ChatAssembly(self.name, used_ids(request), model=str(request.get("model") or ""))
+
+    async def _named(self, request: Mapping[str, Any]) -> tuple[Mapping[str, Any], ModelFacts]:
+        """Return a request that names its model, and the facts of that model; ask the server for its only one."""
+        if request.get("model") != DEFAULT:
+            return request, self._facts
+        name = await self._single_model()
+        return {**request, "model": name}, facts_of(name)
 
     async def _single_model(self) -> str:
         """Return the id of the server's only model, asking the server once.

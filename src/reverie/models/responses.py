@@ -10,7 +10,7 @@ from ..cache.prices import listed_window
 from ..errors import ModelRefused
 from ..ports import Capabilities, Reply, ReplyDelta
 from ..values import replace
-from .openai import DEFAULT, OpenAIModel
+from .openai import OpenAIModel
 from .responses_compact import CompactionAssembly, compact_body
 from .responses_reply import ResponsesAssembly
 from .responses_request import encrypted_ids, responses_body
@@ -54,7 +54,7 @@ class ResponsesModel(OpenAIModel):
                     yield part
             return
         except ModelRefused as error:
-            dropped = encrypted_ids(self._body(request))
+            dropped = encrypted_ids((await self._translated(request))[1])
             if error.error_code != _UNREADABLE or begun or not dropped:
                 raise
             self._unreadable |= dropped
@@ -63,11 +63,9 @@ class ResponsesModel(OpenAIModel):
                 yield _with_dropped(part, len(dropped)) if isinstance(part, Reply) else part
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
+        request, body = await self._translated(request)
         headers: Mapping[str, str] = request.get("extra_headers") or {}
-        body = self._body(request)
         model = str(body["model"])
-        if model == DEFAULT:
-            body["model"] = await self._single_model()
         if request.get("compaction") is not None:
             response = await self._client.post("/responses/compact", body_bytes(compact_body(body, request)), headers)
             return response, CompactionAssembly(self.name, model=model)
@@ -76,8 +74,9 @@ class ResponsesModel(OpenAIModel):
         response = await self._client.post("/responses", body_bytes(body), headers)
         return response, ResponsesAssembly(self.name, model=model)
 
-    def _body(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return responses_body(request, facts=self._facts, unreadable=self._unreadable)
+    async def _translated(self, request: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        request, facts = await self._named(request)
+        return request, responses_body(request, facts=facts, unreadable=self._unreadable)
 
 
 def _with_dropped(reply: Reply, dropped: int) -> Reply:
