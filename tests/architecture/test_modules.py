@@ -15,7 +15,18 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 
 MAX_LINES = 500
 # Words that end like a participle and are nouns of the field.
-NOUNS = {"Accounting", "Feed", "Finding", "Recording", "_Heading", "accounting", "counting", "learning", "recording"}
+NOUNS = {
+    "Accounting",
+    "Feed",
+    "Finding",
+    "Recording",
+    "_Heading",
+    "accounting",
+    "counting",
+    "learning",
+    "recording",
+    "thinking",
+}
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
 INNER_HOUSE = ("conversation", "cache", "layers", "memories", "text")

@@ -47,7 +47,7 @@ def check_summarized(body: Mapping[str, Any]) -> None:
 
 
 def origin_of(body: Mapping[str, Any]) -> Origin | None:
-    """Return the messages that the signed block at the front of a request stands for; None without a block.
+    """Return the messages that the signed block at the front of a request replaces; None without a block.
 
     Raise ``ProviderRefusal`` for a block with another text or with a broken signature.
     """

@@ -3,7 +3,7 @@
 Two requests have the same digest at a place if the same content was sent before it. ``cache_control``, thinking, key
 order, null fields and the borders between messages of one role do not count; a string counts as one text block. A
 deferred tool counts from the first block that refers to it. After a compaction block the chain starts at that block;
-further chains continue those of the messages that it stands for.
+further chains continue those of the messages that it replaces.
 Pages: build-with-claude/preserved-thinking/prefix-checks, build-with-claude/compaction-thinking-blocks.
 """
 
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 @record
 class Origin:
-    """The messages that a compaction block stands for: their chains, their system and tools, and the last role."""
+    """The messages that a compaction block replaces: their chains, their system and tools, and the last role."""
 
     signature: str
     chains: Chains

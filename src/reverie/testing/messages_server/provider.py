@@ -16,8 +16,8 @@ from .edits import EditedRequest, apply_context_management
 from .prefix import Prefix, prefix_of
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
 from .refusals import ProviderRefusal, check_betas, check_request, is_shaped
-from .rendering import rendered
 from .replies import ServerReply, cut_to, reply_of
+from .shown_request import shown_request
 from .thinking import BINDING_BETA, Behavior, Reader, ThinkingVerdict, behavior_for, check_thinking, signed_reply
 from .token_count import TokenCounter
 
@@ -167,7 +167,7 @@ class Provider:
             roles = [message["role"] for message in body["messages"]]
             latest = max((index for index, role in enumerate(roles) if role == "assistant"), default=-1)
             verdict = check_thinking(prefix, latest, reader)
-        return CheckedRequest(body, reader, prefix, verdict, rendered(body, verdict.dropped, facts))
+        return CheckedRequest(body, reader, prefix, verdict, shown_request(body, verdict.dropped, facts))
 
     def _reply(self, admitted: AdmittedRequest, said: Any) -> tuple[ServerReply, int]:
         """Return the whole reply and its tokens: cut to the limits, with its thinking or its summary signed."""

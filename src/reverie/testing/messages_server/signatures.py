@@ -16,14 +16,14 @@ import msgspec
 from ...values import record
 
 __all__ = [
-    "Binding",
     "CompactionRecord",
-    "binding_of",
+    "ThinkingRecord",
     "identity_of",
     "is_redacted",
     "is_signed",
     "is_text_of",
     "open_seal",
+    "record_of",
     "redact_thinking",
     "sealed",
     "sign_thinking",
@@ -35,7 +35,7 @@ _SECRET: Final = b"the test server's own key"
 
 
 @record
-class Binding:
+class ThinkingRecord:
     """The record in a thinking block's signature."""
 
     text: str
@@ -56,7 +56,7 @@ class Binding:
 
 @record
 class CompactionRecord:
-    """The record in a compaction block's signature: its text, and the messages that it stands for."""
+    """The record in a compaction block's signature: its text, and the messages that it replaces."""
 
     text: str
     tool_changes: str
@@ -93,11 +93,11 @@ def is_text_of(text: str, mark: str) -> bool:
     return text_mark(text) == mark
 
 
-def binding_of(block: Mapping[str, Any]) -> Binding | None:
+def record_of(block: Mapping[str, Any]) -> ThinkingRecord | None:
     """Return the record of a thinking block; None for one that a test signed, or that has no valid signature."""
     if block["type"] == "thinking":
-        return open_seal(block.get("signature"), Binding)
-    return open_seal(str(block.get("data")).partition("|")[2], Binding)
+        return open_seal(block.get("signature"), ThinkingRecord)
+    return open_seal(str(block.get("data")).partition("|")[2], ThinkingRecord)
 
 
 def identity_of(block: Mapping[str, Any]) -> str:
@@ -131,7 +131,7 @@ def is_redacted(data: str) -> bool:
     expected = base64.b64encode(_mac(b"redacted", body))
     if not hmac.compare_digest(expected, mac.encode("utf-8", "replace")):
         return False
-    binding = open_seal(seal, Binding) if seal else None
+    binding = open_seal(seal, ThinkingRecord) if seal else None
     return not seal or (binding is not None and is_text_of(shown, binding.text))
 
 

@@ -14,12 +14,12 @@ from ...values import record
 from .prefix import Place, Prefix, extended, is_thinking
 from .refusals import ProviderRefusal
 from .signatures import (
-    Binding,
-    binding_of,
+    ThinkingRecord,
     identity_of,
     is_redacted,
     is_signed,
     is_text_of,
+    record_of,
     redact_thinking,
     sealed,
     text_mark,
@@ -87,7 +87,7 @@ def _check_signature(place: Place, latest: int) -> None:
         if not is_redacted(block["data"]):
             raise ProviderRefusal(400, f"{place.path}: Invalid `data` in `redacted_thinking` block")
         return
-    binding = binding_of(block)
+    binding = record_of(block)
     if binding is None and not is_signed(block["thinking"], block["signature"]):
         raise ProviderRefusal(400, f"{place.path}: Invalid `signature` in `thinking` block")
     if binding is not None and not is_text_of(block["thinking"], binding.text):
@@ -99,7 +99,7 @@ def _check_latest(places: list[Place]) -> None:
     """Raise ``ProviderRefusal`` where some but not all thinking of a reply is in the latest assistant message."""
     expected = 0
     for place in places:
-        binding = binding_of(place.block)
+        binding = record_of(place.block)
         index, count = (binding.index, binding.count) if binding else (0, 1)
         if index != expected:
             raise ProviderRefusal(400, f"{place.path}: {_MODIFIED}")
@@ -121,7 +121,7 @@ class _Run:
 
     def over(self, places: Iterable[Place]) -> ThinkingVerdict:
         for place in places:
-            binding = binding_of(place.block)
+            binding = record_of(place.block)
             reason = self._unreadable(binding)
             checked = not reason and self._reader.facts.checks_thinking
             if reason:
@@ -131,7 +131,7 @@ class _Run:
             self._last, self._depth = identity_of(place.block), self._depth + 1
         return ThinkingVerdict(frozenset(self._dropped), tuple(self._report), self._last, self._depth)
 
-    def _unreadable(self, binding: Binding | None) -> str:
+    def _unreadable(self, binding: ThinkingRecord | None) -> str:
         reader = self._reader
         if binding is None:
             return ""
@@ -139,7 +139,7 @@ class _Run:
             return "organization_binding_mismatch"
         return "" if reader.facts.reads(binding.model) else "model_binding_mismatch"
 
-    def _fits(self, place: Place, binding: Binding | None) -> bool:
+    def _fits(self, place: Place, binding: ThinkingRecord | None) -> bool:
         """Return whether the content and the thinking before a block are those that it was made with."""
         if self._reader.behavior == "drop_block" and self._follows_dropped(place):
             return False
@@ -201,9 +201,9 @@ def _signed(block: Block, known: dict[str, Any]) -> Block:
     if block["type"] == "thinking":
         return {
             **block,
-            "signature": block.get("signature") or sealed(Binding(text=text_mark(block["thinking"]), **known)),
+            "signature": block.get("signature") or sealed(ThinkingRecord(text=text_mark(block["thinking"]), **known)),
         }
     if block.get("data"):
         return block
     shown = redact_thinking("")
-    return {**block, "data": f"{shown}|{sealed(Binding(text=text_mark(shown), **known))}"}
+    return {**block, "data": f"{shown}|{sealed(ThinkingRecord(text=text_mark(shown), **known))}"}

@@ -12,10 +12,10 @@ from typing import Any
 from ...model_facts import ModelFacts
 from .prefix import is_thinking
 
-__all__ = ["is_cleared", "rendered"]
+__all__ = ["shown_request"]
 
 
-def rendered(body: dict[str, Any], dropped: Collection[tuple[int, int]], facts: ModelFacts) -> dict[str, Any]:
+def shown_request(body: dict[str, Any], dropped: Collection[tuple[int, int]], facts: ModelFacts) -> dict[str, Any]:
     """Return the request without dropped thinking, turn-scoped messages of earlier turns and thinking of old turns."""
     messages = body["messages"]
     last_user = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
@@ -23,7 +23,7 @@ def rendered(body: dict[str, Any], dropped: Collection[tuple[int, int]], facts: 
     shown: list[Any] = []
     for index, message in enumerate(messages):
         content = message["content"]
-        if is_cleared(message, index, last_user):
+        if _is_cleared(message, index, last_user):
             content = []
         elif not isinstance(content, str):
             content = [
@@ -35,7 +35,7 @@ def rendered(body: dict[str, Any], dropped: Collection[tuple[int, int]], facts: 
     return {**body, "messages": shown}
 
 
-def is_cleared(message: Mapping[str, Any], index: int, last_user: int) -> bool:
+def _is_cleared(message: Mapping[str, Any], index: int, last_user: int) -> bool:
     """Return whether a turn-scoped message is no longer shown, because a user message follows it."""
     return message.get("clear_at") == "next_user_message" and index < last_user
 
