@@ -14,7 +14,7 @@ CUT: Final = ("max_tokens", "model_context_window_exceeded")
 
 
 def answer_text(content: Any) -> str:
-    """Return the text of a reply's content, whatever its shape."""
+    """Return the text of a reply's content; content of any other shape has none."""
     if isinstance(content, str):
         return content
     blocks = cast("list[Any]", content) if isinstance(content, list) else []

@@ -79,7 +79,7 @@ def _thinking_room(request: Mapping[str, Any], facts: ModelFacts) -> int:
 
 
 def _quiet(request: dict[str, Any], facts: ModelFacts) -> dict[str, Any]:
-    """Return the request with thinking off, where the model would think and can be told not to."""
+    """Return the request with thinking off, if the model would think and accepts that."""
     off = next((kind for kind in _OFF if kind in facts.thinking), None)
     return {**request, "thinking": {"type": off}} if off is not None and thinks(request, facts) else request
 
