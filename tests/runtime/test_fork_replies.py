@@ -16,13 +16,15 @@ from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.runtime.session.forks import Forks, ForkState, ForkToolResult
 from reverie.runtime.session.replies import Call
 
-MODEL = "claude-sonnet-4-5"
+MODELS = ("claude-sonnet-4-5", "claude-opus-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-fable-5-2")
 START = 1_790_000_000.0
 MAX_TURNS = 4
 TOOLS: list[dict[str, Any]] = [{"name": "Read", "description": "Reads.", "input_schema": {"type": "object"}}]
 BLANKS = ("", " ", "\n\n", "\t \n", "\u00a0")
 NAMES = ("Read", "Read", "re ad", "", "x" * 200, "Größe", "functions.Read", None, 7)
 INPUTS = ({"file_path": "/a"}, {}, [], "x", None, 3, '{"file_path": "/a"}')
+USES = ("server_tool_use", "mcp_tool_use")
+RESULTS = ("web_search_tool_result", "mcp_tool_result")
 STOPS = ("end_turn", "tool_use", "max_tokens", "pause_turn", "refusal", "stop_sequence", "new_reason", None)
 OUTPUTS = ("read it", "", " ", None, [], [{"type": "text", "text": ""}], [{"type": "image"}], {"a": 1}, b"\xff")
 
@@ -30,10 +32,10 @@ OUTPUTS = ("read it", "", " ", None, [], [{"type": "text", "text": ""}], [{"type
 class Misbehaving:
     """A model that gives the replies it is told to, and keeps what it was asked."""
 
-    name = model_id = MODEL
     capabilities = Capabilities(caching=True)
 
-    def __init__(self, replies: list[dict[str, Any]]) -> None:
+    def __init__(self, name: str, replies: list[dict[str, Any]]) -> None:
+        self.name = self.model_id = name
         self.replies = iter(replies)
         self.requests: list[dict[str, Any]] = []
 
@@ -54,8 +56,9 @@ class Misbehaving:
 class Mischief:
     """Replies that break the rules, drawn by chance."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, model: str) -> None:
         self.chance = chance
+        self.model = model
 
     def id(self) -> Any:
         known = ("t1", "s1", f"u{self.chance.randrange(6)}", f"u{self.chance.randrange(10**6)}")
@@ -71,11 +74,18 @@ class Mischief:
                 {"type": "tool_use", "id": f"v{self.chance.randrange(10**6)}", "name": "Read", "input": {}},
                 {"type": "tool_use", **call, "caller": {"type": "direct"}, "extra": True},
                 {"type": "tool_use", **call},
-                {"type": pick(("server_tool_use", "mcp_tool_use")), **call},
-                {"type": "web_search_tool_result", "tool_use_id": self.id(), "content": []},
+                {
+                    "type": pick(("server_tool_use", "mcp_tool_use")),
+                    **call,
+                    **pick(({}, {"server_name": "m", "new": 1})),
+                },
+                {"type": pick(RESULTS), "tool_use_id": self.id(), "content": [], **pick(({}, {"new": 1}))},
                 {"type": "thinking", "thinking": "Hm.", "signature": pick(("sig", "", None))},
                 {"type": "redacted_thinking", "data": pick(("data", "", 1))},
                 {"type": pick(("hologram", "tool_result", "image", "", None)), "content": "?", "source": {}},
+                {"type": "compaction", "content": pick(("Summary.", None)), "signature": pick(("sig", None))},
+                {"type": "mcp_tool_listing", "mcp_server_name": pick(("m", None)), "tools": []},
+                {"type": "fallback", "to": pick(({"model": "m"}, None)), "from": {"model": "n"}},
                 {},
                 pick((None, "bare", 3, [])),
             )
@@ -90,15 +100,16 @@ class Mischief:
             content.append(content[0])
         if self.chance.random() < 0.05:
             content = pick(("", " \n", "text", None, {}, 5))
-        body = {"role": "assistant", "model": MODEL, "content": content, "stop_reason": pick(STOPS)}
+        body = {"role": "assistant", "model": self.model, "content": content, "stop_reason": pick(STOPS)}
         usage = pick(({"input_tokens": 9, "output_tokens": 9}, {}, None, {"input_tokens": "many"}))
         return {**body, "id": pick((None, "", "m1", f"f{self.chance.randrange(99)}")), "usage": usage}
 
 
 async def opened(session: Session, chance: random.Random) -> None:
     """Let a conversation come to one of the places at which it may be forked."""
+    model = chance.choice(MODELS)
     await session.say("Read /a.")
-    await session.prepare(model=MODEL, max_tokens=1_000, system="Careful.", tools=TOOLS)
+    await session.prepare(model=model, max_tokens=1_000, system="Careful.", tools=TOOLS)
     if chance.random() < 0.1:
         return
     calls = [{"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "/a"}}]
@@ -106,7 +117,7 @@ async def opened(session: Session, chance: random.Random) -> None:
     said = [{"type": "text", "text": "Reading."}]
     content = said + chance.choice(([], calls, paused, [*calls, {**calls[0], "id": "t2"}]))
     usage = {"input_tokens": 10, "output_tokens": 5}
-    await session.observe({"id": "m1", "role": "assistant", "model": MODEL, "content": content, "usage": usage})
+    await session.observe({"id": "m1", "role": "assistant", "model": model, "content": content, "usage": usage})
     if chance.random() < 0.5 and session.view.unanswered():
         await session.result("t1", "hello")
 
@@ -114,8 +125,9 @@ async def opened(session: Session, chance: random.Random) -> None:
 async def asked(number: int) -> tuple[list[dict[str, Any]], str]:
     """Fork a conversation with a model that misbehaves; return the requests, and the error if there was one."""
     chance = random.Random(number)
-    mischief = Mischief(chance)
-    model = Misbehaving([mischief.reply() for _ in range(MAX_TURNS)])
+    name = chance.choice(MODELS)
+    mischief = Mischief(chance, name)
+    model = Misbehaving(name, [mischief.reply() for _ in range(MAX_TURNS)])
 
     async def tools(call: Call, state: ForkState) -> ForkToolResult:
         return ForkToolResult(chance.choice(OUTPUTS), is_error=chance.random() < 0.3, allowed=chance.random() < 0.9)
@@ -161,7 +173,7 @@ def test_a_fork_that_appends_replies_as_they_came_is_refused(seed: int) -> None:
         wrong: list[str] = []
         for number in range(seed, seed + 100):
             first = (await asked(number))[0][0]
-            content: Any = Mischief(random.Random(number)).reply()["content"]
+            content: Any = Mischief(random.Random(number), MODELS[0]).reply()["content"]
             blocks = content if isinstance(content, list) else []
             calls = [one for one in blocks if isinstance(one, dict) and one.get("type") == "tool_use"]
             results = [{"type": "tool_result", "tool_use_id": call.get("id"), "content": "x"} for call in calls]

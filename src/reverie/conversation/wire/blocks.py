@@ -55,6 +55,10 @@ _KEYS: Final[dict[str, frozenset[str]]] = {
     "compaction": frozenset({"type", "content", "signature", "encrypted_content", "tool_changes"}),
     "mcp_tool_listing": frozenset({"type", "mcp_server_name", "tools"}),
     "fallback": frozenset({"type", "from", "to", "trigger"}),
+    "server_tool_use": frozenset({"type", "id", "name", "input", "caller"}),
+    "mcp_tool_use": frozenset({"type", "id", "name", "input", "server_name"}),
+    **dict.fromkeys(_SERVER_RESULTS, frozenset({"type", "tool_use_id", "content", "caller"})),
+    "mcp_tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
 }
 
 
@@ -218,20 +222,23 @@ def _assistant_block(found: Block) -> Block | None:
             return _trimmed(found)
         case "fallback" if isinstance(found.get("to"), dict):
             return _trimmed(found)
-        case str(kind) if kind in _SERVER_USES:
-            return found if _well_called(found) else block_as_text(found)
-        case str(kind) if kind in _SERVER_RESULTS:
-            answered = found.get("tool_use_id")
-            return (
-                found
-                if isinstance(answered, str) and _ID.match(answered) and "content" in found
-                else block_as_text(found)
-            )
+        case str(kind) if kind in _SERVER_USES or kind in _SERVER_RESULTS:
+            return _server_block(found, kind)
         case _:
             return block_as_text(found)
 
 
 _ADMISSIONS: Final = {"assistant": _assistant_block, "system": _system_block}
+
+
+def _server_block(found: Block, kind: str) -> Block:
+    """Return a call that the provider runs, or its result; as text if a provider would reject it."""
+    if kind in _SERVER_USES:
+        fits = _well_called(found) and (kind != "mcp_tool_use" or isinstance(found.get("server_name"), str))
+    else:
+        answered = found.get("tool_use_id")
+        fits = isinstance(answered, str) and _ID.match(answered) is not None and "content" in found
+    return _trimmed(found) if fits else block_as_text(found)
 
 
 def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
