@@ -42,7 +42,7 @@ from .shared_lists import EntryHistory, FinishedMessages, Result, results_in
 from .tokens.counting import TokenCount
 from .tokens.tally import CUT, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
-from .wire.blocks import Block, accepted_message, as_blocks, edit_block, has_thinking
+from .wire.blocks import Block, accepted_message, as_blocks, edit_block
 from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
 from .wire.images import NO_IMAGES, image_totals, pictures_in
 
@@ -201,12 +201,6 @@ class View:
         if found is None or found.group < self._groups_finished:
             return found
         return found if any(tool_use_id in group.uses for group in self._tail) else None
-
-    def thinking_from(self, at: int) -> list[str]:
-        """Return the uuids of the replies from a message's index on whose thinking the view shows."""
-        pieces = (piece for one in range(at, self.length) for piece in self.group(one).pieces)
-        gone = self.overrides.thinking
-        return [piece.uuid for piece in pieces if piece.uuid not in gone and has_thinking(piece.message)]
 
     def is_kept(self, tool_use_id: str) -> bool:
         """Say whether a ``ResultsKept`` decision settled that this result is not offloaded with its message."""
@@ -411,8 +405,7 @@ class View:
                 message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
                 self._say(Item(entry.uuid, USER, message, entry))
             case MemoriesSurfaced() | InstructionsAttached() | MessageQueued() | ResultsClearedByProvider():
-                item = item_shown_by(entry, decision)
-                if item is not None:
+                if (item := item_shown_by(entry, decision)) is not None:
                     self._say(item)
             case CacheEdits():
                 edit = edit_block(decision.tool_use_ids)

@@ -46,7 +46,7 @@ def of_messages(messages: Iterable[Mapping[str, Any]], cleared: Container[str] =
 
 
 def without_content(message: Mapping[str, Any], cleared: Container[str]) -> Mapping[str, Any]:
-    """Return a message in which a line with the handle stands in place of each of these results."""
+    """Return a message that shows a line with the handle instead of each of these results."""
     content = message.get("content")
     if not isinstance(content, list):
         return message

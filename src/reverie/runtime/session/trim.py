@@ -10,7 +10,7 @@ import msgspec
 from ...cache.economics import Life
 from ...conversation.decisions import Decision, ResultsCleared
 from ...conversation.reads import files_in_view, forgotten_files
-from ...conversation.thinking import thinking_tokens
+from ...conversation.thinking import replies_with_thinking, thinking_tokens
 from ...conversation.tool_calls import path_of
 from ...conversation.view import View
 from ...errors import SessionError
@@ -153,7 +153,7 @@ class Trimmer:
         calls = [call for call in map(view.tool_call, tool_use_ids) if call is not None]
         if not self._facts_of_model.checks_thinking or not calls:
             return ""
-        lost = view.thinking_from(min(call.group for call in calls) + 1)
+        lost = replies_with_thinking(view, start=min(call.group for call in calls) + 1)
         replies, tokens = counted(len(lost), "later reply"), thinking_tokens(view, lost)
         return f"this drops the thinking of {replies}, about {tokens:,} tokens" if lost else ""
 
