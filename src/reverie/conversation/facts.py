@@ -29,6 +29,7 @@ from .decisions import (
     ThinkingRepaired,
     WindowLearned,
 )
+from .wire.carried import CARRIED
 from .wire.options import opening_of
 
 __all__ = ["Facts", "facts_after"]
@@ -72,6 +73,8 @@ class Facts:
     """The tool calls whose results the provider left out of the last request."""
     last_call: CallRecorded | None = None
     given_up: frozenset[str] = frozenset()
+    carries_items: bool = False
+    """Whether replies may carry items of another provider than Anthropic (see ``wire.carried``)."""
     drops_refused_thinking: bool = False
     """Whether requests ask the provider to drop thinking blocks that it would refuse."""
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
@@ -132,11 +135,11 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
 
 def _facts_after_prefix(facts: Facts, rendered: PrefixRendered) -> Facts:
     """Return the facts after a prefix; changes that were told before stay in force if system and tools are the same."""
-    before = facts.prefix
-    opening = opening_of(rendered)
+    before, carries = facts.prefix, facts.carries_items or CARRIED in rendered.capabilities
+    facts = replace(facts, prefix=rendered, opening=opening_of(rendered), carries_items=carries)
     if before is not None and (before.system, before.tools) == (rendered.system, rendered.tools):
-        return replace(facts, prefix=rendered, opening=opening)
-    return replace(facts, prefix=rendered, opening=opening, amendments=(), amended=None)
+        return facts
+    return replace(facts, amendments=(), amended=None)
 
 
 def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:

@@ -23,12 +23,15 @@ Shape: TypeAlias = Literal["messages", "chat", "responses"]
 _SDK_ARGUMENTS: Final = ("stream", "extra_headers", "extra_body", "extra_query", "timeout")
 
 
-def shaped_request(request: dict[str, Any], shape: Shape) -> dict[str, Any]:
+def shaped_request(request: dict[str, Any], shape: Shape, *, carries_items: bool = True) -> dict[str, Any]:
     """Return a request of the Messages API as keyword arguments of a provider's SDK.
 
     ``chat`` is for ``chat.completions.create``, ``responses`` for ``responses.create``, or for ``responses.compact``
-    where the request has the field ``compaction``. Raise ``InputError`` for another shape.
+    where the request has the field ``compaction``. ``carries_items`` is false if no message can carry items of
+    another provider. Raise ``InputError`` for another shape.
     """
+    if shape == "messages" and not carries_items:
+        return request
     facts = facts_of(str(request.get("model") or ""))
     rest = {key: request[key] for key in _SDK_ARGUMENTS if key in request}
     if shape == "chat":

@@ -16,6 +16,7 @@ import msgspec
 from ..entries import Message, clean
 
 __all__ = [
+    "CARRIED",
     "MARK",
     "carried_block",
     "carried_item",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 MARK: Final = "openai:"
+CARRIED: Final = "carried_items"
+"""The capability of a model whose replies carry such items, logged with the prefix."""
 _FIELDS: Final = {"redacted_thinking": "data", "thinking": "signature", "compaction": "signature"}
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode

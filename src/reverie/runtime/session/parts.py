@@ -11,6 +11,7 @@ from anyio import to_thread
 from ...cache.prices import rates_of
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
+from ...conversation.wire.carried import CARRIED
 from ...errors import InputError, StorageError
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage
@@ -133,6 +134,7 @@ class SessionParts:
             "preserved_thinking": facts.checks_thinking,
             "system_messages": facts.system_messages,
             "tool_changes": facts.tool_changes,
+            CARRIED: facts.api != "messages",
         }
         return self.capabilities | {name for name, able in named.items() if able}
 

@@ -255,7 +255,8 @@ class Session:
         request is for. Raise ``WindowFull`` if the request cannot fit.
         """
         asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
-        return shaped_request({**await prepare(self.log, self.parts, asked), **asked.extras}, shape)
+        request = {**await prepare(self.log, self.parts, asked), **asked.extras}
+        return shaped_request(request, shape, carries_items=self.view.facts.carries_items)
 
     # -- the window
 
