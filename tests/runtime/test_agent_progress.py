@@ -22,7 +22,7 @@ from reverie.settings import Switches
 class Watching:
     """An agent that starts one which waits in its second turn until a line was said about it."""
 
-    def __init__(self, tmp_path: Path, lines: list[str], small: list[str] | None) -> None:
+    def __init__(self, tmp_path: Path, lines: list[Any], small: list[str] | None) -> None:
         self.lines = iter(lines)
         self.storage = InMemoryStorage()
         self.events: list[Event] = []
@@ -38,7 +38,7 @@ class Watching:
         )
         self.cwd = tmp_path / "work"
 
-    def _line(self) -> str:
+    def _line(self) -> Any:
         self.wanted -= 1
         if self.wanted <= 0:
             self.enough.set()
@@ -106,3 +106,13 @@ def test_a_smaller_model_is_asked_where_it_is_cheaper_with_the_end_of_the_work_a
     assert "calls Glob with {'pattern': '*.py'}" in str(request["messages"])
     assert "tools" not in request
     assert not any("3 to 5 words" in str(one["messages"][-1]) for one in watching.own.requests)
+
+
+@pytest.mark.requirement("L7.9", "V9")
+@pytest.mark.parametrize("small", [None, ["yes"]], ids=["by a fork", "by a smaller model"])
+def test_a_line_of_a_reply_that_was_refused_is_not_shown(tmp_path: Path, small: list[str] | None) -> None:
+    refused = {"content": "Listing secrets.py for tests", "stop_reason": "refusal"}
+    watching = Watching(tmp_path, [refused, "Listing `view.py` for tests"], small)
+    lines = watching.run()
+    assert "Listing secrets.py for tests" not in lines
+    assert "Listing `view.py` for tests" in lines
