@@ -11,7 +11,7 @@ import pytest
 
 from reverie import InMemoryStorage, Session, Settings
 from reverie.conversation.decisions import WindowLearned
-from reverie.errors import PromptTooLong
+from reverie.errors import PromptTooLong, WindowFull
 from reverie.events import DecisionMade, Event, QueryEnded
 from reverie.models import RetryingModel, ScriptedModel
 from reverie.models.failures import failure_of_status
@@ -174,7 +174,8 @@ def agent_on(model: ScriptedModel, tmp_path: Path, settings: Settings | None = N
     cwd.mkdir(exist_ok=True)
     settings = settings or Settings(home=tmp_path / "home", switches=ALONE)
     options: dict[str, Any] = {"tools": [LookTool(PROSE * 60)], "system": "Be brief.", "mode": "bypass", **given}
-    return Agent(model=RetryingModel(model), cwd=cwd, storage=InMemoryStorage(), settings=settings, **options)
+    options.setdefault("storage", InMemoryStorage())
+    return Agent(model=RetryingModel(model), cwd=cwd, settings=settings, **options)
 
 
 def end_of(agent: Agent, prompt: str = "go") -> QueryEnded:
@@ -267,3 +268,24 @@ def test_a_summary_that_nobody_asked_for_is_no_reply(tmp_path: Path, times: int)
     end = end_of(agent_on(model, tmp_path))
     assert end.end == ("completed" if times == 1 else "model_error")
     assert "Short." not in str(model.requests[-1])
+
+
+@pytest.mark.requirement("V11")
+def test_an_agent_whose_opening_does_not_fit_says_in_one_line_what_it_needs_before_any_call(tmp_path: Path) -> None:
+    async def opened(system: str) -> tuple[str, int, InMemoryStorage]:
+        model = ScriptedModel(lambda request: "Hello.", name="scripted:m", capabilities=Capabilities(window=4_096))
+        storage = InMemoryStorage()
+        agent = agent_on(model, tmp_path, system=system, session="s", storage=storage)
+        try:
+            return [event async for event in agent.ask("go")][-1].end, len(model.requests), storage  # type: ignore[attr-defined]
+        except WindowFull as error:
+            return str(error), len(model.requests), storage
+
+    said, calls, storage = anyio.run(opened, PROSE * 150)
+    assert calls == 0
+    assert "\n" not in said
+    for part in ("system prompt 3,", "tools", "context", "4,096", "use a model with at least 6,000", "fewer tools"):
+        assert part in said
+    assert anyio.run(opened, PROSE * 10)[:2] == ("completed", 1)  # the known-bad twin: a short one is answered
+    log = [data for key in storage.list() if key.endswith(".jsonl") and (data := storage.load(key))]
+    assert b"user_context" not in b"".join(log)  # a later start with a shorter one finds no large context

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ...conversation.entries import new_uuid
-from ...errors import InputError, SessionError
+from ...errors import InputError, ReverieError, SessionError
 from ...events import Event, Listener
 from ...ports import AgentRequest, Model, StartedAgent, Storage
 from ...settings import Mode, Settings, load_settings
@@ -26,11 +26,13 @@ from .event_feed import EventFeed
 from .host import AgentHost
 from .interrupt import Interrupt
 from .loop import Prompt, QueryRun, run_query
+from .opening_size import check_opening
 from .options import AgentOptions
 from .parts import AgentParts, has_small_window, open_parts
 from .status import Status
 from .team.relay import Relay
 from .team.roster import AgentStatus
+from .tool_runs import declared_tools
 
 __all__ = ["Agent"]
 
@@ -107,9 +109,13 @@ class Agent:
     async def __aenter__(self) -> Agent:
         if self._stack is not None:
             raise SessionError("this agent is open already")
-        async with AsyncExitStack() as stack:
-            await self._open(stack)
-            self._stack = stack.pop_all()
+        try:
+            async with AsyncExitStack() as stack:
+                await self._open(stack)
+                self._stack = stack.pop_all()
+        except ExceptionGroup as group:  # the task group wraps an error of the opening
+            error = group.exceptions[0]
+            raise error if len(group.exceptions) == 1 and isinstance(error, ReverieError) else group from None
         return self
 
     async def __aexit__(
@@ -122,14 +128,14 @@ class Agent:
     async def _open(self, stack: AsyncExitStack) -> None:
         options = self._options
         self._parts = parts = await open_parts(options, self._events, stack)
-        has_room = options.tools is not None or not has_small_window(parts.model)
+        has_room = options.tools is not None or not has_small_window(parts.session)
         self._relay = relay = Relay(parts, Agent.from_options) if options.settings.switches.relay and has_room else None
         self._host = AgentHost(parts, relay)
         if relay is not None:
             if options.tools is None:
                 parts.runs.add(relay_tools())
             await relay.open()
-        parts.runs.add(await parts.opening.enter(stack, self._first_message_text))
+        parts.runs.add(await parts.opening.enter(stack, self._first_message_text, self._check_opening))
         stack.push_async_callback(parts.context.aclose)
         stack.push_async_callback(self._wind_down)
 
@@ -143,6 +149,13 @@ class Agent:
             lineage.memory.view = lambda: self.session.view
             texts.append(await lineage.memory.context())
         return "\n\n".join(text for text in texts if text)
+
+    def _check_opening(self, context: str, tools: Sequence[Tool]) -> None:
+        """Raise ``WindowFull`` if the window cannot hold system prompt, tools and the first message."""
+        parts = self.parts
+        declared = [*parts.runs.declared, *declared_tools(tools)]
+        at, model = parts.session.thresholds, parts.model.name
+        check_opening(at, model=model, system=parts.system, tools=declared, context=context)
 
     async def _wind_down(self) -> None:
         """Stop agents that this one started, finish memory writes, run the end hooks, cancel all other tasks."""

@@ -60,11 +60,17 @@ class OpeningContext:
         self._nested = NestedInstructions(context.cwd, self._gathered)
         self._day = ""
 
-    async def enter(self, stack: AsyncExitStack, extra_text: Callable[[], Awaitable[str]]) -> list[Tool]:
+    async def enter(
+        self,
+        stack: AsyncExitStack,
+        extra_text: Callable[[], Awaitable[str]],
+        check: Callable[[str, list[Tool]], None],
+    ) -> list[Tool]:
         """Attach the first context, run the start hooks, and return the tools of the user's MCP servers.
 
         A resumed session gets only changed instructions. ``stack`` closes the servers; ``extra_text`` returns the
-        end of a new session's first message, such as the memory index.
+        end of a new session's first message, such as the memory index; ``check`` raises if context and tools do not
+        fit the window.
         """
         new = not self._session.view.length
         self._session.listen(self._on_event)
@@ -78,8 +84,12 @@ class OpeningContext:
             listed = f"Skills you can load:\n{skills}" if skills else ""
             more = await extra_text()
             parts = [self._environment_text(), render(self._gathered), listed, more]
-            await self._session.attach("\n\n".join(part for part in parts if part), type=USER_CONTEXT)
+            context = "\n\n".join(part for part in parts if part)
+            check(context, tools)
+            await self._session.attach(context, type=USER_CONTEXT)
         else:
+            said = [_text(entry) for entry in self._session.view.history if entry.body.get("type") == USER_CONTEXT]
+            check("\n\n".join(said), tools)
             await self._resume()
         outcome = await self._hooks.run("session_start", {"source": "startup" if new else "resume"})
         if outcome.context:

@@ -18,6 +18,7 @@ from ...events import CompactionEnded, Event, ModelRetried
 from ...models import Retry, RetryingModel
 from ...models.anthropic import AnthropicModel
 from ...ports import Model
+from ...settings import AgentPolicy
 from ...storage.files import FileStorage
 from ...tools import ToolContext, standard_tools
 from ...tools.files.read_state import ReadState
@@ -40,7 +41,7 @@ from .tool_runs import ToolPermissions, ToolRuns
 __all__ = ["AgentParts", "open_parts"]
 
 SMALL_WINDOW: Final = 16_384
-"""A model whose window has at most this many tokens gets a short prompt and few tools by default."""
+"""An agent whose window has at most this many tokens gets a short prompt and few tools by default."""
 SMALL_TOOLS: Final = frozenset({"Read", "Write", "Edit", "Grep", "Bash"})
 
 
@@ -72,6 +73,7 @@ class AgentParts:
         self.model = model
         self.max_tokens = fitted_output_limit(settings.agent.max_tokens, model)
         self.session.use_model(model)
+        self.context.policy = _fitted_policy(settings.agent, self.session)
         if self.memory is not None:
             self.memory.use_model(model)
 
@@ -109,7 +111,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     session.parts.compact.restorer = OpenItems(context)
     tasks = await stack.enter_async_context(create_task_group())
     sandboxed = (await to_thread.run_sync(available)).works
-    is_small = has_small_window(model)
+    is_small = has_small_window(session)
     memory = None
     if not is_small and options.lineage is None and AgentMemory.allowed(settings):
         memory = AgentMemory(
@@ -142,9 +144,9 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     )
 
 
-def has_small_window(model: Model) -> bool:
-    """Return whether the provider reports a window of at most ``SMALL_WINDOW`` tokens for this model."""
-    return (model.capabilities.window or SMALL_WINDOW + 1) <= SMALL_WINDOW
+def has_small_window(session: Session) -> bool:
+    """Return whether the window, by model or settings, has at most ``SMALL_WINDOW`` tokens."""
+    return session.thresholds.window <= SMALL_WINDOW
 
 
 def _opened_model(options: AgentOptions, models: Models) -> Model:
@@ -188,13 +190,18 @@ def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event
     return ToolContext(
         cwd=options.cwd,
         session=options.name,
-        policy=settings.agent,
+        policy=_fitted_policy(settings.agent, session),
         directories=tuple(Path(one).expanduser().resolve() for one in settings.permissions.directories),
         read_back=lambda handle: session.parts.stored(session.view, handle),
         emit=emit,
         home=settings.home,
         todos=todos_in(session.view),
     )
+
+
+def _fitted_policy(policy: AgentPolicy, session: Session) -> AgentPolicy:
+    """Return the limits of tools with a read of at most a fifth of the window."""
+    return replace(policy, read_max_tokens=min(policy.read_max_tokens, session.thresholds.effective // 5))
 
 
 def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small: bool) -> list[Tool]:
