@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     )
     from .smaller_cuts import plan_collapse, plan_snip
     from .summary import directive, may_draft, notes_text, summary_of
-    from .summary_request import dropped_rounds, fitted_messages, plain_messages, plain_request
+    from .summary_request import (
+        dropped_rounds,
+        fitted_messages,
+        plain_messages,
+        plain_request,
+        shortened_messages,
+    )
     from .tail import CutRange, visible_items
     from .user_words import QuotedWords, UserMessages
 
@@ -69,6 +75,7 @@ __all__ = [
     "provider_cut_range",
     "provider_instructions",
     "round_cut_range",
+    "shortened_messages",
     "shown_text",
     "summary_budget",
     "summary_of",
@@ -120,6 +127,7 @@ __getattr__ = lazily(
             "fitted_messages",
             "plain_messages",
             "plain_request",
+            "shortened_messages",
         ),
         "tail": (
             "CutRange",

@@ -16,7 +16,7 @@ from .loss import open_steps
 from .policy import CompactPolicy
 from .summary import summary_text
 from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of, visible_items
-from .user_words import QuotedWords, UserMessage, quoted_words, user_messages, words_text
+from .user_words import HANDLE_TOKENS, QuotedWords, UserMessage, quoted_words, user_messages, words_text
 
 __all__ = [
     "EARLIER",
@@ -167,7 +167,8 @@ def compaction(
     ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
     """
     added = added_parts(view, cut_range, summary, budget, spoken=spoken)
-    earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-EARLIER:]
+    named = max(1, min(EARLIER, budget.handles // HANDLE_TOKENS))
+    earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-named:]
     go_on = cause.trigger != "manual" or summary.method == "notes"
     body = summary.body + (f"\n\n{added.steps}" if added.steps else "")
     text = summary_text(body, added.repeated, added.anchors, handle=cause.handle, earlier=earlier, go_on=go_on)

@@ -13,7 +13,14 @@ from ...conversation.wire.blocks import Block, as_blocks, text_block
 from ...conversation.wire.request import build_request
 from ...model_facts import ModelFacts
 
-__all__ = ["SYNTHETIC", "dropped_rounds", "fitted_messages", "plain_messages", "plain_request"]
+__all__ = [
+    "SYNTHETIC",
+    "dropped_rounds",
+    "fitted_messages",
+    "plain_messages",
+    "plain_request",
+    "shortened_messages",
+]
 
 SYNTHETIC: Final = "[The beginning of this conversation is left out here.]"
 _SYSTEM: Final = "You summarise conversations between a person and an agent, so that the work can go on."
@@ -22,6 +29,7 @@ _DOCUMENT: Final = "[document]"
 _EARLIER: Final = "[a summary of the conversation before this]"
 _LEFT_OUT: Final = frozenset({"thinking", "redacted_thinking", "cache_edits", "tool_addition", "tool_removal"})
 _LISTINGS: Final = frozenset({"listing", "tools", "agents", "mcp", "skills"})
+_SHORT_CHARS: Final = 200
 _SHARE: Final = 0.2  # share of rounds to drop if the provider does not say how much too long the prompt is
 
 
@@ -52,9 +60,41 @@ def plain_request(
 
 
 def fitted_messages(messages: Sequence[Message], tokens: int) -> list[Message]:
-    """Return the messages without the oldest rounds, so that about ``tokens`` remain; one round always stays."""
-    gap = estimate_request(list(messages)) - tokens
-    return list(messages) if gap <= 0 else dropped_rounds(messages, gap) or list(messages)
+    """Return the messages without the oldest rounds, so that about ``tokens`` remain; one round always stays.
+
+    If that round alone is too long, its long texts are shortened.
+    """
+    fitted = list(messages)
+    gap = estimate_request(fitted) - tokens
+    if gap <= 0:
+        return fitted
+    fitted = dropped_rounds(fitted, gap) or fitted
+    count = estimate_request(fitted)
+    return fitted if count <= tokens else shortened_messages(fitted, max(0, tokens) / count)
+
+
+def shortened_messages(messages: Sequence[Message], share: float) -> list[Message]:
+    """Return the messages with about this share of each long text: its start and its end."""
+
+    def shortened(block: Block) -> Block:
+        out = dict(block)
+        for key in ("text", "content"):
+            inner: Any = out.get(key)
+            if isinstance(inner, str):
+                out[key] = _shortened(inner, share)
+            elif isinstance(inner, list):
+                out[key] = [shortened(cast("Block", one)) for one in cast("list[Any]", inner)]
+        return out
+
+    return [{**message, "content": [shortened(block) for block in as_blocks(message)]} for message in messages]
+
+
+def _shortened(text: str, share: float) -> str:
+    chars = max(_SHORT_CHARS, int(len(text) * share * 0.9))  # the line between the parts needs room too
+    if len(text) <= chars:
+        return text
+    head = chars * 2 // 3
+    return f"{text[:head]}\n[... {len(text) - chars:,} characters ...]\n{text[len(text) - (chars - head) :]}"
 
 
 def dropped_rounds(messages: Sequence[Message], gap_tokens: int | None) -> list[Message] | None:

@@ -12,10 +12,10 @@ from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import record, replace
 
-__all__ = ["QuotedWords", "UserMessage", "UserMessages", "quoted_words", "user_messages", "words_text"]
+__all__ = ["HANDLE_TOKENS", "QuotedWords", "UserMessage", "UserMessages", "quoted_words", "user_messages", "words_text"]
 
 _FRAME_TOKENS = 24  # tokens of the line with the handle
-_HANDLE_TOKENS = 26
+HANDLE_TOKENS = 26
 _LEAST_EXCERPT = 200
 
 
@@ -99,11 +99,11 @@ def quoted_words(
             whole.add(at)
             left -= cost
             continue
-        if left > _LEAST_EXCERPT:
+        if left > min(_LEAST_EXCERPT, tokens // 2):
             short = (at, replace(said[at], text=_excerpt(said[at].text, cost, left - _FRAME_TOKENS)))
         break
     rest = [at for at in range(len(said) - 1, -1, -1) if at not in whole and (short is None or at != short[0])]
-    named = rest[: handle_tokens // _HANDLE_TOKENS]
+    named = rest[: handle_tokens // HANDLE_TOKENS]
     return QuotedWords(
         tuple(said[at] for at in sorted(whole, reverse=True)),
         short[1] if short is not None else None,

@@ -87,6 +87,7 @@ class Compactor:
         if forking():
             return
         at = session.thresholds
+        self._check_opening(at.blocking)
         if not switches.compact:
             self._check(at.blocking)
             return
@@ -175,6 +176,17 @@ class Compactor:
         if self._weighed is None or self._weighed[0] is not prefix:
             self._weighed = prefix, estimate_request([], system=prefix.system, tools=prefix.tools)
         return self._weighed[1]
+
+    def _check_opening(self, limit: int) -> None:
+        """Raise ``WindowFull``, before a compaction is tried in vain, if system prompt and tools are too large."""
+        tokens = self._unbilled() or round(self._session.view.token_count.overhead)
+        if tokens >= limit:
+            raise WindowFull(
+                f"system prompt and tools alone need about {tokens:,} tokens and the window takes {limit:,}: shorten "
+                "them, or use a model with a larger window in a new session",
+                tokens=tokens,
+                limit=limit,
+            )
 
     def _check(self, limit: int) -> None:
         tokens = self._session.view.token_count.tokens + self._unbilled()

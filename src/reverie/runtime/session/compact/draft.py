@@ -151,7 +151,8 @@ class CompactionDraft:
         """Return the first report that succeeds, cheapest method first: notes, the model, the local note-taker."""
         session = self._session
         policy, switches = session.settings.compact, session.settings.switches
-        room = summary_budget(policy, asked.thresholds.effective)
+        fixed, effective = round(session.view.token_count.overhead), asked.thresholds.effective
+        room = summary_budget(policy, effective - max(0, fixed - effective // 4))  # a large prefix leaves little room
         model = session.model if asked.calls_model else None
         if not asked.partial and policy.prefers_provider(session.facts) and self.summaries.offered(model):
             report = await self._by_provider(asked)

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from ....conversation.answer import answer_problem, answer_text
-from ....conversation.tokens.estimate import estimate_text
+from ....conversation.tokens.estimate import estimate_request, estimate_text
 from ....errors import CompactionError, ModelError, ModelUnavailable, PromptTooLong
 from ....layers.l4_compact import (
     CompactPolicy,
@@ -19,6 +19,7 @@ from ....layers.l4_compact import (
     may_draft,
     plain_messages,
     plain_request,
+    shortened_messages,
     summary_of,
 )
 from ....model_facts import facts_of
@@ -82,7 +83,9 @@ class _SummaryCalls:
     async def by_request(self, asked: str, limit: int) -> str:
         """Ask by a separate request, without the oldest rounds while it is too long; return the summary or ""."""
         policy, view = self._policy, self._session.view
-        messages = fitted_messages(plain_messages(view), limit - self.max_tokens - estimate_text(asked))
+        tools = view.facts.prefix.tools if view.facts.prefix is not None else []
+        fixed = self.max_tokens + estimate_text(asked) + estimate_request([], tools=tools)
+        messages = fitted_messages(plain_messages(view), limit - fixed)
         self.calls += 1
         for attempt in range(policy.retries + 1):
             request = plain_request(
@@ -93,8 +96,8 @@ class _SummaryCalls:
                 body = await self._sent({**request, **self._session.request_extras})
             except PromptTooLong as error:
                 gap = error.tokens - error.limit if error.tokens is not None and error.limit is not None else None
-                fewer = dropped_rounds(messages, gap) if attempt < policy.retries else None
-                if fewer is None:
+                fewer = dropped_rounds(messages, gap) or shortened_messages(messages, 0.5)
+                if attempt == policy.retries or fewer == messages:
                     raise CompactionError(
                         f"the summary request is too long itself and was cut {attempt} times: {error}"
                     ) from error
