@@ -154,7 +154,7 @@ class Agent:
         """Raise ``WindowFull`` if the window cannot hold system prompt, tools and the first message."""
         parts = self.parts
         declared = [*parts.runs.declared, *declared_tools(tools)]
-        at, model = parts.session.thresholds, parts.model.name
+        at, model = parts.thresholds(), parts.model.name
         check_opening(at, model=model, system=parts.system, tools=declared, context=context)
 
     async def _wind_down(self) -> None:

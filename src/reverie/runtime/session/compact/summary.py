@@ -85,6 +85,8 @@ class _SummaryCalls:
         policy, view = self._policy, self._session.view
         tools = view.facts.prefix.tools if view.facts.prefix is not None else []
         fixed = self.max_tokens + estimate_text(asked) + estimate_request([], tools=tools)
+        if fixed >= limit:
+            raise CompactionError(f"a request for a summary needs about {fixed:,} tokens and may have {limit:,}")
         messages = fitted_messages(plain_messages(view), limit - fixed)
         self.calls += 1
         for attempt in range(policy.retries + 1):
