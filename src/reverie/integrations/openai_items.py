@@ -35,6 +35,7 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
     messages = OpenAITranslator().messages(items)
     usage = response.usage
     cached = usage.input_tokens_details.cached_tokens or 0
+    written = usage.input_tokens_details.cache_write_tokens or 0
     return {
         "id": response.response_id
         or response.request_id
@@ -43,7 +44,8 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
         "role": "assistant",
         "content": [block for message in messages for block in message["content"]],
         "usage": {
-            "input_tokens": max(0, usage.input_tokens - cached),
+            "input_tokens": max(0, usage.input_tokens - cached - written),
+            "cache_creation_input_tokens": written,
             "cache_read_input_tokens": cached,
             "output_tokens": usage.output_tokens,
         },
