@@ -18,6 +18,7 @@ import pytest
 
 from reverie.cli.main import run
 from reverie.events import EVENTS
+from reverie.testing.chat_server import ChatServer
 from reverie.testing.messages_server import MessagesServer
 
 COMMAND = str(Path(sys.executable).with_name("reverie"))
@@ -331,3 +332,35 @@ def test_bare_reverie_in_a_pipe_is_a_question_for_help() -> None:
     done = subprocess.run([COMMAND], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert "Usage: reverie" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V14")
+@pytest.mark.parametrize("name", ["openai:gpt-5.6-sol", "openai-responses:gpt-5.6-sol", "openai:gpt-4.1", "openai"])
+def test_both_apis_of_openai_answer_with_tools_and_over_a_restart(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("buy bread\n")
+
+    def reading(request: dict[str, Any]) -> Any:
+        items = request.get("input") or request["messages"]
+        thought = {"type": "thinking", "thinking": "The file first."}
+        if items[-1].get("role") == "tool" or items[-1].get("type") == "function_call_output":
+            return [thought, {"type": "text", "text": "It says: buy bread."}]
+        read = {"type": "tool_use", "id": f"call_{len(items)}", "name": "Read", "input": {"file_path": str(notes)}}
+        return [thought, read]
+
+    with ChatServer(reading) as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.base_url)
+        monkeypatch.setenv("REVERIE_SWITCH_EXTRACTION", "off")
+        for more in ([], ["--continue"]):
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+            code = run(["chat", "--model", name, "--cwd", str(tmp_path), "--print", "What is in the notes?", *more])
+            assert (code, *capfd.readouterr()) == (0, "It says: buy bread.\n", "")
+        assert running.refusals == []
+        api = "/v1/responses" if "responses" in name else "/v1/chat/completions"
+        assert set(running.paths) == {api}
+        items = running.requests[-1].get("input") or running.requests[-1]["messages"]
+        thoughts = [item for item in items if item.get("type") == "reasoning" or "reasoning_content" in item]
+        assert len(thoughts) >= 2
