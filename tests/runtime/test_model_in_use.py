@@ -246,3 +246,39 @@ def test_a_refused_answer_goes_to_the_fallback_and_stays_there(tmp_path: Path, m
     told = [event.why for event in events if isinstance(event, FellBack) and event.what == "model"]
     assert told == ["scripted:first declined; scripted:spare is asked"]
     assert (len(first.requests), len(spare.requests)) == (1, 2)
+
+
+@pytest.mark.requirement("V15", "C7")
+@pytest.mark.parametrize(
+    ("model", "step", "compacts"),
+    [
+        ("claude-haiku-5-5", 100_000, True),  # a model that checks thinking: the provider is asked for a summary
+        ("claude-opus-5-5", 100_000, False),
+        ("claude-sonnet-4-5[1m]", 200_000, True),  # another one: a cold session is compacted from its notes
+        ("claude-sonnet-4-6", 200_000, False),
+    ],
+)
+def test_a_session_above_a_price_step_is_compacted_long_before_its_window_is_full(
+    tmp_path: Path, model: str, step: int, compacts: bool
+) -> None:
+    now = [1_790_000_000.0]
+
+    async def main() -> list[bool]:
+        settings = settings_of(tmp_path)
+        async with Session.open("s", storage=InMemoryStorage(), settings=settings, clock=lambda: now[0]) as session:
+            asked: list[bool] = []
+            for turn in range(1, 31):
+                await session.say(f"Step {turn} of the plan: {'look at the parser again. ' * 600}")
+                await session.prepare(model=model, max_tokens=100)
+                reply = thought(f"done {turn}", model, step // 25 * turn)
+                await session.observe({**reply, "content": reply["content"][1:]})
+                asked.append(await session.background_request() is not None)
+                now[0] += 10
+            assert not any(asked[:24])  # never below the step
+            now[0] += 7_200
+            await session.say("Go on.")
+            await session.prepare(model=model, max_tokens=100)
+            assert session.thresholds.window == 1_000_000
+            return [any(asked), bool(session.view.facts.compactions)]
+
+    assert any(anyio.run(main)) is compacts

@@ -46,6 +46,11 @@ class RelativeRates:
     steps: tuple[tuple[int, RelativeRates], ...] = ()
     """The rates of requests with more input tokens than the given number, lowest number first."""
 
+    @property
+    def first_step(self) -> float:
+        """The number of input tokens above which the price rises first; infinite if it never does."""
+        return min((float(above) for above, _ in self.steps), default=float("inf"))
+
     def write(self, ttl: str) -> float:
         """Return the price of writing one token to the cache with this lifetime."""
         return self.write_1h if ttl == "1h" else self.write_5m

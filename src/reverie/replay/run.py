@@ -182,8 +182,8 @@ class _PolicyRun:
         else:
             reason = "idle over 1 h" if idle >= 3600 else "idle over 5 min" if idle >= 300 else "prefix changed"
         long = usage.write_1h > usage.write_5m
-        again = self.prices.cost(write_1h=lost) if long else self.prices.cost(write_5m=lost)
-        price = again - self.prices.cost(read=lost)
+        rates = self.prices.rates(usage.total)
+        price = lost * ((rates.cache_write_1h if long else rates.cache_write_5m) - rates.cache_read) / 1_000_000
         self.breaks.append(ReplayBreak(step.number, step.at, reason, lost, price, bool(moved) or idle >= 300))
 
     def read_back(self, step: RecordedRequest, usage: SimUsage) -> None:

@@ -12,7 +12,6 @@ import anyio
 import click
 
 from ...cache.prices import Prices, prices_for
-from ...cache.usage import Usage
 from ...conversation.entries import ASSISTANT
 from ...errors import InputError, SessionBusy
 from ...events import CompactionProgressed, Event, FellBack
@@ -186,8 +185,8 @@ def loss_report(loss: LossReport) -> dict[str, Any]:
 
 
 def _usd(tokens: float, prices: Prices | None) -> float | None:
-    """Return the cost of so many tokens at the input price, or None without prices."""
-    return prices.cost_of(Usage(uncached=round(tokens))) if prices is not None else None
+    """Return the cost of so many tokens at the input price of a short request, or None without prices."""
+    return tokens * prices.input / 1_000_000 if prices is not None else None
 
 
 def _show(report: CompactionReport, prices: Prices | None) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _PACE_SECONDS = 0.03
-_WINDOW = 200_000
 
 
 @click.command(short_help="Run a long demo session through all layers and show the bill.")
@@ -55,12 +54,20 @@ class _Stage:
         self.acts = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
         self.freed = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
         self.peak = 0
+        self._full = 0
         self._live = sys.stdout.isatty() and not quiet
 
     def on_event(self, event: Any) -> None:
         """Print and count one action of a layer, or print a fallback; ignore any other event."""
         from ...conversation.decisions import ResultOffloaded
-        from ...events import CompactionEnded, DecisionMade, FellBack, NotesWritten, ResultsTrimmed
+        from ...events import (
+            CompactionEnded,
+            DecisionMade,
+            FellBack,
+            NotesWritten,
+            RequestPrepared,
+            ResultsTrimmed,
+        )
 
         if isinstance(event, ResultsTrimmed):
             freed = event.tokens_before - event.tokens_after
@@ -83,6 +90,8 @@ class _Stage:
             sizes = f"{event.tokens_before:,} -> {event.tokens_after:,} tokens"
             calls = counted(event.model_calls, "model call")
             self.line(f"  layer 4  replaced old messages with a summary: {sizes}", f"from notes, {calls}")
+        elif isinstance(event, RequestPrepared):
+            self._full = event.window
         elif isinstance(event, FellBack):
             self.line(f"  {event.what}: {event.why}", "")
 
@@ -94,8 +103,8 @@ class _Stage:
         """Redraw the bar of context usage and cost so far, note the peak, and wait for the pace of the demo."""
         self.peak = max(self.peak, window)
         if self._live:
-            filled = bar(window, _WINDOW, width=24).ljust(24, "·")
-            sys.stdout.write(f"\r  request {number:>3}  {filled} {window:>7,} of {_WINDOW:,} tokens  ${spent:.2f} ")
+            filled = bar(window, self._full, width=24).ljust(24, "·")
+            sys.stdout.write(f"\r  request {number:>3}  {filled} {window:>7,} of {self._full:,} tokens  ${spent:.2f} ")
             sys.stdout.flush()
         if self.pace:
             time.sleep(self.pace)

@@ -89,8 +89,7 @@ def clearing_option(
     from that in the options ``before``.
     """
     # Above a price step every token of a request costs more.
-    limits = [int(compact_at * policy.provider_share), *(above for above, _ in rates.steps)]
-    trigger = max(1, min(limits))
+    trigger = max(1, int(min(compact_at * policy.provider_share, rates.first_step)))
     payback = payback_turns(rates)
     last = ClearingRule.of(before) if before is not None else None
     usual = min(policy.keep_provider, compact_at // _TOKENS_PER_KEPT)

@@ -116,8 +116,12 @@ class Compactor:
             begun = self._start_background("the window fills up", at)
             if not begun and self._raw_tokens() >= self._draft.summary_room(at):
                 await self._automatic("the messages hardly fit a request for a summary", at)
-        elif policy.compact_when_cold and tokens >= policy.cold_share * at.auto_compact:
+        elif policy.compact_when_cold and tokens >= self._cold_from(at):
             await self._when_cold(at)
+
+    def _cold_from(self, at: Thresholds) -> float:
+        """Return the tokens from which a cold session may be compacted: a share of the threshold, or a price step."""
+        return min(self._session.settings.compact.cold_share * at.auto_compact, self._cache.rates.first_step)
 
     async def _swap(self, at: Thresholds) -> None:
         """Put a compaction in place that was written in the background."""
@@ -139,13 +143,14 @@ class Compactor:
             await self._automatic(reason, at)
 
     def _nears(self, tokens: int, at: Thresholds) -> bool:
-        """Say whether a summary should be written soon: the window fills up, or the messages hardly fit a request.
+        """Say whether a summary should be written soon: the window fills up, the messages hardly fit, or it pays.
 
         The provider may have cleared results, so the messages may be larger than the window.
         """
         if not self._session.settings.compact.prefers_provider(self._session.facts):
             return False
-        return tokens >= at.warning or self._raw_tokens() >= _NEARLY * self._draft.summary_room(at)
+        is_near = tokens >= at.warning or self._raw_tokens() >= _NEARLY * self._draft.summary_room(at)
+        return is_near or self._draft.leaves_price_step(at)
 
     def _raw_tokens(self) -> int:
         """Return the tokens of all messages, with the results that the provider leaves out of its requests."""

@@ -389,7 +389,7 @@ class CompactionDraft:
         decision = replace(
             decision, cause=replace(decision.cause, frees=before - left), tokens_after=left, loss=loss.counts
         )
-        price = self._priced(view, after, calls)
+        price = self._priced(view, after.token_count.tokens, calls)
         return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
 
     async def _restored(self, asked: CompactionRequest, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
@@ -410,13 +410,22 @@ class CompactionDraft:
             plan_only=plan_only,
         )
 
-    def _priced(self, view: View, after: View, calls: int) -> Verdict:
+    def leaves_price_step(self, at: Thresholds) -> bool:
+        """Say whether a model's summary would bring requests below a step of the price, and pay for itself."""
+        view, policy = self._session.view, self._session.settings.compact
+        if view.token_count.tokens <= self._cache.rates.first_step:
+            return False
+        kept = summary_budget(policy, at.effective).tail.max_tokens
+        after = round(view.token_count.overhead) + kept + policy.summary_tokens // 4
+        return self._priced(view, min(after, view.token_count.tokens), 1).act
+
+    def _priced(self, view: View, after: int, calls: int) -> Verdict:
         """Return the price of the compaction against carrying the window on, and whether it pays."""
         cache, policy = self._cache, self._session.settings.compact
         window, overhead = view.token_count.tokens, round(view.token_count.overhead)
         live = window if cache.placed is not None and cache.life(self._session.clock()) == "live" else 0
         call = call_price(window, live=live, output=policy.summary_tokens // 4, rates=cache.rates) if calls else 0.0
-        compaction = Compaction(window, after.token_count.tokens, live, overhead if live else 0, call)
+        compaction = Compaction(window, after, live, overhead if live else 0, call)
         return cache.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
 
 
