@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import zip_longest
 from random import Random
 from typing import Any
 
@@ -107,6 +108,39 @@ def test_two_futures_of_one_snapshot_do_not_see_each_other():
     assert right.tool_call("z") is not None
     assert base.tool_call("z") is None
     assert left.messages()[-1]["content"] == right.messages()[-1]["content"] == [call("z")]
+
+
+@pytest.mark.requirement("K12", "V9")
+def test_a_branch_and_its_past_grow_without_seeing_each_other():
+    for seed in range(150):
+        rng = Random(seed)
+        log, others = random_log(rng), random_log(Random(seed + 10_000))
+        at = rng.randrange(len(log) + 1)
+        view = View().fold_all(log[:at])
+        branch = view.branched()
+        assert build_request(branch) == build_request(view)
+        for entry, other in zip_longest(log[at:], others):
+            view = view.fold(entry) if entry is not None else view
+            branch = branch.fold(other) if other is not None else branch
+        assert build_request(view) == build_request(View().fold_all(log))
+        assert build_request(branch) == build_request(View().fold_all([*log[:at], *others]))
+
+
+@pytest.mark.requirement("K5", "V9")
+def test_a_conversation_goes_on_in_the_same_lists_after_a_branch_has_grown():
+    script = conversation()
+    view = View().fold_all(script.entries[:-1])
+    twin = View().fold_all(script.entries[:-1])
+    lists, copied = view.finished_messages, twin.finished_messages
+    assert lists is not None
+    assert copied is not None
+    view.branched().fold(Entry("x", None, "", "s", "user", {"message": {"role": "user", "content": "aside"}}))
+    twin.fold(Entry("x", None, "", "s", "user", {"message": {"role": "user", "content": "aside"}}))
+    after, twins = view.fold(script.entries[-1]).finished_messages, twin.fold(script.entries[-1]).finished_messages
+    assert after is not None
+    assert twins is not None
+    assert after[0] is lists[0]
+    assert twins[0] is not copied[0]  # the twin: a plain fold makes the conversation copy its lists
 
 
 @pytest.mark.requirement("K5")
