@@ -13,7 +13,7 @@ import anthropic
 import pytest
 
 from raw_requests import ALL_BETAS
-from reverie.testing.messages_server import MessagesServer
+from reverie.testing.messages_server import MessagesServer, ServerReply
 
 pytestmark = [pytest.mark.requirement("V10"), pytest.mark.slow]
 
@@ -155,6 +155,26 @@ def test_edits_of_the_server_are_told_with_the_reply(send: Send) -> None:
     body: dict[str, Any] = {"model": MODEL, "max_tokens": 900, "tools": [READ], "messages": messages}
     [applied] = send(**body, context_management=edits).context_management.applied_edits
     assert (applied.cleared_tool_uses, applied.cleared_input_tokens > 100) == (2, True)
+
+
+def test_thinking_without_its_words_is_signed_and_goes_back(send: Send) -> None:
+    talk = Talk(send, thinking={**binding("error"), "display": "omitted"})
+    for number in range(3):
+        answer = talk.say(f"Question {number}")
+        assert (answer.content[0].thinking, bool(answer.content[0].signature)) == ("", True)
+        assert answer.usage.output_tokens > 15
+    assert answer.input_transformations == []
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_refusal_tells_its_category(streams: bool) -> None:
+    details = {"type": "refusal", "category": "cyber", "explanation": None}
+    refused = ServerReply([], "refusal", extra={"stop_details": details})
+    with MessagesServer(lambda request: refused) as server:
+        answer = sync_sender(server.base_url, streams)(
+            model=MODEL, max_tokens=900, messages=[{"role": "user", "content": "?"}]
+        )
+    assert (answer.stop_reason, answer.stop_details.category) == ("refusal", "cyber")
 
 
 def test_the_models_api_lists_capabilities(server: MessagesServer) -> None:

@@ -20,7 +20,7 @@ def event_bytes(event: Mapping[str, Any]) -> bytes:
 
 def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the events that deliver a whole message piece by piece."""
-    late = ("content", "stop_reason", "stop_sequence", "context_management")
+    late = ("content", "stop_reason", "stop_sequence", "stop_details", "context_management")
     head = {key: value for key, value in message.items() if key not in late}
     usage = dict(message["usage"])
     yield {
@@ -42,7 +42,7 @@ def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"type": "content_block_stop", "index": index}
     ending: dict[str, Any] = {
         "type": "message_delta",
-        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
+        "delta": {key: message[key] for key in ("stop_reason", "stop_sequence", "stop_details") if key in message},
         "usage": {key: value for key, value in usage.items() if key.endswith("_tokens") or key == "iterations"},
     }
     if "context_management" in message:
