@@ -14,7 +14,9 @@ import openai
 import pytest
 
 from reverie import InMemoryStorage, Session
+from reverie.conversation.decisions import ThinkingDropped
 from reverie.errors import InputError
+from reverie.events import DecisionMade
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.models.responses import ResponsesModel
 from reverie.settings import Settings
@@ -225,6 +227,27 @@ def test_a_switch_to_anthropic_and_back_loses_no_reasoning(tmp_path: Path) -> No
                 kinds = [item["type"] for item in server.requests[-1]["input"]]
                 assert kinds == ["message", "reasoning", "message", "message", "message", "message"]
                 assert server.refusals == []
+
+    asyncio.run(steps())
+
+
+def test_reasoning_that_its_provider_cannot_read_is_dropped_in_the_log(tmp_path: Path) -> None:
+    async def steps() -> None:
+        storage, settings = InMemoryStorage(), settings_in(tmp_path)
+        seen: list[Any] = []
+        with ChatServer(reader()) as server:
+            for turn in range(3):  # each time another process, which knows only the log
+                model = ResponsesModel(MODEL, base_url=server.base_url)
+                async with Session.open("s", storage=storage, settings=settings) as session:
+                    session.listen(lambda event: seen.append(event))
+                    await fill(session, model, 1, size=200)
+                await model.aclose()
+                if turn == 0:
+                    server.seal.renew()
+            made = [event.decision for event in seen if isinstance(event, DecisionMade)]
+            dropped = [decision for decision in made if isinstance(decision, ThinkingDropped)]
+            assert (len(server.refusals), [len(one.messages) for one in dropped]) == (1, [2])
+            assert any(item["type"] == "reasoning" for item in server.requests[-1]["input"])
 
     asyncio.run(steps())
 

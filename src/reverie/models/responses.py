@@ -60,7 +60,7 @@ class ResponsesModel(OpenAIModel):
             self._unreadable |= dropped
         async with aclosing(super().stream(request)) as parts:
             async for part in parts:
-                yield _with_dropped(part, len(dropped)) if isinstance(part, Reply) else part
+                yield _with_dropped(part, dropped) if isinstance(part, Reply) else part
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         request, body = await self._translated(request)
@@ -79,7 +79,7 @@ class ResponsesModel(OpenAIModel):
         return request, responses_body(request, facts=facts, unreadable=self._unreadable)
 
 
-def _with_dropped(reply: Reply, dropped: int) -> Reply:
-    """Return a reply that tells how many items the provider could not read."""
-    told = [{"type": "thinking_dropped", "reason": _UNREADABLE, "path": "messages"}] * dropped
+def _with_dropped(reply: Reply, dropped: set[str]) -> Reply:
+    """Return a reply that names the items that the provider could not read."""
+    told = [{"type": "thinking_dropped", "reason": _UNREADABLE, "path": item} for item in sorted(dropped)]
     return replace(reply, body={**reply.body, "input_transformations": told})

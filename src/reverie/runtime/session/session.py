@@ -29,6 +29,7 @@ from .prefix import RequestOptions
 from .prepare import prepare
 from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
+from .unreadable import unreadable_thinking
 from .windows import read_windows
 
 __all__ = ["Session"]
@@ -187,6 +188,9 @@ class Session:
             usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
             self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
             self._observed = fingerprint
+            unreadable = unreadable_thinking(self.view, rest)
+            if unreadable is not None:
+                await self.log.decide(unreadable)
             await self.parts.notes.after_reply()
         prefix = self.view.facts.prefix
         calls = calls_of(message, prefix.tools if prefix is not None else ())
