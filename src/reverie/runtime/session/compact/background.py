@@ -13,8 +13,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepared
-from ....errors import CompactionError
-from ....events import FellBack
+from ....errors import CompactionError, ReverieError
+from ....events import BackgroundChanged, FellBack
 from ....layers.l4_compact import CutRange, SignedSummary, visible_items
 from ..port import SessionPort
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
@@ -46,7 +46,7 @@ class BackgroundCompaction:
         if self.is_running or self._session.view.facts.prepared is not None:
             return True
         model = self._session.model
-        if self.tasks is None or model is None or not self._draft.summaries.offered(model):
+        if self.tasks is None or not self._draft.summaries.offered(model) or not self._draft.has_range(asked):
             return False
         self._finished = anyio.Event()
         self.tasks.start_soon(self._write, asked, self._finished)
@@ -59,11 +59,18 @@ class BackgroundCompaction:
                 await self._finished.wait()
 
     async def _write(self, asked: CompactionRequest, finished: anyio.Event) -> None:
+        name = self._session.name
+        self._session.emit(BackgroundChanged(name, "compaction", "started"))
         try:
             taking, made = await self._draft.by_provider(asked)
             await self._log(taking, made.signed, asked.reason, made.calls, made.cost_usd)
-        except CompactionError as error:
+            self._session.emit(BackgroundChanged(name, "compaction", "completed"))
+        except ReverieError as error:
             await self._fail(asked.reason, str(error))
+            self._session.emit(BackgroundChanged(name, "compaction", "failed", str(error)))
+        except BaseException:
+            self._session.emit(BackgroundChanged(name, "compaction", "killed"))
+            raise
         finally:
             finished.set()
 

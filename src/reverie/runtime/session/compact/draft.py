@@ -215,6 +215,14 @@ class CompactionDraft:
         taking = self._provider_range(asked, most)
         return taking, *await self.summaries.request(taking, instructions)
 
+    def has_range(self, asked: CompactionRequest) -> bool:
+        """Say whether there is a part of the conversation that the provider could summarise."""
+        try:
+            self._provider_range(asked, self.summary_room(asked.thresholds))
+        except CompactionError:
+            return False
+        return True
+
     def _provider_range(self, asked: CompactionRequest, most: int) -> CutRange:
         room = summary_budget(self._session.settings.compact, asked.thresholds.effective)
         return provider_cut_range(self._session.view, room.tail, max_tokens=most)
