@@ -18,6 +18,7 @@ from reverie.testing.messages_server.provider import Caller, Provider
 from reverie.testing.messages_server.refusals import ProviderRefusal
 from reverie.testing.messages_server.token_count import count_block_tokens
 
+API_VERSION = "2026-10-21"
 Script = Callable[[dict[str, Any]], Any]
 
 
@@ -59,9 +60,12 @@ class EnforcingModel:
         await anyio.lowlevel.checkpoint()
         betas = frozenset(part.strip() for part in headers.get("anthropic-beta", "").split(",") if part)
         try:
-            admitted = self.provider.admit(body, Caller("account", betas), self.clock())
+            caller = Caller("account", headers.get("anthropic-version", API_VERSION), betas)
+            admitted = self.provider.admit(body, caller, self.clock())
         except ProviderRefusal as refusal:
-            failure = failure_of_status(self.name, refusal.status, {"error": {"type": refusal.kind, "message": refusal.message}})
+            failure = failure_of_status(
+                self.name, refusal.status, {"error": {"type": refusal.kind, "message": refusal.message}}
+            )
             if "too long" not in refusal.message:
                 self.refusals.append(refusal.message)
             raise failure from refusal

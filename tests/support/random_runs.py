@@ -1,10 +1,10 @@
-"""Random conversations of an own loop against an enforcing provider: every layer, resumes, kills, changes of all kinds."""
+"""Random conversations of an own loop against an enforcing provider: layers, resumes, kills, all kinds of changes."""
 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from enforcing_model import EnforcingModel, enforcing_provider
@@ -12,7 +12,7 @@ from reverie import InMemoryStorage, Session, Settings
 from reverie.conversation.decisions import Compacted, CompactionUndone, ThinkingDropped, decision_of
 from reverie.conversation.entries import Entry
 from reverie.conversation.log import parse_log
-from reverie.errors import CompactionError, InputError, ModelError, SessionError, WindowFull
+from reverie.errors import CompactionError, InputError, ModelError, ModelUnavailable, SessionError, WindowFull
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.settings import Switches
 from reverie.testing.messages_server.replies import ServerReply
@@ -20,7 +20,7 @@ from reverie.testing.messages_server.replies import ServerReply
 CHECKED = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1", "claude-fable-5-2")
 FREE = ("claude-opus-5", "claude-sonnet-5")
 WINDOWS = (16_384, 32_768, 200_000, 1_000_000)
-ASKED = ("asked for", "undone on request", "brought back on request", "reload")
+ASKED = ("asked for", "undone on request", "brought back on request", "clearable results were above")
 """Reasons of decisions that a person asked for and that say what happens to thinking."""
 
 
@@ -31,7 +31,9 @@ def tool(name: str, text: str = "A tool.") -> dict[str, Any]:
 class RandomRun:
     """One conversation with its provider; ``play`` runs it and leaves what it saw in the attributes."""
 
-    def __init__(self, seed: int, window: int) -> None:
+    def __init__(self, seed: int, window: int, *, calm: bool = False) -> None:
+        """Play by a seed; a calm run has no failures of the provider and keeps to one model."""
+        self.calm = calm
         self.random = random.Random(seed)
         self.window = window
         self.now = 1_000_000.0
@@ -56,7 +58,7 @@ class RandomRun:
         """Return a reply with thinking, text and calls at random; a summary where one is asked for."""
         pick = self.random
         if request.get("compaction") is not None:
-            if pick.random() < 0.08:
+            if pick.random() < 0.08 and not self.calm:
                 return ServerReply([], pick.choice(["refusal", "end_turn", "max_tokens"]))
             return "Summary: " + "the work goes on. " * pick.randrange(1, 40)
         content: list[dict[str, Any]] = []
@@ -70,7 +72,9 @@ class RandomRun:
         for _ in range(pick.choice([0, 1, 1, 2]) if names and request.get("tools") else 0):
             self.calls += 1
             name = pick.choice(names)
-            content.append({"type": "tool_use", "id": f"toolu_{self.calls:05}", "name": name, "input": {"n": self.calls}})
+            content.append(
+                {"type": "tool_use", "id": f"toolu_{self.calls:05}", "name": name, "input": {"n": self.calls}}
+            )
         if not any(block["type"] != "thinking" for block in content):
             content.append({"type": "text", "text": "Done."})
         return content
@@ -129,7 +133,8 @@ class RandomRun:
         if self.random.random() < 0.35:
             await self.change(session)
         await session.say(f"Prompt {self.random.random()} " * self.random.randrange(1, 60))
-        model = self.main if self.random.random() < 0.93 else self.random.choice((*CHECKED, *FREE))
+        stays = self.calm or self.random.random() < 0.93
+        model = self.main if stays else self.random.choice((*CHECKED, *FREE))
         for _ in range(self.random.randrange(1, 8)):
             if not await self.turn(session, model):
                 return
@@ -141,6 +146,8 @@ class RandomRun:
             request = await session.prepare(
                 model=model, max_tokens=1_000, system=self.system, tools=list(self.tools), **options
             )
+            if not self.calm and self.random.random() < 0.03:
+                raise ModelUnavailable("overloaded")
             reply = await self.models[model].complete(request)
         except WindowFull as error:
             self.stopped.append(str(error))
@@ -216,10 +223,12 @@ class RandomRun:
             decision = decision_of(entry.body) if entry.kind == "decision" else None
             if isinstance(decision, ThinkingDropped):
                 cause = by_uuid.get(decision.changed_by)
-                reason = str(cause.body.get("reason")) if cause is not None else "unknown"
-                asked = cause is not None and (cause.body.get("trigger") == "manual" or reason in ASKED or cause.body.get("layer") == "trim")
-                if not asked:
-                    out.append(f"{cause.body.get('decision') if cause else '?'}: {reason}: {decision.cause.reason}")
+                body = cause.body if cause is not None else {}
+                # A cut of ours follows a summary that the provider did not write.
+                refused = not self.calm and body.get("decision") == "compacted" and body.get("method") != "provider"
+                asked = body.get("trigger") == "manual" or str(body.get("reason")).startswith(ASKED)
+                if not (asked or refused):
+                    out.append(f"{body.get('decision')}: {body.get('reason')}: {decision.cause.reason}")
         return out
 
     def methods(self) -> Counter[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from ..values import field, record, replace
+from .cuts import Item
 from .decisions import (
     AgentFinished,
     AgentSpawned,
@@ -46,6 +47,8 @@ class Facts:
     opening: Mapping[str, Any] | None = None
     amendments: tuple[tuple[str, PrefixAmended], ...] = ()
     """The changes of system prompt and tools since the prefix was rendered, each with its entry's uuid."""
+    retired: frozenset[str] = frozenset()
+    """The uuids of system messages about changes that a later prefix already has, which are no longer shown."""
     amended: PrefixAmended | None = None
     """The last of these changes that the view still shows."""
     meta: Mapping[str, Any] = field(default_factory=lambda: _NONE)
@@ -81,10 +84,13 @@ class Facts:
     windows: Mapping[str, int] = field(default_factory=lambda: _NONE)
     """The windows in tokens that refusals taught, by model."""
 
-    def with_amendments_in(self, shown: Set[str]) -> Facts:
-        """Return the facts after a cut: of the changes to the prefix only those that are still shown hold."""
+    def with_amendments_in(self, items: Iterable[Item]) -> Facts:
+        """Return the facts after a cut: of the changes to the prefix only those that these items show hold."""
+        if not self.amendments:
+            return self
+        shown = {item.uuid for item in items}
         told = [amended for uuid, amended in self.amendments if uuid in shown]
-        return replace(self, amended=told[-1] if told else None) if self.amendments else self
+        return replace(self, amended=told[-1] if told else None)
 
 
 def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: C901 - one case per decision
@@ -139,7 +145,8 @@ def _facts_after_prefix(facts: Facts, rendered: PrefixRendered) -> Facts:
     facts = replace(facts, prefix=rendered, opening=opening_of(rendered), carries_items=carries)
     if before is not None and (before.system, before.tools) == (rendered.system, rendered.tools):
         return facts
-    return replace(facts, amendments=(), amended=None)
+    told = frozenset(uuid for uuid, amended in facts.amendments if amended.message.get("role") == "system")
+    return replace(facts, amendments=(), amended=None, retired=facts.retired | told)
 
 
 def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:

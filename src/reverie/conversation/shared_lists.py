@@ -6,8 +6,8 @@ before it grows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -16,10 +16,12 @@ from .entries import USER, Entry, Message
 from .tokens.tally import CountEvent
 from .tool_calls import ToolCall, path_of
 from .wire.blocks import as_blocks, count_images
-from .wire.flatten import Group, MessagePiece
+from .wire.flatten import Group, MessagePiece, missing_results
 
-__all__ = ["EntryHistory", "FinishedMessages", "Result", "results_in"]
+__all__ = ["EntryHistory", "FinishedMessages", "Result", "groups_of", "groups_showing", "results_in"]
 
+OPEN_GROUPS: Final = 2
+"""Messages at the end that may still change: a later piece of a reply may belong before one of attachments."""
 T = TypeVar("T")
 
 
@@ -120,6 +122,32 @@ class EntryHistory:
         new.known = _without_later_keys(self.known, lambda _, at: at < folded)
         new.kept = _without_later_keys(self.kept, lambda _, at: at < folded)
         return new
+
+
+def groups_of(groups: Sequence[Group], uuids: Set[str]) -> set[int]:
+    """Return the positions of the messages with a piece of one of these entries."""
+    return {at for at, group in enumerate(groups) if any(piece.uuid in uuids for piece in group.pieces)}
+
+
+class Groups(Protocol):
+    """The messages of a view, by their index."""
+
+    @property
+    def length(self) -> int:
+        """The number of messages."""
+        ...
+
+    def group(self, at: int) -> Group:
+        """Return the message at an index."""
+        ...
+
+
+def groups_showing(groups: Groups, calls: Mapping[str, ToolCall], ids: Iterable[str]) -> set[int]:
+    """Return the positions of the messages with these results; a result still to come is rendered on arrival."""
+    known = ((called, calls.get(called)) for called in ids)
+    at = {called: call.group + 1 for called, call in known if call is not None and call.group + 1 < groups.length}
+    settled = groups.length - OPEN_GROUPS
+    return {one for called, one in at.items() if one < settled or called not in missing_results(groups.group(one))}
 
 
 def _without_later_keys(found: dict[str, T], is_mine: Callable[[str, T], bool]) -> dict[str, T]:

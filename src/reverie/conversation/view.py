@@ -24,6 +24,7 @@ from .decisions import (
     MemoriesSurfaced,
     MessageQueued,
     PrefixAmended,
+    PrefixRendered,
     ResultOffloaded,
     ResultsCleared,
     ResultsClearedByProvider,
@@ -38,7 +39,15 @@ from .decisions import (
 from .entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry, Message
 from .facts import Facts, facts_after
 from .layered_map import LayeredMap
-from .shared_lists import EntryHistory, FinishedMessages, Result, results_in
+from .shared_lists import (
+    OPEN_GROUPS,
+    EntryHistory,
+    FinishedMessages,
+    Result,
+    groups_of,
+    groups_showing,
+    results_in,
+)
 from .tokens.counting import TokenCount
 from .tokens.tally import CUT, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
@@ -49,9 +58,6 @@ from .wire.images import NO_IMAGES, image_totals, pictures_in
 __all__ = ["View"]
 
 _NO_OVERRIDES: Final = Overrides(LayeredMap(), {})
-# Groups at the end that may still change: a later piece of a reply may belong before one message of attachments.
-_OPEN_GROUPS: Final = 2
-NO_REPLY: Final = "[No reply arrived.]"
 _heads = count(1)
 
 
@@ -156,10 +162,9 @@ class View:
 
     @property
     def finished_messages(self) -> tuple[list[Message], int] | None:
-        """A list of messages only decisions can change, and the length of this view's part.
+        """A list of messages only decisions can change, and the length of this view's part; None if requests differ.
 
-        None where the messages of a request may differ from the list: with too many images, some of which it drops,
-        and with system messages for a model that takes none.
+        They differ with too many images, and with system messages for a model that takes none.
         """
         prefix = self.facts.prefix
         converts = self.facts.amendments and (prefix is None or "system_messages" not in prefix.capabilities)
@@ -171,10 +176,7 @@ class View:
 
     @property
     def history(self) -> list[Entry]:
-        """The entries of all messages folded so far, oldest first, whether or not they are still in the view.
-
-        Decisions that added a message, such as memories, are among them.
-        """
+        """The entries of all messages folded so far, oldest first, also of those that left the view."""
         return [one.entry for one in self._history.items[: self._items_said] if isinstance(one, Item)]
 
     def history_from(self, start: int) -> list[Item | LoggedCut]:
@@ -307,8 +309,7 @@ class View:
         self._count(piece)
         group = self._tail[-1] if self._tail else None
         if group is not None and group.role == SYSTEM:  # only a reply may follow it, and none came
-            unanswered = MessagePiece(f"{item.uuid}:unanswered", {"role": ASSISTANT, "content": NO_REPLY})
-            self._push(Group(ASSISTANT, unanswered.uuid, (unanswered,)))
+            self._push(Group.unanswered(item.uuid))
             group = None
         if group is not None and group.role == USER:
             self._tail = (*self._tail[:-1], with_piece(group, piece, ()))
@@ -383,7 +384,7 @@ class View:
     def _push(self, group: Group) -> None:
         """Append a group; the group that is then too far from the end to change becomes finished."""
         self._tail = (*self._tail, group)
-        if len(self._tail) > _OPEN_GROUPS:
+        if len(self._tail) > OPEN_GROUPS:
             first, self._tail = self._tail[0], self._tail[1:]
             self._finished.groups.append(first)
             self._finished.flat.append(render(first, self.overrides))
@@ -398,8 +399,10 @@ class View:
     # -- deciding
 
     def _decide(self, entry: Entry, decision: Decision) -> None:  # noqa: C901 - one case per decision
-        self.facts = facts_after(self.facts, entry.uuid, decision)
+        before, self.facts = self.facts, facts_after(self.facts, entry.uuid, decision)
         match decision:
+            case PrefixRendered() if before.retired != self.facts.retired:
+                self._rebuild()
             case ResultStubbed() if decision.tool_use_id in self.unanswered():
                 stub: Block = {"type": "tool_result", "tool_use_id": decision.tool_use_id, "content": decision.text}
                 message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
@@ -451,35 +454,23 @@ class View:
 
     def _replace_results(self, texts: Mapping[str, str]) -> None:
         results = self.overrides.results.changed(texts)
-        self._redraw(replace(self.overrides, results=results), self._groups_showing(texts))
+        self._redraw(replace(self.overrides, results=results), groups_showing(self, self._finished.calls, texts))
 
     def _restore_results(self, ids: Iterable[str]) -> None:
         back = [called for called in ids if called in self.overrides.results]
         results = self.overrides.results.changed(dict.fromkeys(back))
-        self._redraw(replace(self.overrides, results=results), self._groups_showing(back))
-
-    def _groups_showing(self, ids: Iterable[str]) -> set[int]:
-        """Return the positions of the messages with these results; a result still to come is rendered on arrival."""
-        calls = ((called, self._finished.calls.get(called)) for called in ids)
-        at = {called: call.group + 1 for called, call in calls if call is not None and call.group + 1 < self.length}
-        return {
-            one
-            for called, one in at.items()
-            if one < self._groups_finished or called not in missing_results(self.group(one))
-        }
+        self._redraw(replace(self.overrides, results=results), groups_showing(self, self._finished.calls, back))
 
     def _drop_images(self, decision: ImagesDropped) -> None:
         gone = [(image.message, image.ordinal) for image in decision.images]
-        self._redraw(self.overrides.without_images(gone, decision.text), self._groups_of({one for one, _ in gone}))
+        groups = groups_of(self.groups, {message for message, _ in gone})
+        self._redraw(self.overrides.without_images(gone, decision.text), groups)
         self.images = image_totals(one for message in self.messages() for one in pictures_in(as_blocks(message)))
 
     def _drop_thinking(self, decision: ThinkingDropped) -> None:
         named = frozenset(decision.messages)
         shown = replace(self.overrides, thinking=self.overrides.thinking | named)
-        self._redraw(shown, self._groups_of(named))
-
-    def _groups_of(self, uuids: Set[str]) -> set[int]:
-        return {at for at, group in enumerate(self.groups) if any(piece.uuid in uuids for piece in group.pieces)}
+        self._redraw(shown, groups_of(self.groups, named))
 
     def _rebuild(self) -> None:
         """Build the view again from the items that are still visible, after a cut or its undoing."""
@@ -493,8 +484,7 @@ class View:
         self.images = NO_IMAGES
         self._tail = self._tools = ()
         for item in self.visible_items.items:
-            for placed in placed_items(item, first=not self.length):
+            for placed in placed_items(item, first=not self.length) if item.uuid not in self.facts.retired else ():
                 self._show(placed, again=True)
         self.last_reply_time = replied
-        shown = {item.uuid for item in self.visible_items.items} if self.facts.amendments else set[str]()
-        self.facts = self.facts.with_amendments_in(shown)
+        self.facts = self.facts.with_amendments_in(self.visible_items.items)

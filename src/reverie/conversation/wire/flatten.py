@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 """The type of the block with a provider's signed summary."""
+NO_REPLY: Final = "[No reply arrived.]"
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -80,6 +81,12 @@ class Group(Struct, frozen=True, gc=False):
     pieces: tuple[MessagePiece, ...]
     uses: tuple[str, ...] = ()
     expects: tuple[str, ...] = ()
+
+    @staticmethod
+    def unanswered(uuid: str) -> Group:
+        """Return a message of the assistant that stands for a reply which never came, before the entry ``uuid``."""
+        piece = MessagePiece(f"{uuid}:unanswered", {"role": "assistant", "content": NO_REPLY})
+        return Group("assistant", piece.uuid, (piece,))
 
     @property
     def tokens(self) -> int:

@@ -84,22 +84,25 @@ def thresholds_for(window: Window, settings: Settings, learned: int | None = Non
     return _thresholds(window, min(limits, default=None), settings.compact_percent)
 
 
-def trim_policy(settings: Settings, facts: ModelFacts | None = None, betas: tuple[str, ...] = ()) -> TrimPolicy:
+def trim_policy(
+    settings: Settings, facts: ModelFacts | None = None, betas: tuple[str, ...] = (), *, binds: bool = False
+) -> TrimPolicy:
     """Return layer 2's policy from the settings, with the parts turned off that a switch turns off.
 
-    With a model's facts, the mode ``auto`` becomes the mode for that model.
+    With a model's facts, the mode ``auto`` becomes the mode for that model; ``binds`` says whether the session has
+    thinking of a model that checks it.
     """
     switches, policy = settings.switches, settings.trim
     if policy.mode == "auto" and facts is not None:
-        policy = replace(policy, mode=_mode_for(facts, betas))
+        policy = replace(policy, mode=_mode_for(facts, betas, binds))
     if policy.mode == "cache_edit" and not switches.cache_edit:
         policy = replace(policy, mode="off")
     return replace(policy, idle=policy.idle and switches.idle_trim, priced=policy.priced and switches.priced_trim)
 
 
-def _mode_for(facts: ModelFacts, betas: tuple[str, ...]) -> Literal["client", "provider", "off"]:
+def _mode_for(facts: ModelFacts, betas: tuple[str, ...], binds: bool) -> Literal["client", "provider", "off"]:
     """Return the mode for a model: one that checks thinking leaves clearing to the provider, if the beta is sent."""
-    if not facts.checks_thinking:
+    if not (facts.checks_thinking or binds):
         return "client"
     able = facts.context_editing and EDITING_BETA in betas
     return "provider" if able else "off"

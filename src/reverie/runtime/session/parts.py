@@ -117,7 +117,7 @@ class SessionParts:
     def fit_window(self) -> None:
         """Give layers 1 and 2 and the cache plan the window and the rules of the model in use."""
         settings, facts, at = self.policy.settings, self.policy.facts, self.policy.thresholds
-        trim = trim_policy(settings, facts, self.policy.betas)
+        trim = trim_policy(settings, facts, self.policy.betas, binds=self.thinking.binds)
         self.offload.policy = offload_policy(settings, at, trim.mode)
         self.trim.use(trim, facts, by_budget=settings.switches.budget_trim, is_chosen=settings.trim.mode != "auto")
         self.cache.compact_at = at.auto_compact

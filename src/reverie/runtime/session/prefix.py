@@ -9,6 +9,7 @@ from ...conversation.amendments import amendment, system_changes
 from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.entries import DECISION, Entry, Message
 from ...conversation.view import View
+from ...conversation.wire.betas import beta_needs
 from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, tools_of
 from ...conversation.wire.request import CONTINUE, build_request, ends_with_reply
 from ...errors import InputError, SessionError
@@ -48,6 +49,22 @@ class RequestOptions:
         body = {key: value for key, value in options.items() if key in REQUEST_FIELDS}
         extras = {key: value for key, value in options.items() if key not in REQUEST_FIELDS}
         return RequestOptions(model, system, tools, body, extras, betas_of(options))
+
+    def extras_for(self, request: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+        """Return the extras for a request; a header names the betas that signed summaries and changed tools need."""
+        facts = view.facts
+        if not (facts.amendments or facts.drops_refused_thinking or view.group(0).is_compaction):
+            return self.extras
+        # Only these messages need a beta; a look at all of them would cost more with every turn.
+        messages = [request["messages"][0], *(amended.message for _, amended in facts.amendments)]
+        needs = beta_needs({"thinking": request.get("thinking"), "messages": messages})
+        missing = [need.betas[0] for need in needs if not set(need.betas) & set(self.betas)]
+        if not missing:
+            return self.extras
+        given: Any = self.extras.get("extra_headers") or {}
+        headers = {key: value for key, value in given.items() if str(key).lower() != "anthropic-beta"}
+        named = ",".join(dict.fromkeys([*self.betas, *missing]))
+        return {**self.extras, "extra_headers": {**headers, "anthropic-beta": named}}
 
 
 async def render_prefix(
@@ -92,11 +109,13 @@ async def render_prefix(
         await log.attach(CONTINUE, type="continue")
 
 
-async def amend_prefix(log: SessionLog, asked: RequestOptions, facts: ModelFacts, *, anew: str = "") -> None:
+async def amend_prefix(
+    log: SessionLog, asked: RequestOptions, facts: ModelFacts, *, binds: bool, anew: str = ""
+) -> None:
     """Log a change of system prompt or tools: at the end of the conversation, or as a new prefix.
 
-    The prefix is rendered anew for a reason given in ``anew``; and on models that do not check thinking if more
-    of the system prompt changed than stayed, or if they take no new tools in the middle of a conversation.
+    The prefix is rendered anew for a reason given in ``anew``; and in a session without thinking that is bound to
+    it (``binds``) if more of the system prompt changed than stayed, or if the model takes no new tools later on.
     """
     prefix = log.view.facts.prefix
     if prefix is None:
@@ -106,7 +125,7 @@ async def amend_prefix(log: SessionLog, asked: RequestOptions, facts: ModelFacts
     after = (asked.system, asked.tools if asked.tools else before[1])
     if not anew and after == before:
         return
-    why = anew or _reason_to_render(prefix, before, after, facts)
+    why = anew or ("" if binds else _reason_to_render(prefix, before, after, facts))
     if why and after != (prefix.system, prefix.tools):
         rendered = replace(prefix, cause=Cause("request", why, moves_prefix=True), system=after[0], tools=[*after[1]])
         _refuse_unusable(rendered, facts)
@@ -120,8 +139,6 @@ async def amend_prefix(log: SessionLog, asked: RequestOptions, facts: ModelFacts
 
 def _reason_to_render(prefix: PrefixRendered, before: PromptAndTools, after: PromptAndTools, facts: ModelFacts) -> str:
     """Return why a change should be a new prefix instead of a message at the end; empty if it should not."""
-    if facts.checks_thinking:
-        return ""
     if before[1] != after[1] and not (facts.tool_changes and facts.system_messages):
         return "the tools changed, and this model takes new tools only in the prefix"
     told = system_changes(prefix.system, after[0])

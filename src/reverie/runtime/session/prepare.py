@@ -27,7 +27,8 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.trim.before_request(log)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past
     await log.decide_all(repairs(log.view))
-    await amend_prefix(log, asked, facts, anew=_reason_to_render(log, cuts))
+    binds = facts.checks_thinking or parts.thinking.binds
+    await amend_prefix(log, asked, facts, binds=binds, anew=_reason_to_render(log, cuts))
     return _marked(log, parts, await parts.thinking.request(log, facts))
 
 

@@ -259,8 +259,9 @@ class Session:
         request is for. Raise ``WindowFull`` if the request cannot fit.
         """
         asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
-        request = {**await prepare(self.log, self.parts, asked), **asked.extras}
-        return shaped_request(request, shape, carries_items=self.view.facts.carries_items)
+        request = await prepare(self.log, self.parts, asked)
+        extras = asked.extras_for(request, self.view) if shape == "messages" else asked.extras
+        return shaped_request({**request, **extras}, shape, carries_items=self.view.facts.carries_items)
 
     # -- the window
 

@@ -10,7 +10,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-from ...conversation.decisions import Cause, Compacted, Decision, ThinkingDropped
+from ...conversation.decisions import Cause, Compacted, Decision, PrefixRendered, ThinkingDropped
 from ...conversation.entries import ASSISTANT, DECISION, Entry
 from ...conversation.fork import without_thinking
 from ...conversation.thinking import UNBOUND, Digests, SentPrefix, stale_replies, thinking_tokens
@@ -55,8 +55,10 @@ class ThinkingWatch:
         self._bound: dict[str, str | None] = {}
         self._covers: dict[str, Mapping[str, Any]] = {}
         self._changed_by = ""
+        self._opening: tuple[Any, Any] | None = None
         self._binding: str | None = None
         self._checks = False
+        self._binds = False
 
     # -- the log
 
@@ -71,13 +73,16 @@ class ThinkingWatch:
                 self._note(entry.uuid, entry.body)
         if unknown:
             self._bound.update(_bindings_by_replay(entries, self._covers))
+        self._binds = any(self._bound.values())
 
     def on_event(self, event: Event) -> None:
         """Note decisions that change the past, and the messages that a signed summary stands for."""
         if isinstance(event, DecisionMade):
             if isinstance(event.decision, Compacted) and event.decision.block:
                 self._covers[str(event.decision.block.get("signature"))] = event.decision.covers
-            if event.decision.cause.moves_prefix and not self._changed_by:
+            if isinstance(event.decision, PrefixRendered):
+                self._note_prefix(event.uuid, event.decision.system, event.decision.tools)
+            elif event.decision.cause.moves_prefix and not self._changed_by:
                 self._changed_by = event.uuid
 
     def _note(self, uuid: str, body: Mapping[str, Any]) -> None:
@@ -87,7 +92,15 @@ class ThinkingWatch:
             self._covers[str(cast("dict[str, Any]", block).get("signature"))] = body.get("covers") or {}
         if name == "call_recorded" and body.get("source") == "main":
             self._changed_by = ""
+        elif name == "prefix_rendered":
+            self._note_prefix(uuid, body.get("system"), body.get("tools"))
         elif body.get("moves_prefix") is True and not self._changed_by:
+            self._changed_by = uuid
+
+    def _note_prefix(self, uuid: str, system: Any, tools: Any) -> None:
+        """Note that a prefix was rendered; it changes the past if its system prompt or its tools are others."""
+        before, self._opening = self._opening, (system, tools)
+        if before is not None and before != self._opening and not self._changed_by:
             self._changed_by = uuid
 
     # -- a request and its reply
@@ -108,6 +121,11 @@ class ThinkingWatch:
         self._changed_by = ""
         return request
 
+    @property
+    def binds(self) -> bool:
+        """Whether a reply of this session has thinking that a model checks, also if another model is in use now."""
+        return self._binds
+
     def binding(self) -> str | None:
         """Return the binding of the reply to the last request; None if its model does not check thinking."""
         return self._binding if self._checks else None
@@ -115,6 +133,7 @@ class ThinkingWatch:
     def bind(self, reply: str, binding: str | None) -> None:
         """Remember the binding of a logged reply by its uuid."""
         self._bound[reply] = UNBOUND if binding is None else binding
+        self._binds = self._binds or binding is not None
 
     def digests_of(self, request: Mapping[str, Any]) -> Digests:
         """Return the digests of the whole content of a request."""

@@ -1,0 +1,84 @@
+"""Random conversations against an enforcing provider, with every layer, resumes, kills and changes of all kinds."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from random_runs import WINDOWS, RandomRun
+from reverie.conversation.thinking import Digests
+from reverie.runtime.session import limits, prepare, thinking
+from reverie.runtime.session.compact.provider import ProviderSummaries
+
+PROMPTS = 12
+
+
+def played(seeds: range, *, calm: bool = False) -> list[RandomRun]:
+    runs: list[RandomRun] = []
+    for seed in seeds:
+        run = RandomRun(seed, WINDOWS[seed % len(WINDOWS)], calm=calm)
+        anyio.run(run.play, PROMPTS)
+        runs.append(run)
+    return runs
+
+
+def seeds(count: int) -> range:
+    first = int(os.environ["REVERIE_TEST_SEED"])
+    return range(first, first + count)
+
+
+@pytest.mark.requirement("V2")
+def test_no_request_is_refused_and_thinking_is_dropped_only_by_decisions_that_say_so(torture: bool) -> None:
+    runs = played(seeds(300 if torture else 16))
+    done: Counter[str] = sum((run.done for run in runs), Counter())
+    cuts: Counter[str] = sum((run.methods() for run in runs), Counter())
+    print(f"{len(runs)} runs, windows {WINDOWS}: {done['request']} requests, cuts {dict(cuts)}, {dict(done)}")
+    assert [(run.main, run.window, run.refusals[0]) for run in runs if run.refusals] == []
+    assert [(run.main, run.window, run.drops()) for run in runs if run.drops()] == []
+    assert [(run.main, run.window, run.stopped[0]) for run in runs if run.stopped] == []
+    assert cuts["provider"] >= len(runs) // 4
+    assert done["kill"]
+    assert done["close"]
+
+
+async def anew(*given: Any, **named: Any) -> None:
+    """Render every change of system prompt and tools as a new prefix, as before they went to the end."""
+    await RENDER(*given, **{**named, "anew": "changed"})
+
+
+RENDER = prepare.amend_prefix
+REPAIRS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "stale thinking is dropped before a request leaves": (thinking, "stale_replies", lambda *_, **__: []),
+    "system prompt and tools stay as first sent": (prepare, "amend_prefix", anew),
+    "bindings are read from the log on resume": (thinking, "_logged_binding", lambda _: "lost"),
+    "results are not cleared here": (limits, "_mode_for", lambda *_: "client"),
+    "the provider writes the summary": (ProviderSummaries, "offered", lambda *_: False),
+    "a summary knows the messages it stands for": (Digests, "as_covered", lambda _: {"opening": "", "states": []}),
+}
+
+
+def damage(runs: list[RandomRun]) -> tuple[int, int]:
+    """Return how many requests were refused, and how often thinking was dropped though nobody asked for it."""
+    return sum(len(run.refusals) for run in runs), sum(len(run.drops()) for run in runs)
+
+
+@pytest.mark.requirement("V2")
+def test_with_one_repair_taken_out_the_same_runs_lose_thinking_or_are_refused(
+    monkeypatch: pytest.MonkeyPatch, torture: bool
+) -> None:
+    chosen = seeds(60 if torture else 6)
+    assert damage(played(chosen, calm=True)) == (0, 0)
+    table: dict[str, tuple[int, int]] = {}
+    for repair, (place, name, broken) in REPAIRS.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, broken)
+            table[repair] = damage(played(chosen, calm=True))
+    for repair, (refused, dropped) in table.items():
+        print(f"without: {repair:55} {refused:4} refused, {dropped:4} times dropped")
+    assert [repair for repair, found in table.items() if found == (0, 0)] == []
+    assert table["stale thinking is dropped before a request leaves"][0] > 0
