@@ -10,7 +10,7 @@ thinking in the view may rest on. A reply is bound to the newest one of its requ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, cast
 
@@ -29,6 +29,7 @@ __all__ = [
     "opening_digest",
     "replies_with_thinking",
     "stale_replies",
+    "thinking_sizes",
     "thinking_tokens",
 ]
 
@@ -203,10 +204,18 @@ def _shows_thinking(uuid: str, blocks: Sequence[Block], view: View) -> bool:
 def thinking_tokens(view: View, replies: Iterable[str]) -> int:
     """Return the estimated tokens of the thinking of these replies."""
     wanted = set(replies)
-    total = 0.0
-    for group in view.groups:
-        for piece in group.pieces:
-            if piece.uuid in wanted:
-                blocks = [block for block in as_blocks(piece.message) if block["type"] in THINKING]
-                total += measure_message({"role": "assistant", "content": blocks}).total
-    return round(total)
+    return sum(tokens for _, uuid, tokens in _thinking(view) if uuid in wanted)
+
+
+def thinking_sizes(view: View) -> list[tuple[int, int]]:
+    """Return the message index and the estimated tokens of each reply whose thinking the view shows."""
+    return [(at, tokens) for at, uuid, tokens in _thinking(view) if uuid not in view.overrides.thinking]
+
+
+def _thinking(view: View) -> Iterator[tuple[int, str, int]]:
+    """Yield the message index, the uuid and the estimated tokens of thinking of each reply that has some."""
+    for at, group in enumerate(view.groups):
+        for piece in group.pieces if group.role == "assistant" else ():
+            blocks = [block for block in as_blocks(piece.message) if block["type"] in THINKING]
+            if blocks:
+                yield at, piece.uuid, round(measure_message({"role": "assistant", "content": blocks}).total)

@@ -371,6 +371,28 @@ def test_a_fork_another_mode_or_a_provider_that_cannot_never_edits(make_bench: M
     assert plan_cache_edit(bench.script.view, EDIT) is None
 
 
+@pytest.mark.requirement("C7", "V15")
+def test_lost_thinking_speaks_against_a_clearing_before_it_and_not_after_it(bench: Any):
+    bench.turns(40, size=4_000)
+    pending = bench.asked().pending()
+    facts = replace(LIVE, round=400, turns=400.0)
+    cleared = gone(plan_trim(pending, facts, bench.policy))
+    first = min(one.group for one in pending.candidates)
+    assert cleared
+    assert gone(plan_trim(pending, replace(facts, thinking=((first - 1, 10**6),)), bench.policy)) == cleared
+    assert gone(plan_trim(pending, replace(facts, thinking=((10**6, 10**6),)), bench.policy)) == []
+
+
+@pytest.mark.requirement("V15", "C7")
+def test_a_step_of_the_price_makes_a_clearing_pay_on_a_live_cache(bench: Any):
+    bench.turns(40, size=4_000)
+    pending = bench.asked().pending()
+    facts = replace(LIVE, window=110_000, round=60, turns=6.0, growth=500.0)
+    dear = replace(RATES, read=0.5, write_5m=6.25, write_1h=10.0, output=25.0)
+    assert gone(plan_trim(pending, facts, bench.policy)) == []
+    assert gone(plan_trim(pending, replace(facts, rates=replace(RATES, steps=((100_000, dear),))), bench.policy))
+
+
 @pytest.mark.requirement("L2.3", "L2.1")
 def test_an_edit_names_each_result_once_and_never_what_is_new_pinned_or_not_of_the_set(make_bench: MakeBench):
     bench = able(make_bench(EDIT), "cache_edits")

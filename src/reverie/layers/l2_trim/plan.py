@@ -8,7 +8,7 @@ from typing import Final
 from ...cache.economics import ClearingOption, Forecast, Life, RelativeRates, Verdict, weigh_clearing
 from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
 from ...conversation.view import View
-from ...values import record
+from ...values import record, replace
 from .candidates import ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
@@ -38,6 +38,8 @@ class TrimFacts:
     pinned: frozenset[str] = frozenset()
     cleared: int = 0
     read_backs: int = 0
+    thinking: tuple[tuple[int, int], ...] = ()
+    """Message index and tokens of each reply whose thinking is lost if content before it changes."""
     limit: int = 0
     """The token count at which the window counts as full; 0 if unknown."""
 
@@ -132,6 +134,8 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
         ):
             continue
         clearing = _clearing(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
+        lost = sum(tokens for group, tokens in facts.thinking if group > one.group)
+        clearing = replace(clearing, lost_thinking=lost) if lost else clearing
         verdict = weigh_clearing(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
         if verdict.act and (best is None or verdict.net > best[0].net):
             best = (verdict, at)

@@ -10,7 +10,7 @@ import msgspec
 from ...cache.economics import Life
 from ...conversation.decisions import Decision, ResultsCleared
 from ...conversation.reads import files_in_view, forgotten_files
-from ...conversation.thinking import replies_with_thinking, thinking_tokens
+from ...conversation.thinking import replies_with_thinking, thinking_sizes, thinking_tokens
 from ...conversation.tool_calls import path_of
 from ...conversation.view import View
 from ...errors import SessionError
@@ -260,6 +260,7 @@ class Trimmer:
             cleared=self._cleared,
             read_backs=self.read_backs,
             limit=cache.compact_at,
+            thinking=tuple(thinking_sizes(view)) if self._facts_of_model.checks_thinking else (),
         )
 
 

@@ -9,6 +9,7 @@ from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
 from ....conversation.identifiers import Identifier
 from ....conversation.reads import files_in_view
+from ....conversation.thinking import thinking_sizes
 from ....conversation.tokens.estimate import estimate_text
 from ....conversation.tokens.window import Thresholds
 from ....conversation.view import View
@@ -397,7 +398,9 @@ class CompactionDraft:
         decision = replace(
             decision, cause=replace(decision.cause, frees=before - left), tokens_after=left, loss=loss.counts
         )
-        price = self._priced(view, after.token_count.tokens, calls)
+        is_checked = session.facts.checks_thinking and decision.method != "provider"
+        lost = sum(tokens for _, tokens in thinking_sizes(after)) if is_checked else 0
+        price = self._priced(view, after.token_count.tokens, calls, lost)
         return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
 
     async def _restored(self, asked: CompactionRequest, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
@@ -427,13 +430,13 @@ class CompactionDraft:
         after = round(view.token_count.overhead) + kept + policy.summary_tokens // 4
         return self._priced(view, min(after, view.token_count.tokens), 1).act
 
-    def _priced(self, view: View, after: int, calls: int) -> Verdict:
+    def _priced(self, view: View, after: int, calls: int, lost_thinking: int = 0) -> Verdict:
         """Return the price of the compaction against carrying the window on, and whether it pays."""
         cache, policy = self._cache, self._session.settings.compact
         window, overhead = view.token_count.tokens, round(view.token_count.overhead)
         live = window if cache.placed is not None and cache.life(self._session.clock()) == "live" else 0
         call = call_price(window, live=live, output=policy.summary_tokens // 4, rates=cache.rates) if calls else 0.0
-        compaction = Compaction(window, after, live, overhead if live else 0, call)
+        compaction = Compaction(window, after, live, overhead if live else 0, call, lost_thinking)
         return cache.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
 
 
