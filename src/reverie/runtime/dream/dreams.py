@@ -260,10 +260,9 @@ class Dreams:
                 dream=dream,
                 accounts=accounts,
                 listener=progress,
-                logs=self._logs(),
                 clock=self._clock,
             )
-            return await model_run.run(secrets.token_hex(_TAG_BYTES), seconds=left)
+            return await model_run.run(secrets.token_hex(_TAG_BYTES), self._logs(), seconds=left)
 
     # -- past dreams
 

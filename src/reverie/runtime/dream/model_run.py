@@ -70,7 +70,6 @@ class DreamModelRun:
         dream: str,
         accounts: Accounts,
         listener: ModelRunListener,
-        logs: list[str],
         clock: Callable[[], datetime],
     ) -> None:
         self._model = model
@@ -80,7 +79,6 @@ class DreamModelRun:
         self._dream = dream
         self._accounts = accounts
         self._listener = listener
-        self._logs = logs
         self._clock = clock
         self._view = View()
         self._placed: CacheState | None = None
@@ -89,16 +87,16 @@ class DreamModelRun:
         self._turns = 0
         self._seen: list[str] = []
 
-    async def run(self, tag: str, *, seconds: float) -> ModelUsage:
+    async def run(self, tag: str, logs: list[str], *, seconds: float) -> ModelUsage:
         """Let the model work until it is done or a budget is used up; return its usage and the reason it ended.
 
-        ``tag`` fences the task's data; ``seconds`` is the time limit. A failure of the model is returned, not
+        ``tag`` fences the task's data, ``logs`` are the daily logs to name, and ``seconds`` is the time limit. A failure of the model is returned, not
         raised.
         """
         ended = ""
         try:
             with anyio.move_on_after(max(0.0, seconds)) as scope:
-                self._open(tag)
+                self._open(tag, logs)
                 ended = await self._take_turns()
             if scope.cancelled_caught:
                 ended = f"its time limit of {self._policy.timeout_seconds:g} s was reached"
@@ -116,7 +114,7 @@ class DreamModelRun:
             " ".join(ended.split())[:500],
         )
 
-    def _open(self, tag: str) -> None:
+    def _open(self, tag: str, logs: list[str]) -> None:
         files = self._tools.files
         heads = manifest(read_record(file, data) for file, data in files.items())
         shown = f" (the newest {MAX_FILES} are listed, Glob lists all)" if len(files) > MAX_FILES else ""
@@ -125,7 +123,7 @@ class DreamModelRun:
             many=len(files),
             shown=shown,
             manifest=manifest_text(heads),
-            logs=self._logs[-_SHOWN_LOGS:],
+            logs=logs[-_SHOWN_LOGS:],
             tag=tag,
         )
         prefix = PrefixRendered(
