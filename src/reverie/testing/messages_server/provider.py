@@ -160,7 +160,7 @@ class Provider:
         if is_shaped(body):
             check_summarized(body)
         check_request(body, facts, self.models, self.limits, caller.version)
-        prefix = prefix_of(body, origin_of(body))
+        prefix = prefix_of(body, origin_of(body) if self.checks_thinking else None)
         reader = Reader(facts, caller.account, behavior_for(body, facts, self.preserved_thinking))
         verdict = ThinkingVerdict()
         if self.checks_thinking:

@@ -64,7 +64,8 @@ class MessagesServer:
         """Take the model's replies from ``reply``, and the text of compaction blocks from ``summary``.
 
         ``window`` and ``models`` are by default those of the model facts. ``preserved_thinking`` is the account's
-        treatment of thinking whose prefix has changed; ``silent`` is that of older accounts.
+        treatment of thinking whose prefix has changed; ``silent`` is that of older accounts. Without
+        ``checks_thinking`` no signature is checked.
         """
         self.clock = clock or ManualClock()
         self.requests: list[dict[str, Any]] = []
