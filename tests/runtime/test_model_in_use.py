@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,22 @@ def test_a_change_of_model_strips_nothing_and_says_what_it_reads_and_costs(tmp_p
         assert "reads the thinking of 1 of 2 replies" in cold.line
         assert f"{cold.tokens:,} tokens" in cold.line
         assert "\n" not in cold.line
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V16")
+def test_models_that_check_thinking_keep_it_over_a_change_and_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Session.open("s", storage=InMemoryStorage(), settings=settings_of(tmp_path)) as session:
+            sent: list[list[Any]] = []
+            for number, model in enumerate(("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-4-5") * 2):
+                await session.say(f"Step {number}.")
+                sent.append(plain(await session.prepare(model=model, max_tokens=100, system="Be brief.")))
+                await session.observe(thought(f"done {number}", model))
+            for earlier, later in pairwise(sent):
+                assert later[: len(earlier)] == earlier
+            assert str(sent[-1]).count("'thinking': 'about") == 5
 
     anyio.run(main)
 

@@ -15,7 +15,7 @@ from ..conversation.tokens.window import MILLION, window_for
 from ..conversation.wire.betas import beta_needs
 from ..conversation.wire.carried import without_carried
 from ..errors import ModelUnknown
-from ..model_facts import bare_model, facts_of
+from ..model_facts import ModelFacts, bare_model, facts_of
 from ..ports import Capabilities
 from .failures import failure_of_exception
 from .messages_stream import MessageAssembly
@@ -46,15 +46,23 @@ class AnthropicModel(SdkModel):
     vendor = "anthropic"
     _max_output: int | None = None
 
+    def __init__(self, model_id: str, *, facts: ModelFacts | None = None, **options: Any) -> None:
+        """Name the model, without connecting; ``facts`` are its rules, if not those of its name.
+
+        ``options`` are those of ``SdkModel``.
+        """
+        self._facts = facts or facts_of(model_id)
+        super().__init__(model_id, **options)
+
     @property
     def capabilities(self) -> Capabilities:
         """The features Anthropic offers for this model, and its window as given or as known for this name."""
-        known = window_for(self._id, lookup=listed_window)
+        known = window_for(self._id, facts=self._facts, lookup=listed_window)
         return Capabilities(
             caching=True,
             context_management=True,
             diagnostics=True,
-            compaction=facts_of(self._id).compaction,
+            compaction=self._facts.compaction,
             window=self._window or (known.tokens if known.source != "strict" else None),
             max_output=self._max_output or known.max_output_tokens,
         )

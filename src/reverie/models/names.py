@@ -67,12 +67,12 @@ def open_model(
         raise ModelUnknown(
             f"{full} needs the package {package}: pip install 'reverie[{_EXTRAS.get(provider, provider)}]'"
         )
+    facts = facts_of(model_id, corrections or {})
     if provider == "anthropic":
         from .anthropic import AnthropicModel
 
-        return AnthropicModel(model_id, environ=known, timeout_seconds=timeout_seconds)
+        return AnthropicModel(model_id, facts=facts, environ=known, timeout_seconds=timeout_seconds)
     if package == "openai":
-        facts = facts_of(model_id, corrections or {})
         return _openai_model(provider, facts, known)(
             model_id, facts=facts, environ=known, timeout_seconds=timeout_seconds
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..cache.prices import listed_window
+from ..conversation.tokens.window import window_for
 from ..errors import ModelUnknown
 from ..model_facts import ModelFacts, facts_of
 from ..ports import Capabilities
@@ -58,7 +59,11 @@ class OpenAIModel(SdkModel):
     @property
     def capabilities(self) -> Capabilities:
         """The window, as given or from the installed table; the provider caches prefixes without marks."""
-        return Capabilities(window=self._window or listed_window(self._id))
+        known = window_for(self._id, facts=self._facts, lookup=listed_window)
+        return Capabilities(
+            window=self._window or (known.tokens if known.source != "strict" else None),
+            max_output=known.max_output_tokens,
+        )
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         request, facts = await self._named(request)

@@ -39,7 +39,8 @@ def window_usage(
     found = accounting_of(view)
     facts = facts_of(model, settings.models)
     window = window_for(model, facts=facts, lookup=lookup, environment=os.environ)
-    limits = [limit for limit in (settings.window_tokens, window_tokens) if limit is not None]
+    learned = view.facts.windows.get(model)
+    limits = [limit for limit in (settings.window_tokens, window_tokens, learned) if limit is not None]
     policy = WindowPolicy(
         auto_compact=settings.switches.auto_compact,
         window_tokens=min(limits, default=None),
