@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from log_script import Script, call, text
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import problems
 
 
 @pytest.mark.requirement("K7")
@@ -120,3 +124,60 @@ def test_an_id_used_twice_is_a_call_once():
     assert [block["type"] for block in messages[3]["content"]] == ["text", "text"]
     assert messages[4]["content"][0]["type"] == "text"
     assert "second" in messages[4]["content"][0]["text"]
+
+
+SIGNED = {"type": "compaction", "content": "A summary.", "signature": "sig", "tool_changes": None}
+
+
+@pytest.mark.requirement("V10")
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "mcp_tool_listing", "mcp_server_name": "files", "tools": [{"name": "a"}]},
+        {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}, "trigger": None},
+        {"type": "compaction", "content": "Made at a threshold."},
+        {"type": "compaction", "content": None},
+    ],
+)
+def test_a_block_that_a_provider_returned_goes_back_as_it_came(block: dict[str, Any]):
+    script = Script()
+    script.user("go")
+    script.reply(block, text("so"))
+    assert script.messages[1]["content"][0] is block
+    script.user("more")
+    script.reply({**block, "made_up": 1}, text("so"))
+    assert script.messages[3]["content"][0] == block
+
+
+@pytest.mark.requirement("V10")
+def test_a_signed_summary_opens_the_conversation_as_a_message_of_its_own():
+    script = Script()
+    script.reply({**SIGNED, "citations": None}, text("so"))
+    script.user("more")
+    roles = [(message["role"], message["content"]) for message in build_request(script.view)["messages"]]
+    assert roles[0] == ("assistant", [SIGNED])
+    assert roles[1] == ("assistant", [text("so")])
+    assert problems(build_request(script.view), betas=["compact-2026-09-04"]) == []
+
+
+@pytest.mark.requirement("V10")
+def test_a_signed_summary_behind_another_message_is_text_because_a_provider_would_refuse_it():
+    script = Script()
+    script.user("go")
+    script.reply(SIGNED)
+    script.user("more")
+    assert script.messages[1]["content"] == [text("[Summary of the conversation so far]\nA summary.")]
+    assert problems(build_request(script.view)) == []
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [SIGNED]}]
+    misplaced = {**build_request(script.view), "messages": messages}
+    assert [found.code for found in problems(misplaced) if found.code] == ["compaction_block_misplaced"]
+
+
+@pytest.mark.requirement("V10")
+def test_citations_stay_in_a_reply_and_leave_the_text_of_a_user():
+    cited = text("so") | {"citations": [{"type": "char_location"}]}
+    script = Script()
+    script.user([cited])
+    script.reply(cited)
+    assert script.messages[0]["content"] == [text("so")]
+    assert script.messages[1]["content"] == [cited]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..values import record
 from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
-from .wire.blocks import is_signed_summary, summary_as_text
+from .wire.blocks import accepted_message, is_signed_summary, summary_as_text
 
 __all__ = [
     "BLOCK",
@@ -153,8 +153,8 @@ def placed_items(item: Item, *, first: bool) -> list[Item]:
     blocks = cast("list[Any]", content)
     leads = first and is_signed_summary(blocks[0])
     rest = [summary_as_text(block) for block in blocks[leads:]]
-    message: Message = {"role": "assistant", "content": blocks[:1]}
-    out = [Item(f"{item.uuid}:summary" if rest else item.uuid, BLOCK, message, item.entry)] if leads else []
+    message = accepted_message({"role": "assistant", "content": blocks[:1]}, "assistant") if leads else None
+    out = [Item(f"{item.uuid}:summary" if rest else item.uuid, BLOCK, message, item.entry)] if message else []
     if rest:
         kind = USER if item.kind == BLOCK else item.kind
         out.append(Item(item.uuid, kind, {**item.message, "content": rest}, item.entry))
