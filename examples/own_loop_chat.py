@@ -1,4 +1,4 @@
-"""Your own loop around chat completions, of OpenAI or of any server with that API. Needs the extras openai and testing."""
+"""Your own loop around chat completions, of OpenAI or of any server with that API."""
 
 from __future__ import annotations
 

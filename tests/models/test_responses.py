@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.wire.carried import carried_block, carried_item
+from reverie.conversation.wire.carried_items import carried_block, carried_item
 from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
 from reverie.model_facts import facts_of
 from reverie.models import open_model

@@ -30,7 +30,7 @@ from .decisions import (
     ThinkingRepaired,
     WindowLearned,
 )
-from .wire.carried import CARRIED
+from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
 __all__ = ["Facts", "facts_after"]
@@ -77,7 +77,7 @@ class Facts:
     last_call: CallRecorded | None = None
     given_up: frozenset[str] = frozenset()
     carries_items: bool = False
-    """Whether replies may carry items of another provider than Anthropic (see ``wire.carried``)."""
+    """Whether replies may carry items of another provider than Anthropic (see ``wire.carried_items``)."""
     drops_refused_thinking: bool = False
     """Whether requests ask the provider to drop thinking blocks that it would refuse."""
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..cache.prices import listed_window
 from ..conversation.tokens.window import MILLION, window_for
 from ..conversation.wire.betas import beta_needs
-from ..conversation.wire.carried import without_carried
+from ..conversation.wire.carried_items import without_carried
 from ..errors import ModelUnknown
 from ..model_facts import ModelFacts, bare_model, facts_of
 from ..ports import Capabilities

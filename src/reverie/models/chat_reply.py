@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ..conversation.wire.carried import carried_block, carried_text
+from ..conversation.wire.carried_items import carried_block, carried_text
 from ..errors import ReplyBroken
 from ..ports import Reply, ReplyDelta
 from .chat_request import CALL_FIELDS, MESSAGE_FIELDS
@@ -53,7 +53,7 @@ class _Call:
 class ChatAssembly:
     """A reply that is assembled from chunks in their order; its new calls get no id from ``taken``.
 
-    ``model`` is the model that the request names: what it must get back is carried for it alone.
+    ``model`` is the model that the request names; the reply carries items for this model alone.
     """
 
     def __init__(self, who: str, taken: set[str] | None = None, *, model: str = "") -> None:

@@ -1,8 +1,8 @@
 """Translate a request of the Messages API for chat completions. Pure: the same message always gives the same text.
 
 Each message is translated by itself, so a request that extends another gives a translation that extends the other's,
-and a server's prefix cache hits. Signed thinking is never sent: other providers cannot verify its signature. What a
-chat server itself wants back with a tool call goes back as it came: its reasoning text and the fields it added.
+and a server's prefix cache hits. Signed thinking is never sent: other providers cannot verify its signature. Reasoning
+text of a chat server, and the fields that the server added, go back with tool calls as they came.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ..conversation.fork import FORK_TAG
-from ..conversation.wire.carried import carried_item, text_field
+from ..conversation.wire.carried_items import carried_item, text_field
 from ..model_facts import ModelFacts, facts_of
 from .content_parts import (
     Block,

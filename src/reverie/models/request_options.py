@@ -75,7 +75,7 @@ def tool_changes(message: Mapping[str, Any], request: Mapping[str, Any]) -> Iter
 
 
 def told_blocks(blocks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the blocks of a system message as text blocks; removed tools are told in words."""
+    """Return the blocks of a system message as text blocks; a text names the removed tools."""
     given = list(blocks)
     tools = [_mapping(block.get("tool")) for block in given if block.get("type") == "tool_removal"]
     gone = [{"type": "text", "text": _GONE + ", ".join(str(tool.get("name")) for tool in tools)}] if tools else []

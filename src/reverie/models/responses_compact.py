@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from ..conversation.wire.carried import sealed
+from ..conversation.wire.carried_items import sealed
 from ..errors import ReplyBroken
 from ..ports import Reply, ReplyDelta
 from .failures import failure_of_status

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from ..conversation.wire.carried import carried_block
+from ..conversation.wire.carried_items import carried_block
 from ..errors import ReplyBroken
 from ..ports import Reply, ReplyDelta
 from .content_parts import argument_text
@@ -131,7 +131,7 @@ def response_usage(counted: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _blocks(item: Item, model: str) -> Iterator[dict[str, Any]]:
-    """Yield the blocks of an output item: one that carries what must go back, and those that show it."""
+    """Yield the blocks of an output item: one that carries the item or its frame, and those that show its content."""
     kind = item.get("type")
     if kind == "message":
         parts = [part for part in _rows(item.get("content")) if _part_text(part)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias, cast
 
 from ..conversation.fork import FORK_TAG
-from ..conversation.wire.carried import carried_item, is_carried
+from ..conversation.wire.carried_items import carried_item, is_carried
 from ..model_facts import ModelFacts, facts_of
 from .chat_request import NO_RESULT
 from .content_parts import Block, Part, argument_text, content_blocks, content_parts, error_text, joined_text

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from ..conversation.entries import clean
-from ..conversation.wire.carried import without_carried
+from ..conversation.wire.carried_items import without_carried
 from ..errors import InputError
 from ..model_facts import facts_of
 from .chat_reply import ChatAssembly

@@ -11,7 +11,7 @@ from anyio import to_thread
 from ...cache.prices import rates_of
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
-from ...conversation.wire.carried import CARRIED
+from ...conversation.wire.carried_items import CARRIED
 from ...errors import InputError, StorageError
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage

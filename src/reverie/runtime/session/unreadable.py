@@ -9,7 +9,7 @@ from ...conversation.decisions import Cause, ThinkingDropped
 from ...conversation.thinking import thinking_tokens
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
-from ...conversation.wire.carried import carried_item
+from ...conversation.wire.carried_items import carried_item
 
 __all__ = ["unreadable_thinking"]
 

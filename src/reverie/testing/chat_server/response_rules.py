@@ -150,7 +150,7 @@ class ItemRules:
                 raise ChatRefusal(f"Unknown parameter: '{where}[{number}].prompt_cache_breakpoint'.")
 
     def _refuse_reasoning(self, item: Body, later: Sequence[Body]) -> None:
-        """Refuse reasoning that is unreadable, or that does not stand before the item that followed it."""
+        """Refuse reasoning that is unreadable, or that is not before the item that followed it."""
         identity = str(item.get("id"))
         if item.get("encrypted_content"):
             self._open(str(item["encrypted_content"]), identity)

@@ -20,7 +20,7 @@ from .ledger import BreakpointCache, PrefixCache, prompt_units
 from .refusals import Body, ChatRefusal, rows
 from .replies import Tokens, chat_events, chat_reply, response_body, response_events, response_output
 from .response_rules import ItemRules, refuse_response, response_items
-from .sealing import Seal
+from .seal import Seal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
