@@ -15,6 +15,7 @@ __all__ = ["ALL_BETAS", "RawConversation", "ask"]
 ALL_BETAS = (
     "thinking-binding-controls-2026-08-01",
     "compact-2026-09-04",
+    "compact-2026-01-12",
     "context-management-2025-06-27",
     "mid-conversation-system-clear-at-2026-08-21",
     "mid-conversation-tool-changes-2026-07-01",
