@@ -61,9 +61,11 @@ class Loop:
     def __init__(self, talk: Talk, size: int, trim: TrimPolicy) -> None:
         self.talk = talk
         self.clock = Clock()
-        # The usage that is played grows as if nothing were ever cut, and the view is to hold all of it: no compaction.
+        # The usage that is played grows as if nothing were ever cut, and the view is to hold all of it: no compaction,
+        # and a window without an end.
         switches = Switches(compact=False)
-        settings = Settings(Path("."), trim=trim, switches=switches)
+        endless = {MODEL: {"window_tokens": 1_000_000_000}}
+        settings = Settings(Path("."), trim=trim, switches=switches, models=endless)
         self.session = Session.open(f"turns-{size}", storage=InMemoryStorage(), settings=settings, clock=self.clock)
         self.turns = 0
 

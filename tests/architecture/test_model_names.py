@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from reverie.cache.prices import prices_for
-from reverie.model_facts import facts_of, known_facts
+from reverie.model_facts import ModelFacts, facts_of, known_facts
+from reverie.values import fields_of
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 NAME = re.compile(
@@ -73,6 +74,13 @@ def test_every_row_has_its_page_and_date_and_is_reached_by_its_own_names() -> No
         for name in row.match:
             if "*" not in name:
                 assert facts_of(name) == row, name
+
+
+@pytest.mark.requirement("V1")
+def test_every_fact_is_explained_in_the_documents() -> None:
+    page = (SOURCE.parents[1] / "docs" / "reference" / "model-facts.md").read_text()
+    frame = {"name", "match", "source", "date", "strict"}
+    assert [fact for fact in fields_of(ModelFacts) if fact not in frame and f"`{fact}`" not in page] == []
 
 
 @pytest.mark.requirement("V1", "V15")
