@@ -290,3 +290,15 @@ def test_an_agent_whose_opening_does_not_fit_says_in_one_line_what_it_needs_befo
     assert anyio.run(opened, PROSE * 10)[:2] == ("completed", 1)  # the known-bad twin: a short one is answered
     log = [data for key in storage.list() if key.endswith(".jsonl") and (data := storage.load(key))]
     assert b"user_context" not in b"".join(log)  # a later start with a shorter one finds no large context
+
+
+@pytest.mark.requirement("V11")
+def test_the_limits_of_an_agents_tools_shrink_with_its_window(tmp_path: Path) -> None:
+    async def limits(window: int) -> tuple[int, int]:
+        model = ScriptedModel(["yes"], name="scripted:m", capabilities=Capabilities(window=window))
+        async with agent_on(model, tmp_path) as agent:
+            policy = agent.session.parts.offload.policy
+            return agent.parts.context.policy.read_max_tokens, policy.default_limit_chars
+
+    assert anyio.run(limits, 200_000) == (25_000, 50_000)
+    assert anyio.run(limits, 16_384) == (12_288 // 5, 12_288)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ from reverie.layers.l1_offload import (
     Offload,
     OffloadPolicy,
     Placeholder,
+    fitted_policy,
+    limit_chars,
     plan_aggregate,
     plan_result,
 )
@@ -360,3 +363,37 @@ def test_a_plan_that_stops_early_is_caught() -> None:
 
 def test_sizes_count_text_and_leave_pictures_out() -> None:
     assert size_chars([{"type": "text", "text": "abc"}, PIXEL, PDF, "de"]) == 5
+
+
+@pytest.mark.requirement("V11")
+@pytest.mark.parametrize("tokens", [3_072, 6_144, 12_288, 24_576, 49_152, 180_000, 980_000])
+def test_every_limit_is_at_most_its_share_of_the_window(tokens: int):
+    whole = OffloadPolicy(override_chars={"Bash": 150_000})
+    policy = fitted_policy(whole, tokens)
+    for tool, declared in (
+        ("look", None),
+        ("Bash", None),
+        ("Grep", None),
+        ("look", 1e9),
+        ("Read", None),
+        ("look", inf),
+    ):
+        limit = limit_chars(policy, tool, declared)
+        if tokens < 50_000:
+            assert limit is not None
+            assert limit <= 4 * 0.3 * tokens
+        else:  # the known-bad twin: large windows keep the limits of before
+            assert limit == limit_chars(whole, tool, declared)
+    assert policy.aggregate_chars <= 4 * 0.3 * tokens
+    assert policy.preview_bytes <= tokens // 10
+
+
+@pytest.mark.requirement("V11")
+def test_in_a_small_window_dense_text_counts_by_its_tokens():
+    view = Script().view
+    dense = "".join(f"{at * 7919 % 10_007}," for at in range(1_200))
+    small = fitted_policy(OffloadPolicy(), 6_144)
+    assert len(dense) <= small.default_limit_chars
+    assert isinstance(plan_result("look", "t1", dense, small, view), Offload)
+    assert isinstance(plan_result("look", "t1", "plain words " * 400, small, view), KeepResult)
+    assert isinstance(plan_result("look", "t1", dense, replace(small, window_chars=inf), view), KeepResult)

@@ -13,8 +13,9 @@ from anyio.abc import TaskGroup
 from ...errors import ReverieError
 from ...events import FellBack
 from ...layers.l5_extract import Witnesses, imported_upto
+from ...memories.recall.policy import RecallPolicy
 from ...memories.rules.guidance import index_context, rules_text
-from ...memories.store.index import lines_of
+from ...memories.store.index import LoadedIndex, lines_of, load
 from ...memories.store.records import Scope
 from ...memories.store.trust import Trust
 from ...ports import Model
@@ -22,6 +23,7 @@ from ...settings import Settings
 from ...tools.context import ToolContext
 from ...tools.memory import MemoryTool
 from ...tools.tool import Tool
+from ...values import replace
 from ..dream.scheduler import DreamScheduler
 from ..memory.extract.budget import DailyBudget
 from ..memory.extract.extractor import Extractor, ExtractorOptions
@@ -64,7 +66,7 @@ class AgentMemory:
             small,
             team=settings.team_memory,
             tasks=tasks,
-            policy=settings.recall,
+            policy=_fitted_recall(settings.recall, session.thresholds.effective),
             spent=self._spent_on_recall,
         )
         self._extractor = Extractor(
@@ -111,11 +113,16 @@ class AgentMemory:
             places["team"] = str(self._settings.team_memory)
         parts: list[str] = []
         for scope, path in places.items():
-            index = self.memory.index(scope)
+            index = self._fitted(self.memory.index(scope))
             waiting = [line.file for line in lines_of(index.text) if self._is_unconfirmed(scope, line.file)]
             tag = os.urandom(_TAG_BYTES).hex()
             parts.append(index_context(index, path=path, tag=tag, scope=scope, unconfirmed=waiting))
         return "\n\n".join(parts)
+
+    def _fitted(self, index: LoadedIndex) -> LoadedIndex:
+        """Return the index, in a small window the start of it that fills at most an eighth."""
+        most = self._session.thresholds.effective // 2
+        return index if len(index.text.encode()) <= most else load(index.text, max_bytes=most)
 
     def _is_unconfirmed(self, scope: Scope, file: str) -> bool:
         """Return whether an index line's memory has the trust ``unconfirmed``; True if it cannot be read."""
@@ -161,3 +168,8 @@ class AgentMemory:
 
     async def _spent_on_recall(self, reply: Mapping[str, Any]) -> None:
         await self._session.parts.host.record_call(reply, source="recall")
+
+
+def _fitted_recall(policy: RecallPolicy, tokens: int) -> RecallPolicy:
+    """Return the policy with at most a fortieth of a window of ``tokens`` for a memory, at four bytes a token."""
+    return replace(policy, file_bytes=min(policy.file_bytes, tokens // 10))

@@ -321,7 +321,7 @@ class Session:
         return await self.parts.compact.background.reply({**rest, **message})
 
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:
-        """Compact because the provider refused the prompt as too long, and lower the window by what ``error`` says."""
+        """Compact because the provider refused the prompt as too long, and lower the window to its limit."""
         return await make_room(self.log, self.parts, error)
 
     async def recover(self, error: ModelError) -> bool:

@@ -29,7 +29,7 @@ async def read_windows(log: SessionLog, parts: SessionParts) -> None:
 
 
 async def learn_window(log: SessionLog, parts: SessionParts, error: PromptTooLong) -> bool:
-    """Lower the window of the model in use by what a refusal says, log it and keep it; return whether it changed."""
+    """Lower the window of the model in use to the limit of a refusal, log and keep it; return whether it changed."""
     policy = parts.policy
     tokens = _taught(error, log.view)
     if not _LEAST_TOKENS <= tokens < policy.window_tokens:

@@ -9,7 +9,7 @@ from anyio import to_thread
 from ....errors import ReverieError
 from ....events import FellBack
 from ....layers.l7_relay import agent_name
-from ...mail.delivery import drain
+from ...mail.delivery import MAX_CHARS, drain
 from ...mail.local_queues import LetterQueue, LocalQueues
 from ...mail.mailbox import Mailbox
 from ...mail.post_office import PostOffice
@@ -96,6 +96,7 @@ class Relay:
                 queue=self._queue,
                 lead=self._lead,
                 on_control=self._options.on_control,
+                max_chars=min(MAX_CHARS, self._parts.session.parts.offload.policy.aggregate_chars),
             )
 
     def narrow(self, mode: str) -> None:

@@ -59,7 +59,6 @@ __all__ = ["AgentRunner", "ChildAgent"]
 
 SOURCE: Final = "agent"
 _NOT_FOR_FORKS: Final = frozenset({"Agent", "AgentStop", "SendMessage"})
-_FORK_RESULT_CHARS: Final = 50_000
 _MODES: Final[Mapping[str, Mode]] = {
     "plan": "plan",
     "default": "default",
@@ -181,7 +180,8 @@ class AgentRunner:
             )
         self._update_line(member, call.name, call.input)
         output = await runs.output(call)
-        return ForkToolResult(_cut(output, runs.tools.get(call.name)), output.is_error)
+        most = self._parent.session.parts.offload.policy.default_limit_chars
+        return ForkToolResult(_cut(output, runs.tools.get(call.name), most), output.is_error)
 
     def _on_fork_event(self, event: Event) -> None:
         if isinstance(event, PermissionDecided) and not event.allowed:
@@ -398,11 +398,9 @@ def _last_text(view: View) -> str:
     return ""
 
 
-def _cut(output: Output, tool: Tool | None) -> Any:
+def _cut(output: Output, tool: Tool | None, most: int) -> Any:
     """Return the content of an output for a fork, with a long text cut, because forks do not offload."""
-    limit = (
-        int(min(tool.max_chars or _FORK_RESULT_CHARS, _FORK_RESULT_CHARS)) if tool is not None else _FORK_RESULT_CHARS
-    )
+    limit = int(min(tool.max_chars or most, most)) if tool is not None else most
     content = output.content
     if isinstance(content, str) and len(content) > limit:
         return f"{content[:limit]}\n[cut here: {len(content) - limit:,} characters more; ask for less at a time]"

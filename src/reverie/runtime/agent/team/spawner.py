@@ -238,7 +238,7 @@ class Spawner:
             return
         member.state = "killed" if member.why else _STATES.get(end.status, "failed")
         member.ended = self._clock()
-        limit = self.roster.policy.max_result_chars
+        limit = min(self.roster.policy.max_result_chars, self._session.parts.offload.policy.default_limit_chars)
         text = end.text
         result = text if len(text) <= limit else f"{text[:limit]}\n[cut here: {len(text) - limit:,} characters more]"
         if member.state == "completed":
