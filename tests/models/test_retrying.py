@@ -156,3 +156,16 @@ def test_whatever_fails_there_is_one_whole_reply_or_one_error(
         assert parts[-1].body["content"][0]["text"] == "whole"
     assert len(asked.requests) <= attempts
     assert len(other.requests) <= attempts
+
+
+@pytest.mark.requirement("V10")
+def test_a_fallback_model_gets_no_option_that_it_refuses(run: Run) -> None:
+    asked = {**ASKED, "temperature": 0.5, "thinking": {"type": "disabled"}, "stop_sequences": ["END"]}
+    sent: dict[str, dict[str, Any]] = {}
+    for name in ("claude-opus-5-5", "claude-haiku-4-5"):
+        other = ScriptedModel(["Hello."], name=f"scripted:{name}")
+        model, _, _ = retrying(AWAY, fallback=other, policy=RetryPolicy(attempts=1))
+        run(model.complete(asked))
+        sent[name] = dict(other.requests[-1])
+    assert sent["claude-opus-5-5"].keys() & asked.keys() == {*ASKED, "stop_sequences"}
+    assert sent["claude-haiku-4-5"].keys() >= asked.keys()

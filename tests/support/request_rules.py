@@ -150,6 +150,7 @@ CLEAR_USES: Final = "clear_tool_uses_20250919"
 COMPACT: Final = "compact_20260112"
 DEFINED: Final = {"type": "tool_definition", "definition": {"name": "Later", "input_schema": {"type": "object"}}}
 REFERENCE: Final = {"type": "tool_reference", "name": "Read"}
+CITED: Final = {"type": "text", "text": "Hello.", "citations": [{"type": "x"}]}
 OLD, NEW = "2023-06-01", "2026-10-21"
 EXTRA: Final = "Extra inputs are not permitted"
 COMPACTING: Final = others(*OF_4_5)
@@ -206,7 +207,7 @@ FRAME: Final = [
     Rule(
         "prefill",
         "The last message may not be the beginning of a reply: from 4.6 on, and on any model while it thinks.",
-        "build-with-claude/working-with-messages",
+        "about-claude/models/whats-new-claude-4-6",
         [
             Case(talk(user(), reply(text("So"))), "This model does not support assistant", others(*OF_4_5), OF_4_5),
             refused(talk(user(), reply(text("So")), **ENABLED), "Assistant message prefill is not", OF_4_5),
@@ -244,6 +245,11 @@ FRAME: Final = [
                 talk(user([text(citations=[{"type": "x"}])])), "messages.0.content.0.text.citations: ", version=NEW
             ),
             accepted(talk(user([text(citations=[{"type": "x"}])])), version=OLD),
+            refused(
+                talk(user([{"type": "search_result", "source": "s", "title": "t", "content": [CITED]}])),
+                "messages.0.content.0.search_result.content.0.citations: ",
+                version=NEW,
+            ),
             accepted(talk(user([text(citations=[])])), version=NEW),
             refused(
                 talk(user(), reply({"type": "document", "source": {"type": "text", "data": "x"}}), user()),
@@ -471,7 +477,7 @@ TOOLS: Final = [
     Rule(
         "forced-tool",
         "A forced tool_choice is refused by Fable and Mythos 5.1 and later, Opus 5.5 and Sonnet 5.5.",
-        "agents-and-tools/tool-use/implement-tool-use",
+        "agents-and-tools/tool-use/define-tools",
         [
             split(ANY, 'tool_choice: type "tool" and "any" are not supported for this model.', FORCED_REFUSED),
             split(
@@ -563,7 +569,7 @@ TOOLS: Final = [
     Rule(
         "tool-definitions",
         "A tool has a unique name of letters, digits, '_' and '-', and a schema of type object.",
-        "agents-and-tools/tool-use/implement-tool-use",
+        "agents-and-tools/tool-use/define-tools",
         [
             refused({"tools": [TOOL, TOOL]}, "tools: Tool names must be unique."),
             refused({"tools": [{**TOOL, "name": "a b"}]}, "tools.0.custom.name: String should match"),

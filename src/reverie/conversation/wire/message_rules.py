@@ -105,6 +105,10 @@ class RequestWalk:
             if is_list(block.get("content")):
                 self.inside(block["content"], f"{path}.tool_result.content")
         elif kind in ("document", "search_result"):
+            for index, part in enumerate(block["content"] if kind == "search_result" else ()):
+                if part.get("citations") and self.rules.is_latest:
+                    where = f"{path}.search_result.content.{index}.citations"
+                    self.add(where, "citations are not permitted on text blocks of user messages")
             citations = block.get("citations")
             self.cites = self.cites or (is_object(citations) and citations.get("enabled") is True)
         elif kind in ("tool_addition", "tool_removal"):
