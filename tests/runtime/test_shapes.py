@@ -127,7 +127,7 @@ def test_reasoning_is_sent_back_with_its_bytes_through_the_log(tmp_path: Path) -
 def test_a_translation_that_forgets_reasoning_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The known-bad twin: items keep their ids, and the reasoning before them is left out."""
     monkeypatch.setattr("reverie.models.responses_request._is_sent", lambda item, unreadable: False)
-    monkeypatch.setattr("reverie.models.responses_request._is_reasoning", lambda block: False)
+    monkeypatch.setattr("reverie.models.responses_request._is_reasoning", lambda block, item: False)
     with pytest.raises(openai.BadRequestError, match="without its required 'reasoning' item"):
         run_session(tmp_path, "responses", MODEL, "7", random_script(Random(7)))
 
@@ -341,6 +341,33 @@ def test_an_own_loop_compacts_by_its_own_call(tmp_path: Path) -> None:
                 assert await session.background_reply(await client.responses.compact(**request))
                 await fill(session, model, 1)
                 assert [item["type"] for item in server.requests[-1]["input"]].count("compaction") == 1
+                assert server.refusals == []
+            await model.aclose()
+
+    asyncio.run(steps())
+
+
+def test_a_tool_that_is_added_later_comes_at_the_end(tmp_path: Path) -> None:
+    late = {"name": "Late", "description": "A late tool.", "input_schema": {"type": "object"}}
+
+    async def steps() -> None:
+        with ChatServer(lambda request: "Yes.") as server:
+            model = ResponsesModel(MODEL, base_url=server.base_url)
+            opened = Session.open("s", storage=InMemoryStorage(), settings=settings_in(tmp_path))
+            async with opened as session:
+                brief = "Be brief.\n" * 40
+                changes = [([READ], brief), ([READ, late], f"{brief}Be kind."), ([READ, late], f"{brief}Be kind.")]
+                for tools, system in changes:
+                    await session.say("Well?")
+                    request = await session.prepare(model=MODEL, max_tokens=99, tools=tools, system=system)
+                    await session.observe((await model.complete(request)).body)
+                first, second, third = server.requests
+                assert (second["tools"], third["tools"]) == (first["tools"], first["tools"])
+                added = [item for item in second["input"] if item["type"] == "additional_tools"]
+                assert [tool["name"] for tool in added[0]["tools"]] == ["Late"]
+                assert unmarked(third["input"])[: len(second["input"])] == unmarked(second["input"])
+                developer = [item for item in second["input"] if item.get("role") == "developer"]
+                assert "Be kind." in json.dumps(developer[1])
                 assert server.refusals == []
             await model.aclose()
 

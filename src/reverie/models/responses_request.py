@@ -33,6 +33,8 @@ WINDOW: Final = "compacted_window"
 """The kind of a carried item that holds the items of a compacted conversation."""
 MAX_BREAKPOINTS: Final = 3
 """Explicit breakpoints of a request; the provider writes four and places one itself."""
+LEAST_OUTPUT: Final = 16
+"""The smallest limit of output tokens that the provider takes."""
 _NONE: Final[frozenset[str]] = frozenset()
 _NO_ITEMS: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
 
@@ -53,7 +55,7 @@ def responses_body(
     if facts.thinking_by_default:
         body["include"] = ["reasoning.encrypted_content"]
     if request.get("max_tokens") is not None:
-        body["max_output_tokens"] = request["max_tokens"]
+        body["max_output_tokens"] = max(LEAST_OUTPUT, request["max_tokens"])
     reasoning = _reasoning(request, facts)
     if reasoning:
         body["reasoning"] = reasoning
@@ -96,7 +98,7 @@ def encrypted_ids(body: Mapping[str, Any]) -> set[str]:
 def _reply(blocks: Sequence[Block], model: str, unreadable: Set[str]) -> Iterator[Item]:
     """Yield the items of a reply in their order; reasoning waits for the item that follows it."""
     found = [(block, carried_item(block, model)) for block in blocks]
-    has_all = all(_is_sent(item, unreadable) for block, item in found if _is_reasoning(block))
+    has_all = all(_is_sent(item, unreadable) for block, item in found if _is_reasoning(block, item))
     waiting: list[Item] = []
     frame: Item = {}
     said: list[str] = []
@@ -134,9 +136,10 @@ def _reply(blocks: Sequence[Block], model: str, unreadable: Set[str]) -> Iterato
     yield from spoken()
 
 
-def _is_reasoning(block: Block) -> bool:
-    item = carried_item(block) if is_carried(block) else None
-    return item is not None and item.get("type") == "reasoning"
+def _is_reasoning(block: Block, item: Item | None) -> bool:
+    """Say whether a block carries reasoning, also of another model; ``item`` is the one for this model."""
+    carried = carried_item(block) if item is None and is_carried(block) else item
+    return carried is not None and carried.get("type") == "reasoning"
 
 
 def _is_sent(item: Item | None, unreadable: Set[str]) -> bool:
