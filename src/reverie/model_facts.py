@@ -113,6 +113,10 @@ class ModelFacts:
         """Say whether this family reads the thinking of another family; each reads its own."""
         return other == self.name or any(fnmatchcase(other, name) for name in self.reads_thinking_of)
 
+    def reads_model(self, model: str) -> bool:
+        """Say whether this family reads the thinking of a model, by the model's name; true if there is no name."""
+        return not model or self.reads(facts_of(model).name)
+
 
 def bare_model(model: str) -> str:
     """Return a model's name without the suffix that asks for a window of a million tokens."""

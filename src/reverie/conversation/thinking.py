@@ -10,12 +10,12 @@ thinking in the view may rest on. A reply is bound to the newest one of its requ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, cast
 
 from ..values import record
-from .entries import Message
+from .entries import ASSISTANT, Message
 from .tokens.estimate import measure_message
 from .view import View
 from .wire.blocks import Block, as_blocks, has_server_tools, is_signed_summary, paired_server_tools
@@ -23,16 +23,21 @@ from .wire.canonical import canonical_block
 from .wire.flatten import THINKING, Group
 
 __all__ = [
+    "PREFIX",
     "UNBOUND",
     "Digests",
     "SentPrefix",
+    "dropped_messages",
     "opening_digest",
     "replies_with_thinking",
     "stale_replies",
     "thinking_sizes",
     "thinking_tokens",
+    "unreadable_messages",
 ]
 
+PREFIX: Final = "prefix_binding_mismatch"
+"""The provider's reason for dropping thinking because content before it changed."""
 UNBOUND: Final = ""
 """The binding of a reply whose model does not check the content before its thinking."""
 _SIZE: Final = 12
@@ -195,6 +200,34 @@ def replies_with_thinking(view: View, *, start: int = 0) -> list[str]:
     groups = (view.group(at) for at in range(start, view.length))
     pieces = (piece for group in groups if group.role == "assistant" for piece in group.pieces)
     return [piece.uuid for piece in pieces if _shows_thinking(piece.uuid, as_blocks(piece.message), view)]
+
+
+def unreadable_messages(view: View, reads: Callable[[str], bool]) -> list[int]:
+    """Return the indexes of the messages with thinking of a model that the model in use cannot read.
+
+    The provider drops such thinking without an error, and it is readable again when its model comes back.
+    """
+    models = {entry.uuid: str(entry.reply.get("model") or "") for entry in view.history if entry.kind == ASSISTANT}
+    return [
+        at
+        for at in range(view.length)
+        for piece in view.group(at).pieces
+        if view.group(at).role == ASSISTANT
+        and _shows_thinking(piece.uuid, as_blocks(piece.message), view)
+        and not reads(models.get(piece.uuid, ""))
+    ]
+
+
+def dropped_messages(reply: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return the message index and the reason of each thinking block that a reply says was dropped."""
+    found: Any = reply.get("input_transformations")
+    out: list[tuple[int, str]] = []
+    for one in cast("list[Any]", found) if isinstance(found, list) else ():
+        fields: Mapping[str, Any] = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {}
+        parts = str(fields.get("path")).split(".")
+        if fields.get("type") == "thinking_dropped" and len(parts) > 1 and parts[1].isdigit():
+            out.append((int(parts[1]), str(fields.get("reason"))))
+    return out
 
 
 def _shows_thinking(uuid: str, blocks: Sequence[Block], view: View) -> bool:

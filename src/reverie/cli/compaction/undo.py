@@ -12,6 +12,7 @@ from ...runtime.places.projects import inbox_key
 from ...runtime.session.inbox import post
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
+from ...values import fields_of
 from ..output import emit_json, say
 from .compact import opened_for_writing, place_of
 
@@ -20,26 +21,29 @@ __all__ = ["command"]
 
 @click.command(short_help="Undo a session's last compaction.")
 @click.argument("session")
+@click.option("--dry-run", is_flag=True, help="Only print the effect.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(session: str, as_json: bool) -> None:
+def command(session: str, dry_run: bool, as_json: bool) -> None:
     """Undo the last compaction: every removed message is restored, byte for byte.
 
     Messages added since then stay. The session does not compact automatically again until its window is full.
     """
-    anyio.run(_undo, session, load_settings(), as_json)
+    anyio.run(_undo, session, load_settings(), dry_run, as_json)
 
 
-async def _undo(name: str, settings: Settings, as_json: bool) -> None:
+async def _undo(name: str, settings: Settings, dry_run: bool, as_json: bool) -> None:
     try:
         async with opened_for_writing(name, settings) as session:
-            before = session.view.token_count.tokens
-            entry = await session.undo()
-            after, undone = session.view.token_count.tokens, str(entry.body["compaction"])
+            price = await session.undo_price()
+            undone = None if dry_run else str((await session.undo()).body["compaction"])
             if as_json:
-                emit_json({"session": session.name, "undone": undone, "tokens_before": before, "tokens_after": after})
+                figures = {name: getattr(price, name) for name in fields_of(type(price))}
+                emit_json({"session": session.name, "undone": undone, **figures})
             else:
-                say(f"undone: {before:,} tokens before, {after:,} after")
+                say(f"{'would undo' if dry_run else 'undone'}: {price.text}")
     except SessionBusy:
+        if dry_run:
+            raise
         _queue_undo(name, settings, as_json)
 
 

@@ -60,6 +60,7 @@ def as_row(one: Measures) -> dict[str, Any]:
         "compactions_undone": one.undone,
         "compactions_failed": one.failed,
         "breaker_openings": one.breaker_openings,
+        "thinking_dropped": one.thinking_dropped,
         "facts_used": one.facts.used,
         "facts_kept": one.facts.kept,
         "facts_kept_share": one.facts.share,

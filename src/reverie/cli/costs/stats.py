@@ -81,6 +81,7 @@ def draw(found: Stats, days: int, now: datetime) -> None:
             number_text(measures.compactions_per_session),
             f"{measures.compactions:,} in total",
         ),
+        ("thinking dropped", f"{measures.thinking_dropped:,}", "replies; 0 unless you asked for a change"),
         facts_row(measures.facts),
         ("useless memories", *_pollution(found)),
     ]

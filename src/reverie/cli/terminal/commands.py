@@ -151,8 +151,15 @@ async def compact(chat: Chat, rest: str) -> None:
 
 async def undo(chat: Chat, rest: str) -> None:
     """Undo the session's last compaction."""
+    price = await chat.agent.session.undo_price()
     await chat.agent.session.undo()
-    chat.transcript.note("undone: all messages are in view again")
+    chat.transcript.note(f"undone: {price.text}")
+
+
+async def reload(chat: Chat, rest: str) -> None:
+    """Let the next request render system prompt and tools anew."""
+    price = await chat.agent.session.reload()
+    chat.transcript.note(f"the next request has the new system prompt and tools: {price.text}")
 
 
 async def show_notes(chat: Chat, rest: str) -> None:
@@ -238,6 +245,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "mode": Command(f"permission mode: {', '.join(MODES)}", set_mode, anytime=True),
     "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
     "undo": Command("undo the last compaction", undo),
+    "reload": Command("send the changed system prompt and tools anew; the cache and thinking are lost", reload),
     "notes": Command("the running notes", show_notes, anytime=True),
     "skill": Command("turn this session into a skill: /skill [NAME]", make_skill),
     "memory": Command("list, show or undo memories: /memory [FILE | undo]", show_memory, anytime=True),

@@ -19,6 +19,7 @@ from ...conversation.decisions import (
     CompactionFailed,
     CompactionUndone,
     MemoriesSurfaced,
+    ThinkingDropped,
     decision_of,
 )
 from ...conversation.entries import ASSISTANT, DECISION, Entry
@@ -80,6 +81,8 @@ class Measures:
     undone: int = 0
     failed: int = 0
     breaker_openings: int = 0
+    thinking_dropped: int = 0
+    """Replies whose thinking could not be sent again, as the log says."""
     facts: FactRetention = field(default_factory=FactRetention)
     pollution: UnusedMemories = field(default_factory=UnusedMemories)
 
@@ -121,6 +124,8 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
                 facts = _plus(facts, _retention(before, view, decision))
             case CompactionUndone():
                 counts["undone"] += 1
+            case ThinkingDropped():
+                counts["thinking"] += len(decision.messages)
             case CompactionFailed():
                 counts["failed"] += 1
                 in_a_row += 1
@@ -143,6 +148,7 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
         undone=counts["undone"],
         failed=counts["failed"],
         breaker_openings=counts["opened"],
+        thinking_dropped=counts["thinking"],
         facts=facts,
         pollution=_unused_memories(entries),
     )
@@ -166,6 +172,7 @@ def total_of(found: Iterable[Measures]) -> Measures:
             total.undone + one.undone,
             total.failed + one.failed,
             total.breaker_openings + one.breaker_openings,
+            total.thinking_dropped + one.thinking_dropped,
             _plus(total.facts, one.facts),
             UnusedMemories(
                 total.pollution.surfaced + one.pollution.surfaced, total.pollution.unused + one.pollution.unused

@@ -92,6 +92,8 @@ class SessionParts:
     thinking: ThinkingWatch
     told_model: str = ""
     """The model of the last request, or one whose use was announced since."""
+    reload_asked: bool = False
+    """Whether the next request renders system prompt and tools anew."""
 
     async def configure(self, log: SessionLog, asked: RequestOptions) -> None:
         """Apply the flag provider's switches and the next request's model to policy, layers and cache plan."""

@@ -28,12 +28,15 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.compact.before_request()  # layer 4: the past
     await log.decide_all(repairs(log.view))
     binds = facts.checks_thinking or parts.thinking.binds
-    await amend_prefix(log, asked, facts, binds=binds, anew=_reason_to_render(log, cuts))
+    await amend_prefix(log, asked, facts, binds=binds, anew=_reason_to_render(log, parts, cuts))
+    parts.reload_asked = False
     return _marked(log, parts, await parts.thinking.request(log, facts))
 
 
-def _reason_to_render(log: SessionLog, cuts: int) -> str:
-    """Return why system prompt and tools may be rendered anew now: a cut broke the cached prefix anyway."""
+def _reason_to_render(log: SessionLog, parts: SessionParts, cuts: int) -> str:
+    """Return why system prompt and tools are rendered anew: on request, or since a cut broke the prefix anyway."""
+    if parts.reload_asked:
+        return "a reload was asked for"
     kept = log.view.length and log.view.group(0).is_compaction  # thinking of kept messages needs the old prefix
     return "the past was cut, so changes take effect" if log.view.cuts != cuts and not kept else ""
 

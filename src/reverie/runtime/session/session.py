@@ -21,6 +21,7 @@ from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
+from .changes import ChangePrice, price_of_change, price_of_reload
 from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
 from .log import Mode, SessionLog
@@ -184,6 +185,7 @@ class Session:
             entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound})
             self.parts.thinking.bind(entry.uuid, binding)
             await self._bill(rest)
+            await self.parts.thinking.take_report(self.log, self.parts.policy.facts, rest)
             await self.parts.trim.after_reply(self.log, rest)
             usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
             self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
@@ -336,6 +338,22 @@ class Session:
     async def undo(self, compaction: str | None = None) -> Entry:
         """Undo the last compaction, or the one with this entry id: its messages return, and later ones stay."""
         return await self.parts.compact.undo(compaction)
+
+    async def undo_price(self, compaction: str | None = None) -> ChangePrice:
+        """Return the effect of ``undo`` without doing it: tokens, cost, thinking that is lost and valid again."""
+        parts = self.parts
+        after = await self.log.foresee(parts.compact.undoing(compaction))
+        return await self.log.run_blocking(lambda: price_of_change(self.view, after, parts.thinking, parts.accounts))
+
+    async def reload(self) -> ChangePrice:
+        """Let the next request render system prompt and tools anew, and return the price of that.
+
+        Without a reload, changes of both are told at the end of the conversation, so that the cache and the thinking
+        of earlier replies stay valid.
+        """
+        parts = self.parts
+        parts.reload_asked = True
+        return await self.log.run_blocking(lambda: price_of_reload(self.view, parts.thinking, parts.accounts))
 
     async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Return bytes of content that left the view, by its handle: ``limit`` bytes from ``offset``, or all."""

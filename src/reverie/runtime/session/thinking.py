@@ -13,7 +13,17 @@ from typing import Any, Protocol, cast
 from ...conversation.decisions import Cause, Compacted, Decision, PrefixRendered, ThinkingDropped
 from ...conversation.entries import ASSISTANT, DECISION, Entry
 from ...conversation.fork import without_thinking
-from ...conversation.thinking import UNBOUND, Digests, SentPrefix, stale_replies, thinking_tokens
+from ...conversation.thinking import (
+    PREFIX,
+    UNBOUND,
+    Digests,
+    SentPrefix,
+    dropped_messages,
+    replies_with_thinking,
+    stale_replies,
+    thinking_tokens,
+    unreadable_messages,
+)
 from ...conversation.view import View
 from ...conversation.wire.flatten import THINKING
 from ...conversation.wire.request import build_request, messages_added_before
@@ -91,7 +101,8 @@ class ThinkingWatch:
         if name == "compacted" and isinstance(block, dict) and block:
             self._covers[str(cast("dict[str, Any]", block).get("signature"))] = body.get("covers") or {}
         if name == "call_recorded" and body.get("source") == "main":
-            self._changed_by = ""
+            if facts_of(str(body.get("model") or "")).checks_thinking:
+                self._changed_by = ""
         elif name == "prefix_rendered":
             self._note_prefix(uuid, body.get("system"), body.get("tools"))
         elif body.get("moves_prefix") is True and not self._changed_by:
@@ -134,6 +145,32 @@ class ThinkingWatch:
         """Remember the binding of a logged reply by its uuid."""
         self._bound[reply] = UNBOUND if binding is None else binding
         self._binds = self._binds or binding is not None
+
+    def lost_in(self, view: View) -> list[str]:
+        """Return the replies whose thinking a request of this view would lose; none if the thinking is not checked."""
+        if not self._binds:
+            return []
+        sent, request = SentPrefix(), build_request(view)
+        sent.follow(request, None, self._covers)
+        return stale_replies(view, sent, self._bound, offset=messages_added_before(view))
+
+    async def take_report(self, log: DecisionLog, facts: ModelFacts, reply: Mapping[str, Any]) -> None:
+        """Compare the thinking that the provider says it dropped with the thinking that it was expected to drop.
+
+        Thinking of models that this one cannot read is expected. Thinking that was dropped because content before
+        it changed is logged as dropped, with every later one, so that the next request is right.
+        """
+        reported = dropped_messages(reply)
+        if not reported:
+            return
+        view, offset = log.view, messages_added_before(log.view)
+        unreadable = set(unreadable_messages(view, facts.reads_model))
+        surprising = [at - offset for at, reason in reported if at - offset not in unreadable or reason == PREFIX]
+        if not surprising:
+            return
+        lost = replies_with_thinking(view, start=max(0, min(surprising)))[:-1]  # the last one is the reply itself
+        if lost:
+            await self._drop(log, lost)
 
     def digests_of(self, request: Mapping[str, Any]) -> Digests:
         """Return the digests of the whole content of a request."""

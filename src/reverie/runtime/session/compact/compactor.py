@@ -326,6 +326,10 @@ class Compactor:
 
     async def undo(self, compaction: str | None = None) -> Entry:
         """Undo the last compaction, or the named one, and return the entry; raise ``SessionError`` without one."""
+        return await self._session.decide(self.undoing(compaction))
+
+    def undoing(self, compaction: str | None = None) -> CompactionUndone:
+        """Return the decision that undoes the last compaction, or the named one; raise ``SessionError`` without one."""
         facts = self._session.view.facts
         active = [one for one in facts.compactions if one not in facts.undone]
         if not active:
@@ -333,8 +337,7 @@ class Compactor:
         if compaction is not None and compaction not in active:
             raise SessionError(f"this session has no compaction {compaction!r} to undo")
         cause = Cause("compact", "undone on request", moves_prefix=True)
-        entry = await self._session.decide(CompactionUndone(cause, compaction or active[-1]))
-        return entry
+        return CompactionUndone(cause, compaction or active[-1])
 
     async def _applied(self, report: CompactionReport, asked: CompactionRequest) -> Entry:
         """Log a compaction and the metadata again, run hooks, emit the event, and return the first entry."""

@@ -1,0 +1,71 @@
+"""The price of a change to content that was already sent: an undone compaction, a reloaded system prompt."""
+
+from __future__ import annotations
+
+from ...conversation.thinking import replies_with_thinking, thinking_tokens
+from ...conversation.view import View
+from ...values import record
+from .accounts import Accounts
+from .thinking import ThinkingWatch
+
+__all__ = ["ChangePrice", "price_of_change", "price_of_reload"]
+
+
+@record
+class ChangePrice:
+    """The effect of a change: the tokens of the next request, the thinking it loses and regains, and its cost."""
+
+    tokens_before: int
+    tokens_after: int
+    thinking_lost: int
+    """Replies whose thinking the model can no longer read."""
+    thinking_lost_tokens: int
+    thinking_valid_again: int
+    """Replies whose thinking the model can read again."""
+    rewrite_usd: float | None
+    """The cost of writing the changed request to the cache; None if the price is unknown."""
+
+    @property
+    def text(self) -> str:
+        """The effect in one line."""
+        parts = [f"{self.tokens_before:,} tokens before, {self.tokens_after:,} after"]
+        if self.rewrite_usd is not None:
+            parts.append(f"writing them to the cache costs about ${self.rewrite_usd:.2f}")
+        if self.thinking_valid_again:
+            parts.append(f"the thinking of {_replies(self.thinking_valid_again)} is valid again")
+        if self.thinking_lost:
+            tokens = f"{self.thinking_lost_tokens:,} tokens"
+            parts.append(f"the thinking of {_replies(self.thinking_lost)} is lost ({tokens})")
+        return "; ".join(parts)
+
+
+def price_of_change(before: View, after: View, thinking: ThinkingWatch, accounts: Accounts) -> ChangePrice:
+    """Return the price of a change that turns one view into another."""
+    return _price(before, after, thinking.lost_in(after), accounts)
+
+
+def price_of_reload(view: View, thinking: ThinkingWatch, accounts: Accounts) -> ChangePrice:
+    """Return the price of another system prompt or other tools before all messages of a view."""
+    return _price(view, view, replies_with_thinking(view) if thinking.binds else [], accounts)
+
+
+def _price(before: View, after: View, lost: list[str], accounts: Accounts) -> ChangePrice:
+    gone = set(lost)
+    shown = set(replies_with_thinking(before))
+    again = [uuid for uuid in replies_with_thinking(after) if uuid not in shown and uuid not in gone]
+    prefix = after.facts.prefix
+    prices = accounts.prices(prefix.model) if prefix is not None else None
+    tokens = after.token_count.tokens
+    write = prices.rates(tokens).cache_write_5m if prices is not None else None
+    return ChangePrice(
+        before.token_count.tokens,
+        tokens,
+        len(lost),
+        thinking_tokens(after, lost),
+        len(again),
+        None if write is None else tokens * write / 1_000_000,
+    )
+
+
+def _replies(count: int) -> str:
+    return f"{count:,} {'reply' if count == 1 else 'replies'}"

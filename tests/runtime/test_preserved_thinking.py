@@ -1,0 +1,432 @@
+"""Preserved thinking in a session: a frozen prefix, dropped thinking, repairs, summaries by the provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from enforcing_model import EnforcingModel, enforcing_provider
+from reverie import InMemoryStorage, Session, Settings
+from reverie.conversation.decisions import (
+    Cause,
+    Compacted,
+    CompactionPrepared,
+    PrefixAmended,
+    PrefixRendered,
+    Replacement,
+    ResultsCleared,
+    ThinkingDropped,
+    ThinkingRepaired,
+    decision_of,
+)
+from reverie.conversation.log import parse_log
+from reverie.errors import ThinkingRefused
+from reverie.layers.l4_compact import CompactPolicy
+from reverie.settings import Switches
+
+CHECKED = "claude-opus-5-5"
+FREE = "claude-sonnet-5"
+MODELS = (CHECKED, FREE, "claude-fable-5-1", "claude-opus-5")
+READ = {"name": "Read", "description": "Read a file.", "input_schema": {"type": "object", "properties": {}}}
+GREP = {"name": "Grep", "description": "Search.", "input_schema": {"type": "object", "properties": {}}}
+SYSTEM = "Be brief.\nUse the tools."
+
+
+class Desk:
+    """A session of an own loop on an enforcing provider; the storage outlives the session."""
+
+    def __init__(self, *, window: int = 60_000, provider_window: int | None = None, **settings: Any) -> None:
+        self.provider = enforcing_provider(provider_window or window, MODELS)
+        self.storage = InMemoryStorage()
+        self.turns = 0
+        self.models = {name: EnforcingModel(name, self.provider, self.script, clock=lambda: 0.0) for name in MODELS}
+        quiet = Switches(notes=False, extraction=False, dream=False)
+        self.settings = Settings(home=Path("nowhere"), window_tokens=window, switches=quiet, **settings)
+        self.calls = True
+
+    def script(self, request: dict[str, Any]) -> Any:
+        if request.get("compaction") is not None:
+            return "The summary."
+        self.turns += 1
+        content: list[dict[str, Any]] = [{"type": "thinking", "thinking": f"Thought {self.turns}."}]
+        if self.calls and self.turns % 2:
+            return [*content, {"type": "tool_use", "id": f"toolu_{self.turns}", "name": "Read", "input": {}}]
+        return [*content, {"type": "text", "text": f"Answer {self.turns}."}]
+
+    def session(self, model: str | None = CHECKED) -> Session:
+        given = self.models[model] if model is not None else None
+        return Session.open("desk", storage=self.storage, settings=self.settings, clock=lambda: 0.0, model=given)
+
+    async def ask(self, session: Session, words: str, model: str = CHECKED, size: int = 50, **options: Any) -> None:
+        """Say something and answer calls until the model calls no tool; one repair is tried."""
+        await session.say(words)
+        given: dict[str, Any] = {"system": SYSTEM, "tools": [READ], **options}
+        while True:
+            request = await session.prepare(model=model, max_tokens=500, **given)
+            try:
+                reply = await self.models[model].complete(request)
+            except ThinkingRefused as error:
+                assert await session.recover(error)
+                continue
+            calls = await session.observe(reply.body)
+            for call in calls:
+                await session.result(call.id, f"line {call.id} " * size)
+            if not calls:
+                return
+
+    @property
+    def refusals(self) -> list[str]:
+        return [one for model in self.models.values() for one in model.refusals]
+
+    def requests(self, model: str = CHECKED) -> list[dict[str, Any]]:
+        return [one for one in self.models[model].requests if one.get("compaction") is None]
+
+    def decisions(self, kind: type[Any]) -> list[Any]:
+        key = next(key for key in self.storage.list("") if key.endswith("desk.jsonl"))
+        entries = parse_log(self.storage.load(key) or b"").entries
+        found = (decision_of(entry.body) for entry in entries if entry.kind == "decision")
+        return [one for one in found if isinstance(one, kind)]
+
+
+def thoughts(request: dict[str, Any]) -> list[str]:
+    """Return the thinking in a request, in order."""
+    contents = [message["content"] for message in request["messages"] if isinstance(message["content"], list)]
+    blocks = [block for content in contents for block in content]
+    return [block["thinking"] for block in blocks if block["type"] == "thinking"]
+
+
+@pytest.mark.requirement("V6")
+def test_a_changed_system_prompt_and_changed_tools_go_to_the_end_and_thinking_stays() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await desk.ask(session, "Two.", system="Be brief.\nUse the tools with care.", tools=[READ, GREP])
+        async with desk.session() as session:
+            await desk.ask(session, "Three.", system="Be brief.\nUse the tools with care.", tools=[GREP])
+        last = desk.requests()[-1]
+        assert all(_opening(request) == (SYSTEM, [READ]) for request in desk.requests())
+        told = [message for message in last["messages"] if message["role"] == "system"]
+        assert "Use the tools with care." in told[0]["content"][0]["text"]
+        assert "Be brief." not in told[0]["content"][0]["text"]
+        assert [block["type"] for block in told[0]["content"]] == ["text", "tool_addition"]
+        assert [block["tool"]["name"] for block in told[1]["content"]] == ["Read"]
+        assert thoughts(last) == [f"Thought {turn}." for turn in range(1, desk.turns)]
+        assert desk.refusals == []
+        assert len(desk.decisions(PrefixAmended)) == 2
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V6")
+def test_a_reload_renders_the_prefix_anew_and_says_the_price() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await desk.ask(session, "Two.", tools=[GREP])
+            price = await session.reload()
+            assert price.thinking_lost == desk.turns
+            assert price.thinking_lost_tokens > 0
+            assert "is lost" in price.text
+            await desk.ask(session, "Three.", tools=[GREP])
+        last = desk.requests()[-1]
+        assert _opening(last) == (SYSTEM, [GREP])
+        assert all(message["role"] != "system" for message in last["messages"])
+        assert desk.refusals == []
+        assert len(desk.decisions(PrefixRendered)) == 2
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V6")
+def test_models_without_system_messages_are_told_of_changes_by_the_user() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.session(FREE) as session:
+            long = "\n".join(f"Rule {number} of this long system prompt." for number in range(40))
+            await desk.ask(session, "One.", FREE, system=long)
+            await desk.ask(session, "Two.", FREE, system=f"{long}\nAnswer in French.")
+        last = desk.requests(FREE)[-1]
+        assert _opening(last) == (long, [READ])
+        assert any("Answer in French." in repr(message["content"]) for message in last["messages"])
+        assert {message["role"] for message in last["messages"]} == {"user", "assistant"}
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V2")
+@pytest.mark.parametrize("logs_bindings", [True, False], ids=["bindings logged", "an older version's log"])
+def test_a_session_that_was_dead_comes_alive_when_it_is_opened(logs_bindings: bool) -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await desk.ask(session, "Two.")
+            # The clearing of an older version: the history before later thinking changed, and the thinking stayed.
+            cleared = [Replacement("toolu_1", "[Old tool result content cleared]")]
+            await session.log.decide(ResultsCleared(Cause("trim", "due", moves_prefix=True), cleared))
+        if not logs_bindings:
+            for key in list(desk.storage.list("")):
+                if key.endswith(".jsonl"):
+                    lines = (desk.storage.load(key) or b"").splitlines()
+                    desk.storage.delete(key)
+                    for line in lines:
+                        desk.storage.append(key, line.replace(b'"bound":', b'"unbound":'))
+        async with desk.session() as session:
+            await desk.ask(session, "Three.")
+            await desk.ask(session, "Four.")
+        assert desk.refusals == []
+        [dropped] = desk.decisions(ThinkingDropped)
+        assert len(dropped.messages) == 3  # the first thought came before the result that was cleared
+        assert dropped.tokens > 0
+        assert thoughts(desk.requests()[-1])[:1] == ["Thought 1."]
+        assert "Thought 2." not in thoughts(desk.requests()[-1])
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V2")
+def test_a_refusal_that_nobody_foresaw_is_repaired_once_for_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reverie.runtime.session import thinking
+
+    async def main() -> None:
+        desk = Desk()
+        monkeypatch.setattr(thinking, "stale_replies", lambda *_, **__: [])
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            cleared = [Replacement("toolu_1", "[cleared]")]
+            await session.log.decide(ResultsCleared(Cause("trim", "due", moves_prefix=True), cleared))
+            await desk.ask(session, "Two.")
+        async with desk.session() as session:
+            await desk.ask(session, "Three.")
+        assert len(desk.refusals) == 1
+        assert len(desk.decisions(ThinkingRepaired)) == 1
+        binding = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+        assert all(request["thinking"] == binding for request in desk.requests()[-3:])
+        dropped = {one["reason"] for one in desk.models[CHECKED].reported}
+        assert dropped == {"prefix_binding_mismatch"}
+        assert desk.decisions(ThinkingDropped), "the provider's report is logged"
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V16")
+def test_a_change_of_model_strips_nothing_and_the_thinking_is_there_when_the_model_returns() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await desk.ask(session, "Two.", FREE)
+            await desk.ask(session, "Three.")
+        first = thoughts(desk.requests()[1])
+        assert thoughts(desk.requests(FREE)[-1])[: len(first)] == first
+        assert thoughts(desk.requests()[-1])[: len(first)] == first
+        assert desk.refusals == []
+        assert not desk.decisions(ThinkingDropped)
+
+    anyio.run(main)
+
+
+async def _filled(desk: Desk, session: Session, prompts: int, size: int = 1_500) -> None:
+    for number in range(prompts):
+        await desk.ask(session, f"Prompt {number}.", size=size)
+
+
+@pytest.mark.requirement("V5")
+def test_nobody_waits_for_a_summary_and_nothing_said_meanwhile_is_lost() -> None:
+    async def main() -> None:
+        desk = Desk(window=40_000)
+        released, asked = anyio.Event(), anyio.Event()
+
+        async def pause(_: dict[str, Any]) -> None:
+            asked.set()
+            await released.wait()
+
+        desk.models[CHECKED].pause = pause
+        async with desk.session() as session:
+            prompts = 0
+            while not asked.is_set():
+                await desk.ask(session, f"Prompt {prompts}.", size=800)
+                prompts += 1
+                assert prompts < 40
+            await desk.ask(session, "Said meanwhile.")  # no turn waits for the summary
+            released.set()
+            with anyio.fail_after(30):
+                while session.view.facts.prepared is None:
+                    await anyio.sleep(0.001)
+            await desk.ask(session, "Said afterwards.")
+            last = desk.requests()[-1]
+            assert last["messages"][0]["content"][0]["type"] == "compaction"
+            for words in ("Said meanwhile.", "Said afterwards."):
+                assert words in repr(last["messages"])
+            assert thoughts(last)
+        assert desk.refusals == []
+        assert not desk.decisions(ThinkingDropped)
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V5")
+@pytest.mark.parametrize("arrived", [True, False], ids=["the summary is logged", "the summary is still being written"])
+def test_a_process_that_ends_between_request_and_swap_loses_nothing(arrived: bool) -> None:
+    async def main() -> None:
+        desk = Desk(window=40_000)
+        async with desk.session() as session:
+            prompts = 0
+            while session.view.facts.prepared is None:
+                await desk.ask(session, f"Prompt {prompts}.", size=800)
+                await anyio.wait_all_tasks_blocked()
+                prompts += 1
+                assert prompts < 40
+        key = next(key for key in desk.storage.list("") if key.endswith("desk.jsonl"))
+        lines = (desk.storage.load(key) or b"").splitlines()
+        at = next(number for number, line in enumerate(lines) if b'"compaction_prepared"' in line)
+        desk.storage.delete(key)
+        for line in lines[: at + 1 if arrived else at]:
+            desk.storage.append(key, line)
+        async with desk.session() as session:
+            await desk.ask(session, "After the restart.")
+            await anyio.wait_all_tasks_blocked()
+            await desk.ask(session, "And on.")
+        assert "Prompt 0." in repr(desk.requests()[-1]["messages"])
+        assert desk.refusals == []
+        assert len(desk.decisions(CompactionPrepared)) >= 1
+        assert [one.method for one in desk.decisions(Compacted)] == ["provider"]
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V4")
+def test_the_opening_context_is_said_again_with_the_first_new_user_turn() -> None:
+    async def main() -> None:
+        desk = Desk(window=40_000, compact=CompactPolicy(in_background=False))
+        async with desk.session() as session:
+            await session.attach("Project rules: tabs, never spaces.", type="user_context")
+            while not session.view.facts.compactions:
+                await desk.ask(session, "Use the file zebra.py and go on.", size=800)
+            await desk.ask(session, "Next.")
+        last = desk.requests()[-1]["messages"]
+        assert [block["type"] for block in last[0]["content"]] == ["compaction"]
+        at = [number for number, message in enumerate(last) if "never spaces" in repr(message["content"])]
+        assert len(at) == 1
+        assert last[at[0]]["role"] == "user"
+        early = [message for message in last[: at[0]] if message["role"] == "user"]
+        assert all("zebra.py" not in repr(message) for message in early)
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V4")
+def test_undoing_a_summary_of_the_provider_brings_the_past_back_and_says_which_thinking_is_lost() -> None:
+    async def main() -> None:
+        desk = Desk(window=40_000, compact=CompactPolicy(in_background=False))
+        async with desk.session() as session:
+            while not session.view.facts.compactions:
+                before = desk.requests()[-1] if desk.requests() else {}
+                await desk.ask(session, "Go on.", size=800)
+            made_since = len(thoughts(desk.requests()[-1]))
+            price = await session.undo_price()
+            assert price.thinking_valid_again > 0
+            assert price.thinking_lost > 0
+            assert price.rewrite_usd is not None
+            await session.undo()
+            request = await session.prepare(model=CHECKED, max_tokens=500, system=SYSTEM, tools=[READ])
+            sent = before["messages"]
+            assert _bare(request["messages"])[: len(sent)] == _bare(sent)
+            assert len(thoughts(request)) >= len(thoughts(before))
+            assert made_since
+            await desk.models[CHECKED].complete(request)
+        assert desk.refusals == []
+        [dropped] = desk.decisions(ThinkingDropped)
+        assert len(dropped.messages) == price.thinking_lost
+
+    anyio.run(main)
+
+
+def _opening(request: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Return the system prompt and the tools of a request without cache marks."""
+    system = request["system"]
+    text = system if isinstance(system, str) else "".join(block["text"] for block in system)
+    return text, [{key: value for key, value in tool.items() if key != "cache_control"} for tool in request["tools"]]
+
+
+def _bare(messages: list[Any]) -> list[Any]:
+    """Return messages without cache marks, with texts as blocks."""
+    out: list[Any] = []
+    for message in messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        bare = [{key: value for key, value in one.items() if key != "cache_control"} for one in blocks]
+        out.append((message["role"], bare))
+    return out
+
+
+@pytest.mark.requirement("V5")
+def test_an_own_loop_sends_the_request_for_a_summary_itself() -> None:
+    async def main() -> None:
+        desk = Desk(window=40_000)
+        async with desk.session(None) as session:
+            asked: dict[str, Any] | None = None
+            while asked is None:
+                await desk.ask(session, "Go on.", size=800)
+                asked = await session.background_request()
+            assert asked["compaction"]["type"] == "summarize"
+            assert await session.background_request() is None, "one at a time"
+            reply = await desk.models[CHECKED].complete(asked)
+            await desk.ask(session, "Said meanwhile.")
+            assert await session.background_reply(reply.body)
+            await desk.ask(session, "Said afterwards.")
+        last = desk.requests()[-1]
+        assert last["messages"][0]["content"][0] == reply.body["content"][0]
+        assert "Said meanwhile." in repr(last["messages"])
+        assert desk.refusals == []
+        assert not desk.decisions(ThinkingDropped)
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V4")
+@pytest.mark.parametrize("stop", ["refusal", "end_turn", "max_tokens", "tool_use", "model_context_window_exceeded"])
+def test_each_failure_of_a_summary_has_its_own_path_and_swaps_nothing_without_a_block(stop: str) -> None:
+    from reverie.testing.messages_server.replies import ServerReply
+
+    async def main() -> None:
+        desk = Desk(window=40_000, provider_window=200_000, compact=CompactPolicy(in_background=False))
+        failures = 1
+        script = desk.script
+
+        def failing(request: dict[str, Any]) -> Any:
+            nonlocal failures
+            if request.get("compaction") is not None and failures:
+                failures -= 1
+                return ServerReply([], stop)
+            return script(request)
+
+        for model in desk.models.values():
+            model.script = failing
+        async with desk.session() as session:
+            while not session.view.facts.compactions:
+                await desk.ask(session, "Go on.", size=800)
+        [made] = desk.decisions(Compacted)
+        asked = [one for one in desk.models[CHECKED].requests if one.get("compaction") is not None]
+        if stop in ("refusal", "end_turn"):
+            assert made.method != "provider"
+            assert len(asked) == 1
+        else:
+            assert made.method == "provider"
+            assert made.block["type"] == "compaction"
+            assert len(asked) == 2
+        if stop == "max_tokens":
+            assert asked[1]["max_tokens"] > asked[0]["max_tokens"]
+        if stop == "tool_use":
+            assert "Do not call a tool" in asked[1]["compaction"]["instructions"]
+        if stop == "model_context_window_exceeded":
+            assert len(asked[1]["messages"]) < len(asked[0]["messages"])
+
+    anyio.run(main)
