@@ -227,9 +227,8 @@ class ModelChanged:
     def line(self) -> str:
         """The event in one line, for people."""
         price = f" (about ${self.cost_usd:.2f})" if self.cost_usd is not None else ""
-        reads = f"it reads the thinking of {self.readable} of {self.thinking} replies; " if self.thinking else ""
-        cold = f"its cache is empty, so it takes up {self.tokens:,} tokens{price}"
-        return f"{self.after} after {self.before}: {reads}{cold}"
+        reads = f"reads the thinking of {self.readable} of {self.thinking} replies; " if self.thinking else ""
+        return f"{self.after} after {self.before}: {reads}its empty cache takes {self.tokens:,} tokens{price}"
 
 
 @record

@@ -19,6 +19,7 @@ from reverie.events import (
     Event,
     FellBack,
     HookRan,
+    ModelChanged,
     ModelRetried,
     PermissionDecided,
     QueryEnded,
@@ -224,6 +225,17 @@ def test_no_fallback_is_silent() -> None:
         assert said in watched.text
 
 
+@pytest.mark.requirement("V16")
+def test_a_change_of_model_is_one_line_with_readable_thinking_and_the_cost_of_a_cold_cache() -> None:
+    watched = Watched().show(ModelChanged("s", "one", "other", 12, 9, 84_213, 0.4211))
+    assert watched.text.count("model: ") == 1
+    for said in ("other after one", "reads the thinking of 9 of 12 replies", "84,213 tokens (about $0.42)"):
+        assert said in watched.text.replace("\n", " ")
+    silent = Watched().show(ModelChanged("s", "one", "other", 0, 0, 500, None)).text
+    assert "thinking" not in silent
+    assert "$" not in silent
+
+
 HOSTILE = st.text(
     st.one_of(st.sampled_from("\x1b\x07\x08\r\x9b\x9d[]0;2Jm\u202e\u200b"), st.characters(exclude_categories=["Cs"])),
     max_size=60,
@@ -252,6 +264,7 @@ def test_nothing_a_model_or_a_tool_says_can_drive_the_terminal(text: str, other:
         ToolFinished("s", "t2", "Bash", True, text, 1.0),
         FellBack("s", text, other),
         ModelRetried("s", text, 1, 1.0, other),
+        ModelChanged("s", text, other, 2, 1, 9_000, 0.05),
         HookRan("s", text, "stop", message=other),
         PermissionDecided("s", text, False, "rule", other),
         QueryEnded("s", "model_error", text, 1),

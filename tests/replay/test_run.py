@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
 from reverie.model_facts import facts_of
+from reverie.replay import compare as compare_module
 from reverie.replay.compare import compare, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import NAMES, ClearEveryTurnPolicy, ReveriePolicy
@@ -124,3 +126,28 @@ def test_the_same_replay_gives_the_same_figures(made: list[Recording]):
         for _ in range(2)
     )
     assert first == second
+
+
+@pytest.mark.requirement("V15")
+@pytest.mark.parametrize(
+    ("model", "read", "least", "window"),
+    [("claude-haiku-4-5", 0.1, 4_096, 200_000), ("claude-fable-5-1", 0.025, 512, 1_000_000)],
+)
+def test_a_replay_decides_by_the_prices_the_prefix_and_the_window_of_the_model(
+    made: list[Recording], monkeypatch: pytest.MonkeyPatch, model: str, read: float, least: int, window: int
+) -> None:
+    decided: list[dict[str, Any]] = []
+
+    class Seen(ReveriePolicy):
+        def __init__(self, **given: Any) -> None:
+            decided.append(given)
+            super().__init__(**given)
+
+    monkeypatch.setattr(compare_module, "ReveriePolicy", Seen)
+    report = compare(made[:1], policies=("append-only", "reverie"), model=model, check=False)
+    assert [(one["rates"].read, one["least_cached"]) for one in decided] == [(pytest.approx(read), least)]
+    assert 0.8 * window < decided[0]["compact_at"] < window
+    prices = prices_for(model)
+    assert prices is not None
+    spent = report.of(policy="append-only")[0].points[-1]
+    assert spent.input_usd == pytest.approx(prices.cost(spent.read, spent.write_5m, spent.write_1h, spent.uncached))

@@ -113,11 +113,13 @@ def compare(
                 as_billed.append((replay_recording(recording, AsRecordedPolicy(ttl), prices, check=False), billed))
                 continue
             outcomes.append(
-                replay_recording(recording, _policy(name, named, ttl, settings, prices), prices, check=check)
+                replay_recording(
+                    recording, _policy(name, named, ttl, settings, prices), prices, model=named, check=check
+                )
             )
         for name, mine in extra.items():
             policy = _reverie(named, mine, prices, name)
-            outcomes.append(replay_recording(recording, policy, prices, check=check))
+            outcomes.append(replay_recording(recording, policy, prices, model=named, check=check))
     files = tuple(dict.fromkeys(recording.name for recording in recordings))
     models = sorted({recording.model for recording in recordings if recording.model})
     shown = model or (models[0] if len(models) == 1 else "as recorded")

@@ -47,13 +47,14 @@ def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None
 
 
 def replay_recording(
-    recording: Recording, policy: ReplayPolicy, prices: Prices, *, check: bool = True
+    recording: Recording, policy: ReplayPolicy, prices: Prices, *, model: str = "", check: bool = True
 ) -> ReplayOutcome:
     """Replay every request of a recording under a policy and return the outcome.
 
-    With ``check`` the outcome counts requests that a provider would refuse.
+    ``model`` is the one whose cache is simulated, by default the recorded one. With ``check`` the outcome counts
+    requests that a provider would refuse.
     """
-    run = _PolicyRun(recording, policy, prices, check)
+    run = _PolicyRun(recording, policy, prices, model or recording.model, check)
     for step in recording.steps:
         run.step(step)
     return run.outcome()
@@ -62,8 +63,9 @@ def replay_recording(
 class _PolicyRun:
     """The replay of one recording under one policy, request by request."""
 
-    def __init__(self, recording: Recording, policy: ReplayPolicy, prices: Prices, check: bool) -> None:
+    def __init__(self, recording: Recording, policy: ReplayPolicy, prices: Prices, model: str, check: bool) -> None:
         self.recording = recording
+        self.model = model
         self.policy = policy
         self.prices = prices
         self.check = check
@@ -163,9 +165,9 @@ class _PolicyRun:
         warm = self.sender.warmed(step)
         if warm is not None:
             mark = Mark(warm - 1, planned.prefix_ttl)
-            self.cache.request(self.sender.prefix[:warm], [mark], model=self.recording.model, now=step.at - 0.5)
+            self.cache.request(self.sender.prefix[:warm], [mark], model=self.model, now=step.at - 0.5)
         marks = self.sender.marks(planned, starts, len(blocks))
-        return self.cache.request(blocks, marks, model=self.recording.model, now=step.at)
+        return self.cache.request(blocks, marks, model=self.model, now=step.at)
 
     def watch(self, step: RecordedRequest, usage: SimUsage, moved: list[str]) -> None:
         """Record a break if a large part of the tokens that the last request left in the cache was not read.
