@@ -125,6 +125,10 @@ def test_a_model_that_no_table_names_has_the_strict_row_and_says_so(
     (home / "config.toml").write_text("window_tokens = 5_000")
     assert run(["doctor", "--model", "nobody-knows-it", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["window_source"] == "the setting window_tokens"
+    (home / "windows.json").write_text('{"nobody-knows-it": 4000}')
+    assert run(["doctor", "--model", "openai:nobody-knows-it", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["window_tokens"], row["window_source"]) == (4_000, "a refusal")
 
 
 @pytest.mark.requirement("T5")

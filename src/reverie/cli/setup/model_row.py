@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 from ...errors import InputError, ModelError
@@ -75,7 +76,9 @@ def model_row(name: str, *, ask: bool = False) -> ModelRow:
     reported, problem = _reported(model) if ask else (None, "")
     window = window_for(model, facts=facts, reported=reported, lookup=listed_window, environment=os.environ)
     shown, before = msgspec.to_builtins(facts), msgspec.to_builtins(table)
-    tokens = window.tokens if settings.window_tokens is None else min(window.tokens, settings.window_tokens)
+    lower = {"the setting window_tokens": settings.window_tokens, "a refusal": _learned(settings.home, model)}
+    limits = {why: limit for why, limit in lower.items() if limit is not None and limit < window.tokens}
+    tokens = min(limits.values(), default=window.tokens)
     return ModelRow(
         model,
         facts.name,
@@ -83,7 +86,7 @@ def model_row(name: str, *, ask: bool = False) -> ModelRow:
         facts.source,
         facts.date,
         tokens,
-        _SOURCES[window.source] if tokens == window.tokens else "the setting window_tokens",
+        min(limits, key=limits.__getitem__, default=_SOURCES[window.source]),
         _prices(model),
         {fact: value for fact, value in shown.items() if fact not in _FRAME},
         sorted(fact for fact, value in shown.items() if value != before[fact] and fact not in _FRAME),
@@ -120,6 +123,20 @@ def _resolved(name: str, aliases: Any) -> str:
     if not asked:
         raise InputError("--model needs the name of a model, such as anthropic:MODEL")
     return str(aliases.get(asked, asked))
+
+
+def _learned(home: Path, model: str) -> int | None:
+    """Return the window that a refusal taught for a model; None if there is none."""
+    from ...runtime.session.windows import KEY, learned_windows
+    from ...storage.files import FileStorage
+
+    if not (home / KEY).exists():
+        return None
+    storage = FileStorage(home)
+    try:
+        return learned_windows(storage).get(model.partition(":")[2] or model)
+    finally:
+        storage.close()
 
 
 def _reported(model: str) -> tuple[int | None, str]:

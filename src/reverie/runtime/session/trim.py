@@ -244,6 +244,7 @@ class Trimmer:
 
     def _facts(self, view: View, life: Life) -> TrimFacts:
         cache = self._cache
+        loses_thinking = self._facts_of_model.checks_thinking and self.policy.mode == "client"
         return TrimFacts(
             life=life,
             window=view.token_count.tokens,
@@ -260,7 +261,7 @@ class Trimmer:
             cleared=self._cleared,
             read_backs=self.read_backs,
             limit=cache.compact_at,
-            thinking=tuple(thinking_sizes(view)) if self._facts_of_model.checks_thinking else (),
+            thinking=tuple(thinking_sizes(view)) if loses_thinking else (),
         )
 
 

@@ -15,16 +15,21 @@ from ...ports import Storage
 from .log import SessionLog
 from .parts import SessionParts
 
-__all__ = ["KEY", "learn_window", "read_windows"]
+__all__ = ["KEY", "learn_window", "learned_windows", "read_windows"]
 
 KEY: Final = "windows.json"
 _LEAST_TOKENS: Final = 1_024
 """No model that can be an agent has a smaller window: a smaller number in an error is about something else."""
 
 
+def learned_windows(storage: Storage) -> dict[str, int]:
+    """Return the windows that refusals taught, by model; empty if they cannot be read. This may block."""
+    return _read(storage)[0]
+
+
 async def read_windows(log: SessionLog, parts: SessionParts) -> None:
     """Give the session's policy the windows that earlier sessions learned."""
-    for model, tokens in (await log.run_blocking(lambda: _read(parts.storage)[0])).items():
+    for model, tokens in (await log.run_blocking(lambda: learned_windows(parts.storage))).items():
         parts.policy.learn_window(model, tokens)
 
 
