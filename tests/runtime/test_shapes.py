@@ -19,7 +19,7 @@ from reverie.errors import InputError
 from reverie.events import DecisionMade
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.models.responses import ResponsesModel
-from reverie.settings import Settings
+from reverie.settings import Settings, Switches
 from reverie.testing.chat_server import ChatServer
 
 pytestmark = pytest.mark.requirement("V14")
@@ -83,7 +83,9 @@ def run_session(
         with ChatServer(script) as server:
             async with openai.AsyncOpenAI(base_url=server.base_url, api_key="any") as client:
                 for number in range(prompts):
-                    opened = Session.open("s", storage=storage, settings=settings_in(home))
+                    # Without clearing, so that a request only extends the one before.
+                    settings = settings_in(home, switches=Switches(idle_trim=False, priced_trim=False))
+                    opened = Session.open("s", storage=storage, settings=settings)
                     async with opened as session:
                         await session.say(f"Prompt {number}.")
                         await one_prompt(session, client, shape, model, rng)

@@ -10,7 +10,6 @@ from ...model_facts import ModelFacts
 __all__ = ["Body", "ChatRefusal", "refuse_options", "rows"]
 
 Body = dict[str, Any]
-_EFFORTS: Final = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _SAMPLING: Final = ("temperature", "top_p", "logprobs", "top_logprobs")
 
 
@@ -27,10 +26,9 @@ class ChatRefusal(Exception):
 def refuse_options(body: Mapping[str, Any], facts: ModelFacts, effort: Any) -> None:
     """Raise ``ChatRefusal`` for an effort, a sampling option or a cache option that the model does not take."""
     if effort is not None:
-        allowed = _EFFORTS if "disabled" in facts.thinking else _EFFORTS - {"none", "minimal"}
         if not facts.thinking_by_default:
             raise ChatRefusal("Unsupported parameter: 'reasoning.effort' is not supported with this model.")
-        if effort not in allowed:
+        if effort not in facts.efforts:
             raise ChatRefusal(f"Unsupported value: '{effort}' is not supported with the '{body['model']}' model.")
     given = [name for name in _SAMPLING if body.get(name) not in (None, False)]
     if given and not facts.sampling and effort != "none":
