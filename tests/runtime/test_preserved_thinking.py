@@ -69,7 +69,8 @@ class Desk:
             try:
                 reply = await self.models[model].complete(request)
             except ThinkingRefused as error:
-                assert await session.recover(error)
+                if not await session.recover(error):
+                    raise
                 continue
             calls = await session.observe(reply.body)
             for call in calls:
@@ -315,6 +316,7 @@ def test_the_opening_context_is_said_again_with_the_first_new_user_turn() -> Non
         at = [number for number, message in enumerate(last) if "never spaces" in repr(message["content"])]
         assert len(at) == 1
         assert last[at[0]]["role"] == "user"
+        assert "by the provider: the provider's summary costs about" in desk.decisions(Compacted)[0].cause.reason
         early = [message for message in last[: at[0]] if message["role"] == "user"]
         assert all("zebra.py" not in repr(message) for message in early)
         assert desk.refusals == []

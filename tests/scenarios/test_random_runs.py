@@ -41,6 +41,7 @@ def test_no_request_is_refused_and_thinking_is_dropped_only_by_decisions_that_sa
     assert [(run.main, run.window, run.refusals[0]) for run in runs if run.refusals] == []
     assert [(run.main, run.window, run.drops()) for run in runs if run.drops()] == []
     assert [(run.main, run.window, run.stopped[0]) for run in runs if run.stopped] == []
+    assert [(run.main, run.window, run.surprises[0]) for run in runs if run.surprises] == []
     assert cuts["provider"] >= len(runs) // 4
     assert done["kill"]
     assert done["close"]

@@ -16,6 +16,7 @@ from reverie.models.failures import failure_of_status
 from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.testing.messages_server.provider import Caller, Provider
 from reverie.testing.messages_server.refusals import ProviderRefusal
+from reverie.testing.messages_server.thinking import BINDING_BETA
 from reverie.testing.messages_server.token_count import count_block_tokens
 
 API_VERSION = "2026-10-21"
@@ -34,6 +35,8 @@ class EnforcingModel:
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[str] = []
         self.reported: list[dict[str, Any]] = []
+        self.reports = False
+        """Whether every reply reports the thinking that was dropped, as with the beta."""
         self.pause: Callable[[dict[str, Any]], Any] | None = None
 
     @property
@@ -59,6 +62,7 @@ class EnforcingModel:
             await self.pause(body)
         await anyio.lowlevel.checkpoint()
         betas = frozenset(part.strip() for part in headers.get("anthropic-beta", "").split(",") if part)
+        betas |= {BINDING_BETA} if self.reports else frozenset()
         try:
             caller = Caller("account", headers.get("anthropic-version", API_VERSION), betas)
             admitted = self.provider.admit(body, caller, self.clock())

@@ -12,8 +12,10 @@ from reverie import InMemoryStorage, Session, Settings
 from reverie.conversation.decisions import Compacted, CompactionUndone, ThinkingDropped, decision_of
 from reverie.conversation.entries import Entry
 from reverie.conversation.log import parse_log
+from reverie.conversation.thinking import dropped_messages, unreadable_messages
 from reverie.errors import CompactionError, InputError, ModelError, ModelUnavailable, SessionError, WindowFull
 from reverie.layers.l4_compact import CompactPolicy
+from reverie.model_facts import facts_of
 from reverie.settings import Switches
 from reverie.testing.messages_server.replies import ServerReply
 
@@ -45,11 +47,14 @@ class RandomRun:
         self.models = {
             name: EnforcingModel(name, self.provider, self.script, clock=lambda: self.now) for name in (*CHECKED, *FREE)
         }
+        for one in self.models.values():
+            one.reports = True
         self.system = "Work with care.\nBe brief.\nUse the tools."
         self.tools = [tool("Read"), tool("Bash"), tool("Edit")]
         self.effort: str | None = None
         self.calls = 0
         self.stopped: list[str] = []
+        self.surprises: list[str] = []
         self.done: Counter[str] = Counter()
 
     # -- the model
@@ -156,6 +161,7 @@ class RandomRun:
             self.done[f"error {type(error).__name__}"] += 1
             return await session.recover(error)
         self.done["request"] += 1
+        self.compare(session, model, reply.body)
         calls = await session.observe(reply.body)
         for call in calls:
             size = self.random.choice([10, 200, 3_000, 12_000])
@@ -163,6 +169,14 @@ class RandomRun:
             if self.random.random() < 0.03:
                 return True  # the other results never come
         return bool(calls)
+
+    def compare(self, session: Session, model: str, reply: dict[str, Any]) -> None:
+        """Compare the thinking that the provider dropped with the thinking that the log says it cannot read."""
+        predicted = set(unreadable_messages(session.view, facts_of(model).reads_model))
+        reported = {at for at, _ in dropped_messages(reply)}
+        self.done["dropped by a switch"] += bool(reported)
+        if predicted != reported:
+            self.surprises.append(f"{model}: predicted {sorted(predicted)}, reported {sorted(reported)}")
 
     async def change(self, session: Session) -> None:
         """Change one thing, as a person or a program would between two prompts."""

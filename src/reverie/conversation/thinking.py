@@ -21,6 +21,7 @@ from .view import View
 from .wire.blocks import Block, as_blocks, has_server_tools, is_signed_summary, paired_server_tools
 from .wire.canonical import canonical_block
 from .wire.flatten import THINKING, Group
+from .wire.request import request_indexes
 
 __all__ = [
     "PREFIX",
@@ -203,13 +204,14 @@ def replies_with_thinking(view: View, *, start: int = 0) -> list[str]:
 
 
 def unreadable_messages(view: View, reads: Callable[[str], bool]) -> list[int]:
-    """Return the indexes of the messages with thinking of a model that the model in use cannot read.
+    """Return the indexes in a request of the messages with thinking of a model that the model in use cannot read.
 
     The provider drops such thinking without an error, and it is readable again when its model comes back.
     """
     models = {entry.uuid: str(entry.reply.get("model") or "") for entry in view.history if entry.kind == ASSISTANT}
+    indexes = request_indexes(view)
     return [
-        at
+        indexes[at]
         for at in range(view.length)
         for piece in view.group(at).pieces
         if view.group(at).role == ASSISTANT

@@ -17,7 +17,15 @@ from .flatten import missing_result_block, render
 from .images import GENERAL, MAX_CHARS_IN_ALL, NO_IMAGES, ImageTotals, image_totals, pictures_in
 from .options import opening_of
 
-__all__ = ["CONTINUE", "build_request", "ends_with_reply", "repairs", "visible_images"]
+__all__ = [
+    "CONTINUE",
+    "build_request",
+    "ends_with_reply",
+    "messages_added_before",
+    "repairs",
+    "request_indexes",
+    "visible_images",
+]
 
 _Measured: TypeAlias = tuple[Image, ImageTotals]
 KEPT_IMAGES: Final = 0.6
@@ -60,6 +68,17 @@ def messages_added_before(view: View) -> int:
     """Return 1 where a request has a message of the user before the view's first message, else 0."""
     first = view.group(0) if view.length else None
     return 1 if first is not None and first.role == "assistant" and not first.is_compaction else 0
+
+
+def request_indexes(view: View) -> list[int]:
+    """Return the index in a request of each message of the view; a system message may be part of the one before."""
+    prefix = view.facts.prefix
+    able = prefix is not None and SYSTEM_MESSAGES in prefix.capabilities
+    at, indexes = messages_added_before(view) - 1, list[int]()
+    for number in range(view.length):
+        at += 1 if able or view.group(number).role != "system" else 0
+        indexes.append(at)
+    return indexes
 
 
 def ends_with_reply(view: View) -> bool:

@@ -26,7 +26,7 @@ from ...conversation.thinking import (
 )
 from ...conversation.view import View
 from ...conversation.wire.flatten import THINKING
-from ...conversation.wire.request import build_request, messages_added_before
+from ...conversation.wire.request import build_request, messages_added_before, request_indexes
 from ...events import DecisionMade, Event, FellBack
 from ...model_facts import ModelFacts, facts_of
 from .accounts import Accounts
@@ -163,12 +163,13 @@ class ThinkingWatch:
         reported = dropped_messages(reply)
         if not reported:
             return
-        view, offset = log.view, messages_added_before(log.view)
+        view = log.view
         unreadable = set(unreadable_messages(view, facts.reads_model))
-        surprising = [at - offset for at, reason in reported if at - offset not in unreadable or reason == PREFIX]
+        surprising = [at for at, reason in reported if at not in unreadable or reason == PREFIX]
         if not surprising:
             return
-        lost = replies_with_thinking(view, start=max(0, min(surprising)))[:-1]  # the last one is the reply itself
+        first = request_indexes(view).index(min(surprising))
+        lost = replies_with_thinking(view, start=first)[:-1]  # the last one is the reply itself
         if lost:
             await self._drop(log, lost)
 

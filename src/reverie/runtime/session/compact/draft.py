@@ -395,12 +395,11 @@ class CompactionDraft:
                 f"the result would still be too large: {before:,} tokens before, {left:,} after, of {asked.limit:,}"
             )
         loss = loss_between(taking.cut, shown_text(after), handle=handle)
-        decision = replace(
-            decision, cause=replace(decision.cause, frees=before - left), tokens_after=left, loss=loss.counts
-        )
-        is_checked = session.facts.checks_thinking and decision.method != "provider"
-        lost = sum(tokens for _, tokens in thinking_sizes(after)) if is_checked else 0
-        price = self._priced(view, after.token_count.tokens, calls, lost)
+        kept_thinking = sum(tokens for _, tokens in thinking_sizes(after)) if session.facts.checks_thinking else 0
+        price = self._priced(view, left, calls, 0 if signed is not None else kept_thinking)
+        reason = decision.cause.reason + self._choice(view, left, kept_thinking, by_provider=signed is not None)
+        cause_of = replace(decision.cause, reason=reason, frees=before - left)
+        decision = replace(decision, cause=cause_of, tokens_after=left, loss=loss.counts)
         return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
 
     async def _restored(self, asked: CompactionRequest, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
@@ -420,6 +419,15 @@ class CompactionDraft:
             shown=tuple(files_in_view(after)),
             plan_only=plan_only,
         )
+
+    def _choice(self, view: View, after: int, thinking: int, *, by_provider: bool) -> str:
+        """Return the prices of a summary by the provider and of one by us, in a clause; empty if there is no choice."""
+        if not self._session.facts.checks_thinking or not self.summaries.offered(self._session.model):
+            return ""
+        theirs, ours = self._priced(view, after, 1).cost, self._priced(view, after, 0, thinking).cost
+        lost = f", with {thinking:,} tokens of thinking lost" if thinking else ""
+        made = "by the provider" if by_provider else "by us"
+        return f"; {made}: the provider's summary costs about {theirs:,.0f} token prices, ours {ours:,.0f}{lost}"
 
     def leaves_price_step(self, at: Thresholds) -> bool:
         """Say whether a model's summary would bring requests below a step of the price, and pay for itself."""
