@@ -74,6 +74,7 @@ class Replies:
         self.rng, self.window, self.tools = rng, window, tools
         self.rounds = 0
         """Rounds of calls before the next answer."""
+        self.call_counts: tuple[int, ...] = (1, 1, 1, 2, 2, 3, 3, 6, 25)
 
     def __call__(self, request: dict[str, Any]) -> Any:
         asked = str(request["messages"][-1])
@@ -83,7 +84,7 @@ class Replies:
         if self.rounds <= 0:
             return f"Answer: {text_of_any_kind(self.rng, self.rng.choice((10, 200, self.window // 3)))}"
         self.rounds -= 1
-        return [self.call() for _ in range(self.rng.choice((1, 1, 1, 2, 2, 3, 3, 6, 25)))]
+        return [self.call() for _ in range(self.rng.choice(self.call_counts))]
 
     def call(self) -> dict[str, Any]:
         name = self.rng.choice(self.tools)
@@ -93,7 +94,8 @@ class Replies:
 
 def model_of(rng: random.Random, window: int, tools: tuple[str, ...]) -> tuple[ScriptedModel, Replies]:
     replies = Replies(rng, window, tools)
-    return ScriptedModel(replies, name="scripted:m", capabilities=Capabilities(True, window=window)), replies
+    name = rng.choice(("m", "claude-opus-5-5", "claude-haiku-4-5"))  # unknown, with and without a check of thinking
+    return ScriptedModel(replies, name=f"scripted:{name}", capabilities=Capabilities(True, window=window)), replies
 
 
 class Talk:
@@ -129,7 +131,8 @@ class Talk:
     async def answer(self, session: Session) -> None:
         """Send requests until the model answers without a call; raise if none fits."""
         while True:
-            request = await session.prepare(model="m", max_tokens=self.window // 4, system=self.system, tools=TOOLS)
+            model, tokens = self.model.model_id, self.window // 4
+            request = await session.prepare(model=model, max_tokens=tokens, system=self.system, tools=TOOLS)
             assert problems(request) == []
             try:
                 reply = await self.model.complete(request)
@@ -226,12 +229,52 @@ def run_all(seed: int, count: int, folder: Path) -> tuple[Counter[str], list[str
     return ran, dead
 
 
+class PageTool(FindTool):
+    """A tool whose results have one size, below the limit of a large window."""
+
+    def __init__(self, chars: int) -> None:
+        super().__init__(random.Random(chars))
+        self.max_chars, self._chars = None, chars
+
+    async def run(self, input: Mapping[str, Any], context: Any) -> Output:
+        line = f"{self._rng.random()} the harbour master wrote down every ship that came in\n"
+        return Output((line * (self._chars // len(line) + 1))[: self._chars])
+
+
+@pytest.mark.requirement("V11", "L4.13", "V13")
+@pytest.mark.parametrize(
+    ("window", "calls", "chars"),
+    [(8_192, 1, 30_000), (8_192, 2, 20_000), (16_384, 2, 40_000), (32_768, 4, 45_000), (200_000, 4, 49_000)],
+)
+def test_an_agent_answers_prompt_after_prompt_with_large_results(
+    window: int, calls: int, chars: int, tmp_path: Path
+) -> None:
+    async def steps() -> list[str]:
+        model, replies = model_of(random.Random(1), window, ("find",))
+        replies.call_counts = (calls,)
+        settings = Settings(home=tmp_path / "home", switches=Switches(extraction=False, recall=False))
+        given: dict[str, Any] = {"tools": [PageTool(chars)], "storage": InMemoryStorage(), "mode": "bypass"}
+        ends: list[str] = []
+        async with Agent(model=model, cwd=tmp_path, settings=settings, **given) as agent:
+            for at in range(8):
+                replies.rounds = 1
+                async for event in agent.ask(f"The tides, part {at}."):
+                    ends += [event.end] if isinstance(event, QueryEnded) else []
+            try:
+                ends.append((await agent.session.compact()).decision.trigger)
+            except CompactionError as error:
+                ends.append("manual" if "free too little" in str(error) else str(error))
+        return ends
+
+    assert anyio.run(steps) == [*["completed"] * 8, "manual"]
+
+
 @pytest.mark.requirement("V11", "L4.13", "Q5")
 def test_no_sequence_of_results_leaves_a_session_that_answers_nothing(seed: int, torture: bool, tmp_path: Path) -> None:
     ran, dead = run_all(seed, 500 if torture else 36, tmp_path)
     print(dict(ran), f"{len(dead)} dead")
     assert dead == []
-    assert ran["unseen"] < 0.1 * ran["rounds"]  # results of up to 3 calls reach the model, whole or as a preview
+    assert ran["unseen"] < 0.05 * ran["rounds"]  # results of up to 3 calls reach the model, whole or as a preview
 
 
 @pytest.mark.requirement("V11")
@@ -242,8 +285,8 @@ def test_the_known_bad_twin_with_limits_that_do_not_scale_hides_results_from_the
         return policy
 
     monkeypatch.setattr(limits, "fitted_policy", unscaled)
-    ran, _ = run_all(seed, 12, tmp_path)
-    assert ran["unseen"] > 0.2 * ran["rounds"]
+    ran, _ = run_all(seed, 18, tmp_path)
+    assert ran["unseen"] > 0.1 * ran["rounds"]
 
 
 @pytest.mark.requirement("L4.13")
