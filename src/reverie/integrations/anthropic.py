@@ -4,16 +4,16 @@
     memory = ReverieMemoryTool(Memory.open("."))          # client.beta.messages.tool_runner(tools=[memory], ...)
 
 The loop keeps sending its whole history, and the middleware sends the session's view of it instead. Requests to other
-endpoints, of other conversations, and after any failure of ours pass unchanged.
+endpoints, of other conversations, and after any failure of ours pass unchanged. Where the provider writes summaries,
+the middleware asks for one in the background before the window is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import httpx2
 import msgspec
 from anthropic import APIResponse, AsyncAPIResponse, Middleware
 from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
@@ -27,26 +27,28 @@ from anthropic.types.beta import (
 )
 from anyio import to_thread
 
-from ..errors import InputError, ModelError, ReverieError
+from ..errors import InputError, ReverieError
 from ..memories.store.trust import Trust
-from ..models.failures import failure_of_status
-from ..models.messages_stream import MessageAssembly
-from ..models.sse import EventDecoder
 from ..runtime.memory.memory import Memory
-from ..runtime.session.limits import EDITING_BETA
 from ..runtime.session.session import Session
-from .host_session import HostSession
+from .anthropic_summaries import BackgroundSummaries
+from .anthropic_wire import (
+    AsyncObservedStream,
+    Body,
+    ObservedStream,
+    asked_options,
+    failure_of,
+    messages_body,
+    with_body,
+    with_stream,
+)
+from .host_session import HostSession, SendBeside
 from .memory_files import MemoryFiles
 from .sync_session import SessionBridge
 
 __all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "reverie_middleware"]
 
-Body = dict[str, Any]
-
 _WHAT: Final = "middleware"
-_PATH: Final = "/v1/messages"
-_BETA: Final = "anthropic-beta"
-_NO_LONGER_TRUE: Final = ("content-encoding", "content-length")
 
 
 def reverie_middleware(session: Session, *, memory: Memory | None = None) -> Middleware:
@@ -63,188 +65,81 @@ class _SessionMiddleware(Middleware):
     def __init__(self, session: Session, memory: Memory | None) -> None:
         self._bridge = SessionBridge(session)
         self._host_session = HostSession(session, memory)
+        self._summaries = BackgroundSummaries(self._bridge)
 
     def handle(self, request: Any, call_next: Callable[[Any], APIResponse[Any]]) -> APIResponse[Any]:
         """Send a synchronous client's request with the session's view, log the reply, and return the response.
 
-        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
-        If we fail, or nothing can be changed, the client's own request is sent.
+        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted,
+        thinking and images that were refused are dropped. If we fail, or nothing can be changed, the client's own
+        request is sent.
         """
-        body = _body(request)
+        body = messages_body(request)
         if body is None:
             return call_next(request)
-        sent = self._bridge.try_call(_WHAT, partial(self._host_session.prepare, _asked(request, body)))
+        beside = self._summaries.by_thread(request, call_next)
+        sent = self._bridge.try_call(_WHAT, partial(self._host_session.prepare, asked_options(request, body), beside))
         if sent is None:
             return call_next(request)
-        response = call_next(_with_body(request, sent))
+        response = call_next(with_body(request, sent))
         while response.status_code in (400, 413):
-            failure = _failure(response, response.http_response.read())
+            failure = failure_of(response, response.http_response.read())
             sent = self._bridge.try_call(_WHAT, partial(self._host_session.recover, failure, body))
             if sent is None:
                 self._refused(failure)
                 return call_next(request)
-            response = call_next(_with_body(request, sent))
+            response = call_next(with_body(request, sent))
         if not response.http_response.is_success:
             return response
         if request.stream:
-            stream = _ObservedStream(response.http_response, self._observe)
-            response.http_response = _with_stream(response.http_response, stream)
+            stream = ObservedStream(response.http_response, partial(self._observe, beside))
+            response.http_response = with_stream(response.http_response, stream)
         else:
-            self._observe(response.http_response.read())
+            self._observe(beside, response.http_response.read())
         return response
 
     async def handle_async(self, request: Any, call_next: Callable[[Any], Any]) -> AsyncAPIResponse[Any]:
         """Send an asynchronous client's request with the session's view, log the reply, and return the response.
 
-        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
-        If we fail, or nothing can be changed, the client's own request is sent.
+        It does the same as ``handle``.
         """
-        body = _body(request)
+        body = messages_body(request)
         if body is None:
             return await call_next(request)
-        sent = await self._bridge.try_acall(_WHAT, partial(self._host_session.prepare, _asked(request, body)))
+        beside = self._summaries.by_task(request, call_next)
+        asked = asked_options(request, body)
+        sent = await self._bridge.try_acall(_WHAT, partial(self._host_session.prepare, asked, beside))
         if sent is None:
             return await call_next(request)
-        response: AsyncAPIResponse[Any] = await call_next(_with_body(request, sent))
+        response: AsyncAPIResponse[Any] = await call_next(with_body(request, sent))
         while response.status_code in (400, 413):
-            failure = _failure(response, await response.http_response.aread())
+            failure = failure_of(response, await response.http_response.aread())
             sent = await self._bridge.try_acall(_WHAT, partial(self._host_session.recover, failure, body))
             if sent is None:
                 self._refused(failure)
                 return await call_next(request)
-            response = await call_next(_with_body(request, sent))
+            response = await call_next(with_body(request, sent))
         if not response.http_response.is_success:
             return response
         if request.stream:
-            stream = _AsyncObservedStream(response.http_response, self._aobserve)
-            response.http_response = _with_stream(response.http_response, stream)
+            stream = AsyncObservedStream(response.http_response, partial(self._aobserve, beside))
+            response.http_response = with_stream(response.http_response, stream)
         else:
-            await self._aobserve(await response.http_response.aread())
+            await self._aobserve(beside, await response.http_response.aread())
         return response
 
     def _refused(self, failure: Exception) -> None:
         """Report, as an event, that the provider refused our request and that the host's own is sent."""
         self._bridge.report_fallback(_WHAT, f"the request was refused and the host's own is sent instead: {failure}")
 
-    def _observe(self, reply: bytes | Body) -> None:
-        self._bridge.try_call(_WHAT, partial(self._log_reply, reply))
+    def _observe(self, beside: SendBeside | None, reply: bytes | Body) -> None:
+        self._bridge.try_call(_WHAT, partial(self._log_reply, beside, reply))
 
-    async def _aobserve(self, reply: bytes | Body) -> None:
-        await self._bridge.try_acall(_WHAT, partial(self._log_reply, reply))
+    async def _aobserve(self, beside: SendBeside | None, reply: bytes | Body) -> None:
+        await self._bridge.try_acall(_WHAT, partial(self._log_reply, beside, reply))
 
-    async def _log_reply(self, reply: bytes | Body) -> None:
-        await self._host_session.observe(msgspec.json.decode(reply) if isinstance(reply, bytes) else reply)
-
-
-def _body(request: Any) -> Body | None:
-    """Return the body of a POST to the Messages endpoint that has a list of messages; None for other requests."""
-    path = str(request.url).split("?", 1)[0]
-    body = request.json
-    if str(request.method).lower() != "post" or not path.endswith(_PATH) or not isinstance(body, dict):
-        return None
-    asked = cast(Body, body)
-    return asked if isinstance(asked.get("messages"), list) else None
-
-
-def _asked(request: Any, body: Body) -> Body:
-    """Return the body with the betas of the request's header, and the one that ``_with_body`` can add, as ``betas``."""
-    headers = cast("Mapping[str, Any]", request.headers)
-    named = next((value for key, value in headers.items() if key.lower() == _BETA and isinstance(value, str)), "")
-    betas = [one.strip() for one in named.split(",") if one.strip()]
-    return {**body, "betas": list(dict.fromkeys([*betas, EDITING_BETA]))}
-
-
-def _with_body(request: Any, sent: Body) -> Any:
-    """Return a copy of the request with another body, and with the beta header that this body newly needs."""
-    body = {key: value for key, value in sent.items() if key != "betas"}
-    headers: dict[str, Any] = dict(request.headers)
-    if "context_management" in body and "context_management" not in request.json:
-        name = next((key for key in headers if key.lower() == _BETA), _BETA)
-        known = headers.get(name) if isinstance(headers.get(name), str) else ""
-        headers[name] = ",".join(filter(None, (known, EDITING_BETA if EDITING_BETA not in str(known) else "")))
-    return request.copy(body=body, headers=headers)
-
-
-def _failure(response: Any, data: bytes) -> ModelError:
-    try:
-        said: Any = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        said = data.decode("utf-8", "replace")
-    return failure_of_status("the provider", response.status_code, said)
-
-
-# -- streams
-
-
-class _StreamObserver:
-    """Assembles a streamed reply while its bytes pass through."""
-
-    def __init__(self) -> None:
-        self._events = EventDecoder()
-        self._reply: MessageAssembly | None = MessageAssembly("the provider")
-
-    def feed(self, chunk: bytes) -> Body | None:
-        """Add bytes of a stream; return the reply's body if they complete it, else None, also after an error."""
-        if self._reply is None:
-            return None
-        try:
-            for event in self._events.feed(chunk):
-                for _ in self._reply.feed(event):
-                    pass
-        except (ReverieError, ValueError):
-            self._reply = None  # an error or an unreadable stream: the host sees it, and nothing is logged
-            return None
-        if not self._reply.done:
-            return None
-        whole, self._reply = self._reply.reply().body, None
-        return whole
-
-
-class _ObservedStream(httpx2.SyncByteStream):
-    """A stream with unchanged bytes that passes the whole reply to ``observe`` before its last bytes."""
-
-    def __init__(self, response: httpx2.Response, observe: Callable[[Body], None]) -> None:
-        self._response = response
-        self._observe = observe
-
-    def __iter__(self) -> Iterator[bytes]:
-        watched = _StreamObserver()
-        for chunk in self._response.iter_bytes():
-            reply = watched.feed(chunk)
-            if reply is not None:
-                self._observe(reply)
-            yield chunk
-
-    def close(self) -> None:
-        self._response.close()
-
-
-class _AsyncObservedStream(httpx2.AsyncByteStream):
-    """``_ObservedStream`` for an asynchronous client."""
-
-    def __init__(self, response: httpx2.Response, observe: Callable[[Body], Any]) -> None:
-        self._response = response
-        self._observe = observe
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        watched = _StreamObserver()
-        async for chunk in self._response.aiter_bytes():
-            reply = watched.feed(chunk)
-            if reply is not None:
-                await self._observe(reply)
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-def _with_stream(response: httpx2.Response, stream: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> httpx2.Response:
-    """Return a response with another body and the same status and headers, except its encoding and length."""
-    headers = response.headers.copy()
-    for name in _NO_LONGER_TRUE:
-        if name in headers:
-            del headers[name]
-    return httpx2.Response(status_code=response.status_code, headers=headers, stream=stream, request=response.request)
+    async def _log_reply(self, beside: SendBeside | None, reply: bytes | Body) -> None:
+        await self._host_session.observe(msgspec.json.decode(reply) if isinstance(reply, bytes) else reply, beside)
 
 
 # -- the memory tool

@@ -8,8 +8,8 @@ The log is the only state: everything in memory here is rebuilt from it when a h
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from anyio import Lock, to_thread
 
@@ -37,7 +37,10 @@ from .history_pieces import (
 )
 from .session_history import OWN, LoggedResult, LoggedTurn, kept_positions, logged_turns
 
-__all__ = ["LAYER", "HostSession"]
+__all__ = ["LAYER", "HostSession", "SendBeside"]
+
+SendBeside: TypeAlias = "Callable[[dict[str, Any]], None]"
+"""Sends a request for a summary beside the conversation, without waiting, and passes on its reply later."""
 
 LAYER: Final = "host"
 """The layer named as the cause of decisions about the host's changes to its history."""
@@ -80,11 +83,12 @@ class HostSession:
 
     # -- the three operations
 
-    async def prepare(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def prepare(self, body: Mapping[str, Any], beside: SendBeside | None = None) -> dict[str, Any]:
         """Log the changes of the host's history and return the request to send in place of the host's own.
 
-        Both requests are in the wire's shape. Raise ``InputError`` or ``SessionError`` for a request that must
-        pass unchanged: it belongs to another conversation, or it ends in a reply that the model should continue.
+        Both requests are in the wire's shape. A request for a summary that is due is sent by ``beside``. Raise
+        ``InputError`` or ``SessionError`` for a request that must pass unchanged: it belongs to another conversation,
+        or it ends in a reply that the model should continue.
         """
         async with self._lock:
             pieces = self._reader.pieces(body.get("messages") or [])
@@ -104,6 +108,7 @@ class HostSession:
                 "tools": without_cache_marks(list(body.get("tools") or ())),
                 **options,
             }
+            await self._ask_for_summary(beside)
             return self._sent(await self.session.prepare(**self._asked), body)
 
     async def recover(self, error: ModelError, body: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -113,8 +118,8 @@ class HostSession:
                 return None
             return self._sent(await self.session.prepare(**self._asked), body)
 
-    async def observe(self, reply: Any) -> None:
-        """Log a reply and its cost; a reply that was logged before is not logged again."""
+    async def observe(self, reply: Any, beside: SendBeside | None = None) -> None:
+        """Log a reply and its cost, once; a request for a summary that is due is sent by ``beside``."""
         async with self._lock:
             self._logged = ""
             await self.session.observe(detached(reply))
@@ -122,6 +127,21 @@ class HostSession:
                 entry = self._known_entries()[self._logged]
                 self._turns().append(LoggedTurn(reply_key((entry.message or {}).get("content")), [entry.uuid]))
                 self._replied = reply_id(entry)
+            await self._ask_for_summary(beside)
+
+    async def _ask_for_summary(self, beside: SendBeside | None) -> None:
+        """Send a request for the provider's summary beside the conversation, if one is due."""
+        prefix = self.session.view.facts.prefix
+        if (
+            beside is None
+            or self.session.model is not None
+            or prefix is None
+            or prefix.model != self._asked.get("model")
+        ):
+            return  # a session with a model asks for summaries itself
+        request = await self.session.background_request()
+        if request is not None:
+            beside(request)
 
     async def result(self, call_id: str, output: Any, *, is_error: bool = False) -> str | list[Block] | None:
         """Log the output of a tool and return the content to show instead.

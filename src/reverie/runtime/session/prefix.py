@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from ...conversation.amendments import amendment, system_changes
 from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.entries import DECISION, Entry, Message
 from ...conversation.view import View
-from ...conversation.wire.betas import beta_needs
+from ...conversation.wire.betas import BetaNeed, beta_needs
 from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, tools_of
 from ...conversation.wire.request import CONTINUE, build_request, ends_with_reply
 from ...errors import InputError, SessionError
@@ -19,7 +19,7 @@ from ...values import record, replace
 from .limits import betas_of
 from .log import SessionLog
 
-__all__ = ["RequestOptions", "amend_prefix", "last_sent", "render_prefix"]
+__all__ = ["RequestOptions", "amend_prefix", "last_sent", "render_prefix", "with_beta_header"]
 
 PromptAndTools: TypeAlias = tuple[Any, Sequence[Mapping[str, Any]]]
 
@@ -58,13 +58,23 @@ class RequestOptions:
         # Only these messages need a beta; a look at all of them would cost more with every turn.
         messages = [request["messages"][0], *(amended.message for _, amended in facts.amendments)]
         needs = beta_needs({"thinking": request.get("thinking"), "messages": messages})
-        missing = [need.betas[0] for need in needs if not set(need.betas) & set(self.betas)]
-        if not missing:
-            return self.extras
-        given: Any = self.extras.get("extra_headers") or {}
-        headers = {key: value for key, value in given.items() if str(key).lower() != "anthropic-beta"}
-        named = ",".join(dict.fromkeys([*self.betas, *missing]))
-        return {**self.extras, "extra_headers": {**headers, "anthropic-beta": named}}
+        return _with_betas(self.extras, self.betas, needs)
+
+
+def with_beta_header(request: Mapping[str, Any], betas: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a call with a header that names these betas and those that the request needs."""
+    return dict(_with_betas(request, betas, beta_needs(request)))
+
+
+def _with_betas(arguments: Mapping[str, Any], betas: Sequence[str], needs: Iterable[BetaNeed]) -> Mapping[str, Any]:
+    """Return the arguments of a call with a header for the needs that ``betas`` lack; the same ones if none lacks."""
+    missing = [need.betas[0] for need in needs if not set(need.betas) & set(betas)]
+    if not missing:
+        return arguments
+    given: Any = arguments.get("extra_headers") or {}
+    headers = {key: value for key, value in given.items() if str(key).lower() != "anthropic-beta"}
+    named = ",".join(dict.fromkeys([*betas, *missing]))
+    return {**arguments, "extra_headers": {**headers, "anthropic-beta": named}}
 
 
 async def render_prefix(

@@ -13,8 +13,9 @@ from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uu
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
-from ...errors import InputError, ModelError, PromptTooLong, SessionError
+from ...errors import InputError, PromptTooLong, SessionError
 from ...events import CacheBroken, Listener, LogDamaged, ReplyObserved, ResultsTrimmed, SessionClosed, SessionOpened
+from ...models.failures import failure_of_exception
 from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
@@ -26,7 +27,7 @@ from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
 from .log import Mode, SessionLog
 from .parts import SessionOptions, assemble
-from .prefix import RequestOptions
+from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
@@ -311,14 +312,24 @@ class Session:
     async def background_request(self, *, shape: Shape = "messages") -> dict[str, Any] | None:
         """Return a request for the provider's summary of the older messages, if one is due; None if not.
 
-        Send it beside the conversation and pass the reply to ``background_reply``; with the shape ``responses`` it is
-        for ``responses.compact``. A session that was opened with a model does this by itself.
+        Send it beside the conversation with ``beta.messages.create`` and pass the reply to ``background_reply``; with
+        the shape ``responses`` it is for ``responses.compact``. A session that was opened with a model does this by
+        itself.
         """
         request = await self.parts.compact.background_request()
-        return None if request is None else shaped_request(request, shape)
+        if request is None:
+            return None
+        if shape == "messages":
+            request = with_beta_header(request, self.parts.policy.betas)
+        return shaped_request(request, shape)
 
     async def background_reply(self, reply: Any) -> bool:
-        """Take the reply to ``background_request``; return whether the next request uses its summary."""
+        """Take the reply to ``background_request``, or the error raised instead of it; a summary is used next.
+
+        Return whether there is a summary.
+        """
+        if isinstance(reply, BaseException):
+            return await self.parts.compact.background.reply(reply)
         message, rest = plain_reply(reply, self._asked_model())
         return await self.parts.compact.background.reply({**rest, **message})
 
@@ -326,14 +337,14 @@ class Session:
         """Compact because the provider refused the prompt as too long, and lower the window to its limit."""
         return await make_room(self.log, self.parts, error)
 
-    async def recover(self, error: ModelError) -> bool:
+    async def recover(self, error: Exception) -> bool:
         """Change the view after a provider refused the last request; return whether to prepare and send again.
 
-        An image that was refused is no longer sent; after ``PromptTooLong`` the past is compacted; after
-        ``ThinkingRefused`` the provider is asked to drop such thinking, for the rest of the session. An error with
-        another cause changes nothing.
+        The error is one of ours or of an SDK. An image that was refused is no longer sent; after ``PromptTooLong``
+        the past is compacted; after ``ThinkingRefused`` the provider is asked to drop such thinking, for the rest of
+        the session. An error with another cause changes nothing.
         """
-        return await recover(self.log, self.parts, error)
+        return await recover(self.log, self.parts, failure_of_exception("the provider", error))
 
     async def undo(self, compaction: str | None = None) -> Entry:
         """Undo the last compaction, or the one with this entry id: its messages return, and later ones stay."""

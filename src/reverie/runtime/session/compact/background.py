@@ -34,12 +34,13 @@ class BackgroundCompaction:
         self.tasks: TaskGroup | None = None
         """The task group in which a summary is written; without one nothing is written in the background."""
         self._finished: anyio.Event | None = None
-        self._asked: tuple[CutRange, dict[str, Any]] | None = None
+        self._asked: tuple[CutRange, dict[str, Any], float] | None = None
+        """The range and the digests of the request that the caller sends, and the time it was made."""
 
     @property
     def is_running(self) -> bool:
         """Whether a summary is being written, here or by the caller's own request."""
-        return self._asked is not None or (self._finished is not None and not self._finished.is_set())
+        return self._finished is not None and not self._finished.is_set()
 
     def start(self, asked: CompactionRequest) -> bool:
         """Start to write a summary unless one is running or waits; return whether one is on its way."""
@@ -53,10 +54,16 @@ class BackgroundCompaction:
         return True
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a running summary, at most this long."""
-        if self._finished is not None:
-            with anyio.move_on_after(seconds):
-                await self._finished.wait()
+        """Wait for a running summary, at most this long; one that the caller asked for may take this long in all."""
+        if self._finished is None:
+            return
+        if self._asked is not None:
+            seconds -= anyio.current_time() - self._asked[2]
+        with anyio.move_on_after(max(0.0, seconds)):
+            await self._finished.wait()
+        if self._asked is not None:
+            self._asked = None  # the caller never passed a reply
+            self._finished.set()
 
     async def _write(self, asked: CompactionRequest, finished: anyio.Event) -> None:
         name = self._session.name
@@ -95,25 +102,36 @@ class BackgroundCompaction:
         """Return a request for a summary that the caller sends; None if one is running or waits."""
         if self.is_running or self._session.view.facts.prepared is not None:
             return None
+        self._finished = finished = anyio.Event()
         try:
             taking, request, covers = await self._draft.provider_request(asked)
+            self._asked = taking, covers, anyio.current_time()
+            return request
         except CompactionError:
             return None
-        self._asked = taking, covers
-        return request
+        finally:
+            if self._asked is None:
+                finished.set()
 
-    async def reply(self, reply: Mapping[str, Any]) -> bool:
-        """Take the reply to that request; return whether it holds a summary, which the next request then uses."""
+    async def reply(self, reply: Mapping[str, Any] | BaseException) -> bool:
+        """Take the reply to that request, or the error in its place; return whether the next request has a summary."""
         asked, self._asked = self._asked, None
-        if asked is None:
+        if asked is None or self._finished is None:
             raise CompactionError("no summary was asked for: call background_request() first")
-        cost = await self._session.record_call(reply, source=_LAYER)
-        block = signed_block(reply)
-        if block is None:
-            await self._fail("asked for in the background", f"the reply stopped with {reply.get('stop_reason')!r}")
-            return False
-        await self._log(asked[0], SignedSummary(block, asked[1]), "asked for in the background", 1, cost)
-        return True
+        reason = "asked for in the background"
+        try:
+            if isinstance(reply, BaseException):
+                await self._fail(reason, f"the request failed: {reply or type(reply).__name__}")
+                return False
+            cost = await self._session.record_call(reply, source=_LAYER)
+            block = signed_block(reply)
+            if block is None:
+                await self._fail(reason, f"the reply stopped with {reply.get('stop_reason')!r}")
+                return False
+            await self._log(asked[0], SignedSummary(block, asked[1]), reason, 1, cost)
+            return True
+        finally:
+            self._finished.set()
 
     # -- before a request
 

@@ -168,8 +168,13 @@ class Compactor:
     async def background_request(self) -> dict[str, Any] | None:
         """Return a request for the provider's summary if one is due, for a caller that sends it; None if not."""
         session = self._session
+        switches, policy = session.settings.switches, session.settings.compact
+        if session.view.facts.prefix is None or not (
+            switches.compact and switches.auto_compact and policy.in_background
+        ):
+            return None
         at, tokens = session.thresholds, session.view.token_count.threshold_tokens + self._unbilled()
-        if session.view.facts.prefix is None or not self._nears(tokens, at):
+        if not self._nears(tokens, at) or self.breaker.why_not(policy, session.clock(), blocked=False) is not None:
             return None
         return await self.background.request(CompactionRequest("auto", "the window fills up", at))
 

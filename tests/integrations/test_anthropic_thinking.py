@@ -1,0 +1,297 @@
+"""The Anthropic client with the middleware, on a model that refuses thinking once content before it has changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import anyio
+import pytest
+
+from pictures import png
+from reverie import InMemoryStorage, Session, Settings
+from reverie.conversation.decisions import Compacted, CompactionFailed, CompactionPrepared, ThinkingDropped
+from reverie.events import DecisionMade, FellBack
+from reverie.integrations import anthropic as integration
+from reverie.integrations import anthropic_wire
+from reverie.integrations.anthropic import reverie_middleware
+from reverie.integrations.sync_session import sync_session
+from reverie.settings import Switches
+from reverie.testing.messages_server import MessagesServer
+
+CHECKED = "claude-opus-5-5"
+WINDOW = 60_000
+READ = {"name": "Read", "description": "Read a file.", "input_schema": {"type": "object"}}
+ASK: dict[str, Any] = {"model": CHECKED, "max_tokens": 1_000, "system": "Be brief.", "tools": [READ]}
+READS = 5
+_SUMMARY = "reverie-summary"
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Model:
+    """Plays a model that thinks, readably, without words or unreadably, and reads some files for each prompt."""
+
+    def __init__(self) -> None:
+        self.replies = 0
+
+    def reply(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        turn, self.replies = self.replies, self.replies + 1
+        thoughts = [
+            {"type": "thinking", "thinking": f"Thought {turn}."},
+            {"type": "thinking", "thinking": ""},
+            {"type": "redacted_thinking"},
+        ]
+        answer: dict[str, Any] = {"type": "text", "text": f"Answer {turn}."}
+        if turn % (READS + 1) < READS:
+            answer = {"type": "tool_use", "id": f"toolu_{turn:04}", "name": "Read", "input": {"file": turn}}
+        return [thoughts[turn % 3], answer]
+
+
+def lines_of(call: Any) -> str:
+    return "\n".join(f"{call.id} line {line} = {line * 7}" for line in range(450))
+
+
+class Host:
+    """A loop that keeps its whole history, for either client, with streams or without."""
+
+    def __init__(self, client: Any, *, stream: bool = False) -> None:
+        self.client, self.stream = client, stream
+        self.messages: list[dict[str, Any]] = []
+        self.asked = dict(ASK)
+
+    def results(self, reply: Any) -> bool:
+        """Take a reply into the history, with the results of its calls; return whether there were calls."""
+        self.messages.append({"role": "assistant", "content": reply.content})
+        calls = [block for block in reply.content if block.type == "tool_use"]
+        found = [{"type": "tool_result", "tool_use_id": call.id, "content": lines_of(call)} for call in calls]
+        self.messages += [{"role": "user", "content": found}] if found else []
+        return bool(calls)
+
+    def ask(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": text})
+        while self.results(self._send()):
+            pass
+
+    def _send(self) -> Any:
+        if not self.stream:
+            return self.client.messages.create(**self.asked, messages=self.messages)
+        with self.client.messages.stream(**self.asked, messages=self.messages) as events:
+            return events.get_final_message()
+
+    async def aask(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": text})
+        while self.results(await self._asend()):
+            pass
+
+    async def _asend(self) -> Any:
+        if not self.stream:
+            return await self.client.messages.create(**self.asked, messages=self.messages)
+        async with self.client.messages.stream(**self.asked, messages=self.messages) as events:
+            return await events.get_final_message()
+
+
+class Heard:
+    """The decisions and fallbacks of a session."""
+
+    def __init__(self, session: Session) -> None:
+        self.events: list[Any] = []
+        session.listen(self.events.append)
+
+    def decisions(self, kind: Any) -> list[Any]:
+        made = [one.decision for one in self.events if isinstance(one, DecisionMade)]
+        return [one for one in made if isinstance(one, kind)]
+
+    @property
+    def fallbacks(self) -> list[str]:
+        return [f"{one.what}: {one.why}" for one in self.events if isinstance(one, FellBack)]
+
+
+def opened(**changes: Any) -> Session:
+    quiet = Switches(notes=False, extraction=False, dream=False)
+    settings = Settings(home=Path("unused"), window_tokens=WINDOW, switches=quiet, **changes)
+    return Session.open("checked", storage=InMemoryStorage(), settings=settings)
+
+
+def sync_client(server: MessagesServer) -> Any:
+    return anthropic.Anthropic(base_url=server.base_url, api_key="any", max_retries=0)
+
+
+def async_client(server: MessagesServer) -> Any:
+    return anthropic.AsyncAnthropic(base_url=server.base_url, api_key="any", max_retries=0)
+
+
+def summary_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == _SUMMARY]
+
+
+def wait_for(done: Callable[[], Any]) -> None:
+    """Wait until something holds, a minute at most."""
+    pause = threading.Event()
+    for _ in range(6_000):
+        if done():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it did not happen within a minute")
+
+
+async def await_for(done: Callable[[], Any]) -> None:
+    with anyio.fail_after(60):
+        while not done():
+            await anyio.sleep(0.01)
+
+
+def after_summary(server: MessagesServer) -> list[dict[str, Any]]:
+    """Return the requests of the conversation that begin with a summary."""
+    return [one for one in server.requests if "compaction" not in one and one["messages"][0]["role"] == "assistant"]
+
+
+def check_long_run(server: MessagesServer, heard: Heard) -> None:
+    """Check that the provider compacted, and that it neither refused anything nor lost thinking of kept turns."""
+    assert server.refusals == []
+    assert {one.method for one in heard.decisions(Compacted)} == {"provider"}
+    assert (heard.decisions(ThinkingDropped), heard.fallbacks) == ([], [])
+    for request in (later := after_summary(server)):
+        replies = [one["content"] for one in request["messages"][1:] if one["role"] == "assistant"]
+        assert replies
+        assert all("thinking" in blocks[0]["type"] for blocks in replies)
+    assert later
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V2", "V4", "V5")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_long_loop_is_compacted_by_the_provider_and_never_refused(stream: bool) -> None:
+    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+        with sync_session(opened()) as session:
+            heard = Heard(session)
+            host = Host(bare.with_middleware(reverie_middleware(session)), stream=stream)
+            for number in range(6):
+                host.ask(f"Prompt {number}: read on.")
+                wait_for(lambda: not summary_threads())  # a person reads the answer meanwhile
+        check_long_run(server, heard)
+    assert summary_threads() == []
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V2", "V4", "V5")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_so_is_a_long_loop_of_an_asynchronous_client(stream: bool, anyio_backend: str) -> None:
+    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+        async with opened() as session, async_client(server) as bare:
+            heard = Heard(session)
+            host = Host(bare.with_middleware(reverie_middleware(session)), stream=stream)
+            for number in range(6):
+                await host.aask(f"Prompt {number}: read on.")
+        check_long_run(server, heard)
+
+
+def until_asked(host: Host, server: MessagesServer) -> None:
+    """Go on until a summary was asked for."""
+    for number in range(20):
+        if any("compaction" in one for one in server.requests):
+            return
+        host.ask(f"Prompt {number}: read on.")
+    raise AssertionError("no summary was asked for")
+
+
+@contextmanager
+def held_summary() -> Iterator[tuple[MessagesServer, Any, Host, Heard, Session]]:
+    """Yield a conversation whose summary the provider writes until its gate is opened."""
+    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+        gate = server.hold_stream()
+        with sync_session(opened()) as session:
+            heard = Heard(session)
+            host = Host(bare.with_middleware(reverie_middleware(session)))
+            until_asked(host, server)
+            yield server, gate, host, heard, session
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V5")
+def test_replies_do_not_wait_for_the_summary_and_the_next_request_after_it_uses_it() -> None:
+    with held_summary() as (server, gate, host, heard, _):
+        host.asked["tools"] = [READ]
+        sent = len(server.requests)
+        host.messages.append({"role": "user", "content": "Meanwhile: is it done?"})
+        host.results(host._send())
+        assert len(server.requests) == sent + 1  # and no second request for a summary
+        assert (heard.decisions(CompactionPrepared), after_summary(server)) == ([], [])
+        gate.open()
+        wait_for(lambda: heard.decisions(CompactionPrepared))
+        host.results(host._send()) if host.messages[-1]["role"] == "user" else host.ask("Go on.")
+        assert "Meanwhile: is it done?" in repr(after_summary(server)[0]["messages"])
+        check_long_run(server, heard)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V5")
+def test_a_full_window_waits_for_the_summary_that_is_on_its_way() -> None:
+    with held_summary() as (server, gate, host, heard, session):
+        opener = threading.Timer(0.5, gate.open)
+        opener.start()
+        host.messages.append({"role": "user", "content": "x = 1234567; " * 4_000})
+        host.results(host._send())
+        opener.join()
+        print(session.thresholds, session.view.token_count.tokens, heard.fallbacks, [type(e).__name__ for e in heard.events][-30:])
+        assert session.view.token_count.tokens < WINDOW
+        check_long_run(server, heard)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V5")
+def test_a_client_and_a_session_that_close_leave_no_thread_behind() -> None:
+    with held_summary() as (_, gate, _, heard, _):
+        pass
+    gate.open()
+    wait_for(lambda: not summary_threads())
+    assert (heard.decisions(CompactionFailed), heard.fallbacks) == ([], [])
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V5")
+async def test_nor_a_task(anyio_backend: str) -> None:
+    import asyncio
+
+    before = asyncio.all_tasks()
+    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+        gate = server.hold_stream()
+        async with async_client(server) as bare:
+            async with opened() as session:
+                heard = Heard(session)
+                host = Host(bare.with_middleware(reverie_middleware(session)))
+                for number in range(20):
+                    await host.aask(f"Prompt {number}: read on.")
+                    if any("compaction" in one for one in server.requests):
+                        break
+                assert len(asyncio.all_tasks() - before) == 1
+            await await_for(lambda: asyncio.all_tasks() == before)
+        gate.open()
+    assert (heard.decisions(CompactionPrepared), heard.fallbacks) == ([], [])
+
+
+PROGRAM = """
+import sys
+sys.path[:0] = [{tests!r}, {support!r}]
+from test_anthropic_thinking import Host, Model, opened, reverie_middleware, sync_session, until_asked
+import anthropic
+
+class Server:
+    requests = []
+
+session = sync_session(opened()).__enter__()
+def seen(request, call_next):
+    Server.requests.append(request.json)
+    return call_next(request)
+client = anthropic.Anthropic(base_url={url!r}, api_key="any", middleware=[reverie_middleware(session), seen])
+until_asked(Host(client), Server)
+print("asked", flush=True)
+"""
