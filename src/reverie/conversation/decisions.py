@@ -283,7 +283,7 @@ class Compacted:
     block: dict[str, Any] = field(default_factory=lambda: {})
     """The provider's signed summary, exactly as it came; sent in place of ``summary``, which is its text."""
     covers: dict[str, Any] = field(default_factory=lambda: {})
-    """The digests of the messages that ``block`` stands for, as they were sent (see ``conversation.thinking``)."""
+    """The digests of the messages that ``block`` replaces, as they were sent (see ``conversation.thinking``)."""
 
 
 @record

@@ -140,7 +140,7 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
 
 
 def _facts_after_prefix(facts: Facts, rendered: PrefixRendered) -> Facts:
-    """Return the facts after a prefix; changes that were told before stay in force if system and tools are the same."""
+    """Return the facts after a prefix; earlier amendments stay in force if system and tools are the same."""
     before, carries = facts.prefix, facts.carries_items or CARRIED in rendered.capabilities
     facts = replace(facts, prefix=rendered, opening=opening_of(rendered), carries_items=carries)
     if before is not None and (before.system, before.tools) == (rendered.system, rendered.tools):

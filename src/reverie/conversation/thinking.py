@@ -2,7 +2,7 @@
 
 Newer models accept a thinking block only while system prompt, tools and messages before it are those of the request
 that the block answered. Thinking itself and cache marks are not compared. After a provider's signed summary the
-comparison starts at that summary; thinking that was kept across it is compared with the messages that it stands for.
+comparison starts at that summary; thinking that was kept across it is compared with the messages that it replaced.
 
 A position therefore has several digests: one counted from the newest summary, and one for each earlier count that
 thinking in the view may rest on. A reply is bound to the newest one of its request.
@@ -67,13 +67,13 @@ class Digests:
         return self if states is self.states else Digests(self.opening, states)
 
     def after_summary(self, block: Block, covers: Mapping[str, Any]) -> Digests:
-        """Return the digests after a signed summary that begins the messages and stands for others."""
+        """Return the digests after a signed summary that begins the messages and replaces others."""
         kept: Sequence[str] = covers.get("states", ()) if covers.get("opening") == self.opening else ()
         begun = _linked(self.opening, canonical_block(block, "assistant"))
         return Digests(self.opening, (*kept, begun)[-_MOST:])
 
     def as_covered(self) -> dict[str, Any]:
-        """Return the digests as the field ``covers`` of a compaction whose summary stands for this content."""
+        """Return the digests as the field ``covers`` of a compaction whose summary replaces this content."""
         return {"opening": self.opening, "states": list(self.states)}
 
 
@@ -115,7 +115,7 @@ class SentPrefix:
     ) -> int:
         """Count a request's messages and return how many of them were counted before and are the same.
 
-        ``covers`` has the digests that each signed summary stands for, by its signature; ``offset`` is the number of
+        ``covers`` has the digests of the messages behind each signed summary, by its signature; ``offset`` counts the
         messages that the request has before the first settled one.
         """
         messages: list[Message] = request["messages"]

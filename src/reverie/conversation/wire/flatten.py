@@ -84,7 +84,7 @@ class Group(Struct, frozen=True, gc=False):
 
     @staticmethod
     def unanswered(uuid: str) -> Group:
-        """Return a message of the assistant that stands for a reply which never came, before the entry ``uuid``."""
+        """Return a message of the assistant in place of a reply that never came, before the entry ``uuid``."""
         piece = MessagePiece(f"{uuid}:unanswered", {"role": "assistant", "content": NO_REPLY})
         return Group("assistant", piece.uuid, (piece,))
 

@@ -1,7 +1,7 @@
-"""Plan a compaction by the provider: where to cut, what to ask for, and what to say again afterwards. Pure.
+"""Plan a compaction by the provider: the cut, the instructions, and the text to say again afterwards. Pure.
 
-The provider's signed summary stands in place of exactly the messages of a request that was already sent, so that the
-thinking of the messages after it stays valid. Nothing may come before the summary or between it and those messages:
+The provider's signed summary replaces exactly the messages of a request that was already sent, so that the thinking
+of the messages after it stays valid. Nothing may come before the summary or between it and those messages:
 all that the program adds comes with the next message of the user.
 """
 
@@ -34,7 +34,7 @@ _AGAIN: Final = (
 
 @record
 class SignedSummary:
-    """A provider's summary: its block as it came, its text, and the digests of the messages it stands for."""
+    """A provider's summary: its block as it came, its text, and the digests of the messages it replaces."""
 
     block: Mapping[str, Any]
     covers: Mapping[str, Any]
@@ -138,5 +138,5 @@ def _opening_context(cut: Sequence[Item]) -> list[Block]:
         if body.get("type") == USER_CONTEXT:
             blocks += [text_block(content)] if isinstance(content, str) else cast("list[Block]", content or [])
         elif body.get("method") == METHOD and item.uuid != item.entry.uuid and isinstance(content, list):
-            blocks += cast("list[Block]", content)[:-1]  # the last block is what the program added
+            blocks += cast("list[Block]", content)[:-1]  # the program added the last block
     return [dict(block) for block in blocks]

@@ -90,8 +90,8 @@ class DreamModelRun:
     async def run(self, tag: str, logs: list[str], *, seconds: float) -> ModelUsage:
         """Let the model work until it is done or a budget is used up; return its usage and the reason it ended.
 
-        ``tag`` fences the task's data, ``logs`` are the daily logs to name, and ``seconds`` is the time limit. A failure of the model is returned, not
-        raised.
+        ``tag`` fences the task's data, ``logs`` are the daily logs to name, and ``seconds`` is the time limit.
+        A failure of the model is returned, not raised.
         """
         ended = ""
         try:

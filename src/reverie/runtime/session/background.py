@@ -32,7 +32,7 @@ class BackgroundTasks:
             self._stack = stack.pop_all()
 
     async def close(self, wait_seconds: float) -> None:
-        """Wait at most ``wait_seconds`` for running tasks, so that what was paid for is logged; cancel the rest."""
+        """Wait at most ``wait_seconds`` for running tasks, so that paid work is logged; cancel the rest."""
         stack, self._stack = self._stack, None
         if stack is None or self._tasks is None:
             return

@@ -278,8 +278,8 @@ class Session:
     async def restore(self, tool_use_ids: list[str]) -> Entry:
         """Bring cleared or offloaded results back into the view, pin them there, and return the logged entry.
 
-        On a model that checks thinking, the price in thinking is told first. Raise ``InputError`` if the list is
-        empty, or if a result was not removed or was removed by the provider.
+        On a model that checks thinking, an event reports the price in thinking first. Raise ``InputError`` if the list
+        is empty, or if a result was not removed or was removed by the provider.
         """
         unknown = [called for called in tool_use_ids if called not in self.view.overrides.results]
         if away := [called for called in unknown if called in self.view.facts.cleared_by_provider]:
@@ -359,8 +359,8 @@ class Session:
     async def reload(self) -> ChangePrice:
         """Let the next request render system prompt and tools anew, and return the price of that.
 
-        Without a reload, changes of both are told at the end of the conversation, so that the cache and the thinking
-        of earlier replies stay valid.
+        Without a reload, changes of both are announced at the end of the conversation, so that the cache and the
+        thinking of earlier replies stay valid.
         """
         parts = self.parts
         parts.reload_asked = True

@@ -1,7 +1,7 @@
 """Preserved thinking in a session: before a request leaves, drop the thinking that the provider would refuse.
 
-Whatever changed the past, a clearing, a cut, an undo, a new system prompt or an older version of this program, is found
-here by comparing digests, so that no other part has to know the rule.
+A comparison of digests finds every change of the past here (a clearing, a cut, an undo, a new system prompt, an older
+version of this program), so that no other part has to know the rule.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ThinkingWatch:
         self._binds = any(self._bound.values())
 
     def on_event(self, event: Event) -> None:
-        """Note decisions that change the past, and the messages that a signed summary stands for."""
+        """Note decisions that change the past, and the messages that a signed summary replaces."""
         if isinstance(event, DecisionMade):
             if isinstance(event.decision, Compacted) and event.decision.block:
                 self._covers[str(event.decision.block.get("signature"))] = event.decision.covers

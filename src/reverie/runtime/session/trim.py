@@ -158,7 +158,7 @@ class Trimmer:
         return f"this drops the thinking of {replies}, about {tokens:,} tokens" if lost else ""
 
     def _report_means(self, log: SessionLog) -> None:
-        """Emit, once for each, why results are not cleared as the settings say, or what clearing them here costs."""
+        """Emit, once for each, the reason why results are not cleared as the settings say, or the price of clearing."""
         facts, mode = self._facts_of_model, self.policy.mode
         if not facts.checks_thinking:
             return
@@ -181,8 +181,8 @@ class Trimmer:
     async def clear_to(self, log: SessionLog, target_tokens: int | None = None) -> ResultsTrimmed | None:
         """Clear the oldest results until the clearable ones fit a budget; return the event, None if all fit.
 
-        On a model that checks thinking, the price in thinking is told first. Raise ``SessionError`` if the settings
-        say that the provider clears in this session.
+        On a model that checks thinking, an event reports the price in thinking first. Raise ``SessionError`` if the
+        settings say that the provider clears in this session.
         """
         if self.policy.mode == "provider" and self._is_chosen:
             raise SessionError("the provider clears in this session: set trim.mode to 'client' to clear from here")
