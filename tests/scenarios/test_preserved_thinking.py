@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie import Settings
+from reverie import Session, Settings
 from reverie.conversation.decisions import Compacted, ThinkingDropped, decision_of
 from reverie.conversation.log import parse_log
 from reverie.events import Event, QueryEnded
@@ -113,3 +116,114 @@ def test_a_provider_compacts_and_the_thinking_of_kept_turns_stays(
             replies = [message["content"] for message in request["messages"][1:] if message["role"] == "assistant"]
             assert all(blocks[0]["type"] == "thinking" for blocks in replies)
             assert replies
+
+
+CHILD = """
+import sys
+from pathlib import Path
+
+import anyio
+
+from reverie import Session, Settings
+from reverie.models.anthropic import AnthropicModel
+from reverie.settings import Switches
+
+home, url = Path(sys.argv[1]), sys.argv[2]
+tool = {"name": "Read", "description": "Read.", "input_schema": {"type": "object", "properties": {}}}
+
+
+async def main():
+    model = AnthropicModel("claude-opus-5-5", base_url=url, api_key="test")
+    quiet = Switches(notes=False, extraction=False, dream=False)
+    settings = Settings(home=home, window_tokens=40_000, switches=quiet)
+    async with Session.open("killed", cwd=home, settings=settings, model=model) as session:
+        for number in range(1_000):
+            await session.say(f"Prompt {number}. " + "word " * 1_500)
+            request = await session.prepare(model="claude-opus-5-5", max_tokens=500, system="Be brief.", tools=[tool])
+            await session.observe((await model.complete(request)).body)
+            print(number, flush=True)
+
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V5")
+def test_a_process_killed_while_its_summary_is_written_loses_no_acknowledged_message(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def reply(_: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"type": "thinking", "thinking": "A thought."}, {"type": "text", "text": "Noted."}]
+
+    def summary(_: dict[str, Any]) -> str:
+        if not asked.is_set():
+            asked.set()
+            killed.wait(60)  # the provider is still writing when the process dies
+        return "The summary."
+
+    killed = threading.Event()
+    with MessagesServer(reply, preserved_thinking="error", summary=summary) as server:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path), server.base_url], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        acknowledged = -1
+        for line in child.stdout:
+            acknowledged = int(line)
+            if asked.is_set():
+                break
+        child.kill()
+        child.communicate()
+        killed.set()
+        assert asked.is_set()
+
+        async def go_on() -> tuple[int, list[str]]:
+            model = AnthropicModel(CHECKED, base_url=server.base_url, api_key="test")
+            quiet = Switches(notes=False, extraction=False, dream=False)
+            settings = Settings(home=tmp_path, window_tokens=40_000, switches=quiet)
+            tool = {"name": "Read", "description": "Read.", "input_schema": {"type": "object", "properties": {}}}
+            async with Session.open("killed", cwd=tmp_path, settings=settings, model=model) as session:
+                said = [entry for entry in session.view.history if entry.kind == "user"]
+                for number in range(8):
+                    await session.say(f"After the kill {number}. " + "word " * 1_500)
+                    request = await session.prepare(model=CHECKED, max_tokens=500, system="Be brief.", tools=[tool])
+                    await session.observe((await model.complete(request)).body)
+                return len(said), list(session.view.facts.compactions)
+
+        prompts, compactions = anyio.run(go_on)
+        assert prompts >= acknowledged + 1
+        assert compactions
+        assert server.refusals == []
+        assert not [one for one in logged(tmp_path) if isinstance(one, ThinkingDropped)]
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V7")
+def test_text_that_others_can_edit_never_takes_the_system_role(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "AGENTS.md").write_text("REPOSITORY RULE: one.\n")
+
+    def reply(_: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"type": "thinking", "thinking": "A thought."}, {"type": "text", "text": "Noted."}]
+
+    async def main(base_url: str) -> None:
+        for turn in range(3):
+            model = AnthropicModel(CHECKED, base_url=base_url, api_key="test")
+            settings = settings_for(tmp_path / "home")
+            async with Agent(model=model, cwd=folder, settings=settings, session="repo") as agent:
+                (folder / "AGENTS.md").write_text(f"REPOSITORY RULE: number {turn}.\n")
+                await ask(agent, f"Prompt {turn}.")
+                await agent.session.attach(f"HOOK OUTPUT {turn}", type="hook")
+                await ask(agent, f"Prompt {turn} again.")
+
+    with MessagesServer(reply, preserved_thinking="error") as server:
+        anyio.run(main, server.base_url)
+        last = main_requests(server)[-1]
+        assert server.refusals == []
+    spoken = repr([last["system"], [message for message in last["messages"] if message["role"] == "system"]])
+    others = repr([message for message in last["messages"] if message["role"] == "user"])
+    for words in ("REPOSITORY RULE", "HOOK OUTPUT"):
+        assert words not in spoken
+        assert words in others
