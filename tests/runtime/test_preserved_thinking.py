@@ -18,6 +18,7 @@ from reverie.conversation.decisions import (
     PrefixRendered,
     Replacement,
     ResultsCleared,
+    Snipped,
     ThinkingDropped,
     ThinkingRepaired,
     decision_of,
@@ -216,6 +217,48 @@ def test_a_refusal_that_nobody_foresaw_is_repaired_once_for_the_session(monkeypa
     anyio.run(main)
 
 
+@pytest.mark.slow  # loads the SDK
+@pytest.mark.requirement("V2")
+@pytest.mark.parametrize("foresees", [True, False], ids=["foreseen", "refused"])
+def test_an_own_loop_passes_the_exception_of_its_sdk_to_recover(
+    foresees: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anthropic import APIStatusError, AsyncAnthropic
+
+    from reverie.runtime.session import thinking
+    from reverie.testing.messages_server import MessagesServer
+
+    if not foresees:
+        monkeypatch.setattr(thinking, "stale_replies", lambda *_, **__: [])
+
+    async def ask(session: Session, client: AsyncAnthropic) -> None:
+        await session.say("Go on.")
+        while True:
+            request = await session.prepare(model=CHECKED, max_tokens=500, system=SYSTEM)
+            try:
+                await session.observe(await client.messages.create(**request))
+            except APIStatusError as error:
+                if not await session.recover(error):
+                    raise
+            else:
+                return
+
+    async def main() -> None:
+        words = [{"type": "thinking", "thinking": "Well."}, {"type": "text", "text": "Done."}]
+        with MessagesServer(lambda _: words) as server:
+            client = AsyncAnthropic(base_url=server.base_url, api_key="test")
+            async with client, Session.open("own", storage=InMemoryStorage()) as session:
+                first = await session.attach("A fact.")
+                await ask(session, client)
+                await session.log.decide(Snipped(Cause("snip", "an edit", moves_prefix=True), [first.uuid]))
+                await ask(session, client)
+                await ask(session, client)
+                assert not await session.recover(ValueError("of another kind"))
+            assert len(server.refusals) == (0 if foresees else 1)
+
+    anyio.run(main)
+
+
 @pytest.mark.requirement("V16")
 def test_a_change_of_model_strips_nothing_and_the_thinking_is_there_when_the_model_returns() -> None:
     async def main() -> None:
@@ -379,6 +422,7 @@ def test_an_own_loop_sends_the_request_for_a_summary_itself() -> None:
                 await desk.ask(session, "Go on.", size=800)
                 asked = await session.background_request()
             assert asked["compaction"]["type"] == "summarize"
+            assert asked["extra_headers"] == {"anthropic-beta": "compact-2026-09-04"}, "an SDK adds no beta"
             assert await session.background_request() is None, "one at a time"
             reply = await desk.models[CHECKED].complete(asked)
             await desk.ask(session, "Said meanwhile.")
