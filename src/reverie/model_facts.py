@@ -101,6 +101,8 @@ class ModelFacts:
     """The longest side that the model sees; a larger image is scaled down to it."""
     tokens_per_text: float = 1.0
     """How many tokens a text has, relative to the tokenizer of the older models."""
+    foreign_call: Mapping[str, Any] = field(default_factory=lambda: _NONE)
+    """Fields of a chat message's first tool call if another model made it: the model refuses one without them."""
     platforms: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _NONE)
     """Values that differ on ``bedrock`` and ``google_cloud``."""
 

@@ -150,9 +150,31 @@ def test_thought_signatures_of_gemini_survive_the_log(tmp_path: Path) -> None:
     assert [call.get("extra_content") for call in calls[:2]] == [SIGNED, None]
 
 
+def test_calls_of_other_models_get_the_placeholder_that_gemini_wants(tmp_path: Path) -> None:
+    use = {"type": "tool_use", "id": "a", "name": "Read", "input": {}}
+
+    async def steps() -> None:
+        script = iter([[use, {**use, "id": "b"}], "Done.", "Done again."])
+        with ChatServer(lambda request: next(script)) as server:
+            opened = Session.open("s", storage=InMemoryStorage(), settings=settings_in(tmp_path))
+            async with openai.AsyncOpenAI(base_url=server.base_url, api_key="any") as client, opened as session:
+                await session.say("Read.")
+                await one_prompt(session, client, "chat", "gpt-4.1", Random(1))
+                await session.say("And now?")
+                await one_prompt(session, client, "chat", "gemini-3.8-flash", Random(1))
+                assert server.refusals == []
+                first, second = server.requests[-1]["messages"][2]["tool_calls"]
+                assert first["extra_content"]["google"]["thought_signature"] == "skip_thought_signature_validator"
+                assert "extra_content" not in second
+                assert "extra_content" not in json.dumps(server.requests[1])
+
+    asyncio.run(steps())
+
+
 def test_a_signature_that_is_lost_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The known-bad twin: the fields that a server added to a call are forgotten."""
-    monkeypatch.setattr("reverie.models.chat_reply._CALL_KEYS", {"index", "id", "type", "function", "extra_content"})
+    keys = {"index", "id", "type", "function", "extra_content"}
+    monkeypatch.setattr("reverie.models.chat_reply._CALL_KEYS", keys)
     use = {"type": "tool_use", "id": "a", "name": "Read", "input": {}, "extra_content": SIGNED}
     with pytest.raises(openai.BadRequestError, match="missing a thought_signature"):
         run_session(tmp_path, "chat", "gemini-3.8-flash", "1", lambda request: [use], prompts=1)

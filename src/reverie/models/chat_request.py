@@ -166,6 +166,8 @@ def _assistant(blocks: Sequence[Block], model: str, facts: ModelFacts) -> ChatMe
         for block in blocks
         if block.get("type") == "tool_use"
     ]
+    if calls and not extra:
+        calls[0] = {**facts.foreign_call, **calls[0]}
     text = joined_text(block for block in blocks if block.get("type") != "tool_use")
     empty = NO_CONTENT if blocks else ""
     said: ChatMessage = {"role": "assistant", "content": text or (None if calls else empty)}

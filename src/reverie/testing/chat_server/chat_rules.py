@@ -63,9 +63,11 @@ def _refuse_reply(message: Body, at: int, facts: ModelFacts, signed: Mapping[str
         raise ChatRefusal(f"messages.[{at}]: an assistant message has content or tool_calls")
     if calls and facts.reasoning_field and facts.reasoning_field not in message:
         raise ChatRefusal(_REASONING)
+    if calls and facts.foreign_call and "extra_content" not in calls[0]:
+        raise ChatRefusal(_UNSIGNED)
     for call in calls:
         wanted = signed.get(str(call["id"]))
-        if wanted is not None and call.get("extra_content") != wanted:
+        if facts.foreign_call and wanted is not None and call.get("extra_content") != wanted:
             raise ChatRefusal(_UNSIGNED)
 
 
