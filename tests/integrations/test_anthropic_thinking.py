@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,9 +13,11 @@ from typing import Any
 
 import anthropic
 import anyio
+import httpx2
 import pytest
+from anthropic import Middleware
 
-from pictures import png
+from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings
 from reverie.conversation.decisions import Compacted, CompactionFailed, CompactionPrepared, ThinkingDropped
 from reverie.events import DecisionMade, FellBack
@@ -20,6 +25,8 @@ from reverie.integrations import anthropic as integration
 from reverie.integrations import anthropic_wire
 from reverie.integrations.anthropic import reverie_middleware
 from reverie.integrations.sync_session import sync_session
+from reverie.layers.l2_trim import TrimPolicy
+from reverie.runtime.session.compact.background import BackgroundCompaction
 from reverie.settings import Switches
 from reverie.testing.messages_server import MessagesServer
 
@@ -219,7 +226,6 @@ def held_summary() -> Iterator[tuple[MessagesServer, Any, Host, Heard, Session]]
 @pytest.mark.requirement("V5")
 def test_replies_do_not_wait_for_the_summary_and_the_next_request_after_it_uses_it() -> None:
     with held_summary() as (server, gate, host, heard, _):
-        host.asked["tools"] = [READ]
         sent = len(server.requests)
         host.messages.append({"role": "user", "content": "Meanwhile: is it done?"})
         host.results(host._send())
@@ -234,16 +240,27 @@ def test_replies_do_not_wait_for_the_summary_and_the_next_request_after_it_uses_
 
 @pytest.mark.slow
 @pytest.mark.requirement("V5")
-def test_a_full_window_waits_for_the_summary_that_is_on_its_way() -> None:
-    with held_summary() as (server, gate, host, heard, session):
-        opener = threading.Timer(0.5, gate.open)
-        opener.start()
-        host.messages.append({"role": "user", "content": "x = 1234567; " * 4_000})
-        host.results(host._send())
-        opener.join()
-        print(session.thresholds, session.view.token_count.tokens, heard.fallbacks, [type(e).__name__ for e in heard.events][-30:])
-        assert session.view.token_count.tokens < WINDOW
-        check_long_run(server, heard)
+@pytest.mark.parametrize("waits", [True, False], ids=["as it is", "without the wait"])
+def test_a_full_window_waits_for_the_summary_that_is_on_its_way(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+        gate, real = server.hold_stream(), BackgroundCompaction.wait
+
+        async def wait(self: BackgroundCompaction, seconds: float) -> None:
+            if waits:
+                gate.open()
+                await real(self, seconds)
+
+        monkeypatch.setattr(BackgroundCompaction, "wait", wait)
+        with sync_session(opened(trim=TrimPolicy(mode="off"))) as session:
+            heard = Heard(session)
+            host = Host(bare.with_middleware(reverie_middleware(session)))
+            for number in range(3):
+                host.ask(f"Prompt {number}: read on.")
+            assert gate.is_open is waits
+            gate.open()
+        assert server.refusals == []
+        assert ("provider" in {one.method for one in heard.decisions(Compacted)}) is waits
+        assert bool(heard.decisions(ThinkingDropped)) is not waits
 
 
 @pytest.mark.slow
@@ -279,19 +296,113 @@ async def test_nor_a_task(anyio_backend: str) -> None:
 
 
 PROGRAM = """
-import sys
-sys.path[:0] = [{tests!r}, {support!r}]
-from test_anthropic_thinking import Host, Model, opened, reverie_middleware, sync_session, until_asked
 import anthropic
+from test_anthropic_thinking import Host, opened, reverie_middleware, sync_session, until_asked
 
-class Server:
+class Sent:
     requests = []
 
-session = sync_session(opened()).__enter__()
 def seen(request, call_next):
-    Server.requests.append(request.json)
+    Sent.requests.append(request.json)
     return call_next(request)
-client = anthropic.Anthropic(base_url={url!r}, api_key="any", middleware=[reverie_middleware(session), seen])
-until_asked(Host(client), Server)
-print("asked", flush=True)
+
+with sync_session(opened()) as session:
+    chain = [reverie_middleware(session), seen]
+    until_asked(Host(anthropic.Anthropic(base_url={url!r}, api_key="any", middleware=chain)), Sent)
 """
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V5")
+def test_a_program_ends_while_a_summary_is_being_written(tmp_path: Path) -> None:
+    here = Path(__file__).parent
+    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+        gate = server.hold_stream()
+        paths = os.pathsep.join(map(str, (here, here.parent / "support")))
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM.format(url=server.base_url)],
+            env={**os.environ, "PYTHONPATH": paths},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        gate.open()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+class LostConnection(Middleware):
+    """Loses the connection of every request for a summary."""
+
+    def handle(self, request: Any, call_next: Any) -> Any:
+        if "compaction" in request.json:
+            raise anthropic.APIConnectionError(message="no way", request=httpx2.Request("POST", "http://nowhere"))
+        return call_next(request)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("V5")
+def test_a_summary_that_fails_is_an_event_and_the_conversation_goes_on() -> None:
+    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+        with sync_session(opened()) as session:
+            heard = Heard(session)
+            host = Host(bare.with_middleware(reverie_middleware(session), LostConnection()))
+            for number in range(6):
+                host.ask(f"Prompt {number}: read on.")
+                wait_for(lambda: not summary_threads())
+        assert server.refusals == []
+        assert 1 <= len(heard.decisions(CompactionFailed)) <= 4  # the breaker stops further tries
+        assert "compact in the background: the request failed: no way" in heard.fallbacks
+
+
+BOUND = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+IMAGE = "messages.0.content.1.image.source.base64.data: Could not process image"
+
+
+@pytest.mark.requirement("V2", "V8")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_refused_thinking_and_refused_images_are_repaired_and_sent_again(stream: bool) -> None:
+    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+        with sync_session(opened()) as session:
+            heard = Heard(session)
+            host = Host(bare.with_middleware(reverie_middleware(session)), stream=stream)
+            host.messages.append(
+                {"role": "user", "content": [{"type": "text", "text": "Look."}, image_block(png(9, 9))]}
+            )
+            host.results(host._send())
+            server.fail(400, message=BOUND)
+            host.results(host._send())
+            assert server.requests[-1]["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+            server.fail(400, message=IMAGE)
+            host.results(host._send())
+            assert '"image"' not in repr(server.requests[-1]["messages"]).replace("'", '"')
+        assert [message for _, message in server.refusals] == [BOUND, IMAGE]
+        assert [one.split(":")[0] for one in heard.fallbacks] == ["thinking", "images", "thinking"]
+        assert len(heard.decisions(ThinkingDropped)) == 1  # the image came before all thinking
+
+
+@pytest.mark.requirement("V2", "V6")
+@pytest.mark.parametrize("names_betas", [True, False], ids=["as it is", "without the betas"])
+def test_changed_prompts_and_new_tools_are_told_at_the_end(names_betas: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not names_betas:
+        real = anthropic_wire.with_body
+        monkeypatch.setattr(
+            integration, "with_body", lambda request, sent: real(request, {**sent, "extra_headers": {}})
+        )
+    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+        with sync_session(opened()) as session:
+            heard = Heard(session)
+            host = Host(bare.with_middleware(reverie_middleware(session)))
+            host.ask("One.")
+            host.asked["system"] = "Be brief.\nAnswer in French."
+            host.asked["tools"] = [READ, {**READ, "name": "Write"}]
+            if names_betas:
+                host.ask("Two.")
+            else:
+                with pytest.raises(anthropic.BadRequestError):  # the host's own request changes the prefix
+                    host.ask("Two.")
+        last = server.requests[-1]
+        assert bool(server.refusals) is not names_betas
+        assert ("French" in repr(last["system"])) is not names_betas
+        assert ("tool_addition" in repr(last["messages"])) is names_betas
+        assert heard.decisions(ThinkingDropped) == []
