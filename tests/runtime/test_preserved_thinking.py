@@ -476,3 +476,25 @@ def test_each_failure_of_a_summary_has_its_own_path_and_swaps_nothing_without_a_
             assert len(asked[1]["messages"]) < len(asked[0]["messages"])
 
     anyio.run(main)
+
+
+@pytest.mark.requirement("V4")
+def test_a_summary_that_somebody_edited_is_sent_without_its_signature() -> None:
+    async def main() -> None:
+        desk = Desk(window=40_000, compact=CompactPolicy(in_background=False))
+        async with desk.session() as session:
+            while not session.view.facts.compactions:
+                await desk.ask(session, "Go on.", size=800)
+        key = next(key for key in desk.storage.list("") if key.endswith("desk.jsonl"))
+        lines = (desk.storage.load(key) or b"").splitlines()
+        desk.storage.delete(key)
+        for line in lines:
+            desk.storage.append(key, line.replace(b'"summary":"The summary."', b'"summary":"Another text."'))
+        async with desk.session() as session:
+            await desk.ask(session, "Next.")
+        last = desk.requests()[-1]["messages"]
+        assert "Another text." in repr(last)
+        assert all("signature" not in block for block in last[0]["content"])
+        assert desk.refusals == []
+
+    anyio.run(main)

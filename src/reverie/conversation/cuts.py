@@ -124,14 +124,14 @@ def _compacted(items: list[Item], logged: LoggedCut, cut: Compacted) -> list[Ite
     start = len(items) if cut.first_kept is None else _position(items, cut.first_kept)
     if start is None:
         return items
-    if cut.block:  # all that it covers leaves the view, because nothing may come before the block
+    if _is_signed(cut):  # all that it covers leaves the view, because nothing may come before the block
         return _with_summary([], logged, cut, items[start:])
     return _with_summary([item for item in items[:start] if _is_user_context(item)], logged, cut, items[start:])
 
 
 def _with_summary(before: list[Item], logged: LoggedCut, cut: Compacted, kept: list[Item]) -> list[Item]:
     """Return the items before the summary, the summary, the kept messages and the compaction's attachments."""
-    if cut.block:
+    if _is_signed(cut):
         opening = [Item(logged.uuid, BLOCK, {"role": "assistant", "content": [cut.block]}, logged.entry)]
     else:
         opening = [Item(logged.uuid, USER, {"role": "user", "content": cut.summary}, logged.entry)]
@@ -140,6 +140,12 @@ def _with_summary(before: list[Item], logged: LoggedCut, cut: Compacted, kept: l
         message: Message = {"role": "user", "content": cut.attachments}
         extra.append(Item(f"{logged.uuid}:attachments", ATTACHMENT, message, logged.entry))
     return before + opening + kept + extra
+
+
+def _is_signed(cut: Compacted) -> bool:
+    """Say whether a cut has a provider's signed summary whose text nobody has edited since."""
+    content: Any = cut.block.get("content")
+    return bool(cut.block) and (not content or content == cut.summary)
 
 
 def placed_items(item: Item, *, first: bool) -> list[Item]:
