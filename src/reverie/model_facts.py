@@ -60,6 +60,8 @@ class ModelFacts:
     """The accepted values of ``thinking.type``."""
     thinking_by_default: bool = False
     """Whether the model thinks if the request does not say."""
+    thinking_display: Literal["summarized", "omitted"] = "summarized"
+    """How thinking is returned if the request does not say; ``omitted`` returns a signature without words."""
     forced_tool_choice: Literal["yes", "no", "without_thinking"] = "without_thinking"
     """Whether ``tool_choice`` may name a tool; ``without_thinking``: not while thinking is on."""
     sampling: bool = True

@@ -22,6 +22,7 @@ MODEL = "claude-opus-5-5"
 START = 1_790_000_000.0
 TOOLS: list[dict[str, Any]] = [{"name": "Read", "description": "Reads.", "input_schema": {"type": "object"}}]
 ROUNDS = 4
+OPTIONS: dict[str, Any] = {"max_tokens": 1_000, "thinking": {"type": "adaptive", "display": "summarized"}}
 THOUGHT = {"type": "thinking", "thinking": "Hm."}
 PAUSED = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
 
@@ -66,7 +67,7 @@ def forked(
             async with Session.open("s", storage=InMemoryStorage(), clock=lambda: clock.now) as session:
                 await session.say("Read the harbour book.")
                 for _ in range(ROUNDS):
-                    request = await session.prepare(model=MODEL, max_tokens=1_000, system="Careful.", tools=TOOLS)
+                    request = await session.prepare(model=MODEL, system="Careful.", tools=TOOLS, **OPTIONS)
                     for call in await session.observe((await own.complete(request)).body):
                         await session.result(call.id, "Every ship that came in. " * 40)
                 await act(session)
@@ -79,7 +80,7 @@ def forked(
                 except Exception as error:
                     answer = error
                 sent = server.requests[before:]
-                request = await session.prepare(model=MODEL, max_tokens=1_000, system="Careful.", tools=TOOLS)
+                request = await session.prepare(model=MODEL, system="Careful.", tools=TOOLS, **OPTIONS)
                 await own.complete(request)
             await own.aclose()
             await other.aclose()

@@ -153,6 +153,7 @@ def test_the_stream_on_the_wire_has_the_providers_events_in_order_with_pings() -
         httpx2.Client(timeout=60) as http_client,
     ):
         body = {"model": MODEL, "max_tokens": 500, "messages": HELLO, "tools": TOOLS, "stream": True}
+        body["thinking"] = {"type": "adaptive", "display": "summarized"}
         headers = {"authorization": "Bearer any", "anthropic-version": "2026-10-21"}
         answer = http_client.post(f"{server.base_url}/v1/messages", json=body, headers=headers)
         whole = http_client.post(f"{server.base_url}/v1/messages", json={**body, "stream": False}, headers=headers)

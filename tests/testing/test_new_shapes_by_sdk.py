@@ -26,7 +26,7 @@ Send = Callable[..., Any]
 def reply(request: dict[str, Any]) -> list[dict[str, Any]]:
     turn = len(request["messages"])
     return [
-        {"type": "thinking", "thinking": "" if turn % 4 == 1 else f"Thought {turn}."},
+        {"type": "thinking", "thinking": f"Thought {turn}."},
         {"type": "text", "text": f"Answer {turn}."},
     ]
 
@@ -87,7 +87,8 @@ def binding(behavior: str) -> dict[str, Any]:
 def test_thinking_comes_back_as_it_was_and_what_is_dropped_is_reported(send: Send) -> None:
     talk = Talk(send)
     for number in range(3):
-        answer = talk.say(f"Question {number}", thinking=binding("error"))
+        display = {"display": "summarized"} if number == 1 else {}
+        answer = talk.say(f"Question {number}", thinking={**binding("error"), **display})
         assert answer.input_transformations == []
     assert [message["content"][0].thinking for message in talk.messages[1::2]] == ["", "Thought 3.", ""]
     dropped = talk.say("Next", system="Be long.", thinking=binding("drop_block")).input_transformations
@@ -159,6 +160,7 @@ def test_edits_of_the_server_are_told_with_the_reply(send: Send) -> None:
 
 def test_thinking_without_its_words_is_signed_and_goes_back(send: Send) -> None:
     talk = Talk(send, thinking={**binding("error"), "display": "omitted"})
+    answer: Any = None
     for number in range(3):
         answer = talk.say(f"Question {number}")
         assert (answer.content[0].thinking, bool(answer.content[0].signature)) == ("", True)

@@ -343,3 +343,19 @@ def test_a_request_for_no_tokens_warms_the_cache_and_asks_no_model() -> None:
         assert usage(server, **body)[0] > 2_000
         for beside in ({"stream": True}, {"output_config": {"format": {"type": "json_schema", "schema": {}}}}):
             assert ask(server, {"model": MODEL, "max_tokens": 0, **body, **beside})[0] == 400
+
+
+@pytest.mark.parametrize(("model", "words"), [("claude-opus-5-5", ""), ("claude-opus-4-6", "A thought. " * 100)])
+def test_thinking_without_words_is_the_default_of_newer_models_and_costs_the_same(model: str, words: str) -> None:
+    thought = {"type": "thinking", "thinking": "A thought. " * 100}
+    with MessagesServer(lambda request: [thought, text("So.")]) as server:
+        talk = RawConversation(server, model)
+        answer = talk.say("Question")
+        assert answer["content"][0]["thinking"] == words
+        assert answer["usage"]["output_tokens"] > 250
+        shown = talk.say("Next", thinking={"type": "adaptive", "display": "summarized"})
+        assert shown["content"][0]["thinking"] == thought["thinking"]
+        assert shown["usage"]["input_tokens"] > 250
+        kept = talk.say("Last", thinking={"type": "adaptive", "display": "omitted"})
+        assert kept["content"][0]["thinking"] == ""
+        assert kept["usage"]["input_tokens"] > 500

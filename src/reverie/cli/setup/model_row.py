@@ -15,7 +15,7 @@ _GROUPS = {
     "limits": ("window_tokens", "max_output_tokens", "tokens_per_text"),
     "thinking": (
         *("thinking", "thinking_by_default", "default_effort", "message_effort", "prefix_check", "keeps_thinking"),
-        *("reads_thinking_of", "account_bound_thinking"),
+        *("reads_thinking_of", "account_bound_thinking", "thinking_display"),
     ),
     "cache": ("least_cached_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_price"),
     "requests": (

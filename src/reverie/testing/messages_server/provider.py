@@ -16,7 +16,7 @@ from .edits import EditedRequest, apply_context_management
 from .prefix import Prefix, prefix_of
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
 from .refusals import ProviderRefusal, check_betas, check_request, is_shaped
-from .replies import ServerReply, cut_to, reply_of, without_words
+from .replies import ServerReply, cut_to, reply_of
 from .shown_request import shown_request
 from .thinking import BINDING_BETA, Behavior, Reader, ThinkingVerdict, behavior_for, check_thinking, signed_reply
 from .token_count import TokenCounter
@@ -182,10 +182,7 @@ class Provider:
         tokens = sum(self.count(block) for block in reply.content)
         if summarizes:
             return _summary(reply, checked), tokens
-        tools = {str(tool.get("name")): tool for tool in body.get("tools") or () if tool.get("defer_loading")}
-        thinking: Any = body.get("thinking") or {}
-        shown = without_words(reply.content) if thinking.get("display") == "omitted" else reply.content
-        content = signed_reply(shown, checked.prefix, checked.verdict, checked.reader, tools)
+        content = signed_reply(reply.content, body, checked.prefix, checked.verdict, checked.reader)
         return ServerReply(content, reply.stop_reason, reply.stop_sequence, reply.extra), tokens
 
     def _diagnosis(self, body: Mapping[str, Any], prompt: Prompt) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...values import field, record
 from .token_count import TokenCounter
 
-__all__ = ["ReplyFunction", "ServerReply", "cut_to", "reply_of", "without_words"]
+__all__ = ["ReplyFunction", "ServerReply", "cut_to", "reply_of"]
 
 Block: TypeAlias = "dict[str, Any]"
 
@@ -51,11 +51,6 @@ def _whole(block: Block, next_tool_id: Callable[[], str]) -> Block:
             **{key: value for key, value in block.items() if key not in ("type", "id", "name", "input")},
         }
     return block
-
-
-def without_words(content: list[Block]) -> list[Block]:
-    """Return a reply's blocks with empty thinking, as ``thinking.display`` "omitted" asks for."""
-    return [{**block, "thinking": ""} if block["type"] == "thinking" else block for block in content]
 
 
 def cut_to(reply: ServerReply, max_tokens: int, count: TokenCounter) -> ServerReply:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...model_facts import ModelFacts
 from .prefix import is_thinking
+from .signatures import record_of
 
 __all__ = ["shown_request"]
 
@@ -27,12 +28,20 @@ def shown_request(body: dict[str, Any], dropped: Collection[tuple[int, int]], fa
             content = []
         elif not isinstance(content, str):
             content = [
-                block
+                _with_words(block)
                 for position, block in enumerate(content)
                 if (index, position) not in dropped and not (index < forgotten and is_thinking(block))
             ]
         shown.append(message if content == message["content"] else {**message, "content": content})
     return {**body, "messages": shown}
+
+
+def _with_words(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block with the thinking that its signature holds, where its text was not returned."""
+    if block.get("type") != "thinking" or block.get("thinking"):
+        return block
+    record = record_of(block)
+    return {**block, "thinking": record.words} if record is not None and record.words else block
 
 
 def _is_cleared(message: Mapping[str, Any], index: int, last_user: int) -> bool:

@@ -39,7 +39,7 @@ class ThinkingRecord:
     """The record in a thinking block's signature."""
 
     text: str
-    """A digest of the thinking text."""
+    """A digest of the thinking text as it was returned."""
     model: str
     """The family of the model that wrote it; ``checked``: whether that model checks the content before it."""
     checked: bool
@@ -52,6 +52,8 @@ class ThinkingRecord:
     index: int
     """Its place among the ``count`` thinking blocks of its reply."""
     count: int
+    words: str = ""
+    """The thinking where its text was not returned: the model reads it here."""
 
 
 @record

@@ -175,9 +175,12 @@ class _Run:
 
 
 def signed_reply(
-    content: list[Block], prefix: Prefix, verdict: ThinkingVerdict, reader: Reader, tools: Mapping[str, Any]
+    content: list[Block], body: Mapping[str, Any], prefix: Prefix, verdict: ThinkingVerdict, reader: Reader
 ) -> list[Block]:
     """Return a reply with its thinking signed: bound to the request's own chain and to the thinking before it."""
+    tools = {str(tool.get("name")): tool for tool in body.get("tools") or () if tool.get("defer_loading")}
+    thinking: Any = body.get("thinking") or {}
+    omitted = (thinking.get("display") or reader.facts.thinking_display) == "omitted"
     chains, last, depth = prefix.chains[:1], verdict.last, verdict.depth
     count = sum(map(is_thinking, content))
     index = 0
@@ -190,20 +193,20 @@ def signed_reply(
         facts = reader.facts
         account = reader.account if facts.account_bound_thinking else ""
         known = {"model": facts.name, "checked": facts.checks_thinking, "account": account, "prefix": chains[0]}
-        whole = _signed(block, {**known, "previous": last, "depth": depth, "index": index, "count": count})
+        whole = _signed(block, {**known, "previous": last, "depth": depth, "index": index, "count": count}, omitted)
         signed.append(whole)
         last, depth, index = identity_of(whole), depth + 1, index + 1
     return signed
 
 
-def _signed(block: Block, known: dict[str, Any]) -> Block:
+def _signed(block: Block, known: dict[str, Any], omitted: bool) -> Block:
     """Return a thinking block with a signature; one that the test signed or redacted itself stays as it is."""
-    if block["type"] == "thinking":
-        return {
-            **block,
-            "signature": block.get("signature") or sealed(ThinkingRecord(text=text_mark(block["thinking"]), **known)),
-        }
-    if block.get("data"):
+    if block.get("signature") or block.get("data"):
         return block
+    if block["type"] == "thinking":
+        words = block["thinking"] if omitted else ""
+        shown = "" if omitted else block["thinking"]
+        seal = sealed(ThinkingRecord(text=text_mark(shown), words=words, **known))
+        return {**block, "thinking": shown, "signature": seal}
     shown = redact_thinking("")
     return {**block, "data": f"{shown}|{sealed(ThinkingRecord(text=text_mark(shown), **known))}"}
