@@ -1,17 +1,18 @@
 """Your own loop on a model that checks thinking: the provider summarises in the background, and no turn waits."""
 
-from __future__ import annotations
-
 import anyio
-from anthropic import AsyncAnthropic, BadRequestError
+from anthropic import APIError, AsyncAnthropic, BadRequestError
 
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.testing.messages_server import MessagesServer
 
 
 async def summarise(session: Session, client: AsyncAnthropic, request: dict) -> None:
-    """Send a request for a summary beside the conversation; the next request uses the summary."""
-    print("summary written:", await session.background_reply(await client.beta.messages.create(**request)))
+    try:
+        reply = await client.beta.messages.create(**request)
+    except APIError as error:
+        reply = error  # the conversation goes on, and a summary is asked for again later
+    print("summary written:", await session.background_reply(reply))
 
 
 async def main(server: MessagesServer) -> None:
@@ -33,7 +34,6 @@ async def main(server: MessagesServer) -> None:
                 background.start_soon(summarise, session, client, due)
         first, *kept = [message["content"][0] for message in request["messages"] if message["role"] == "assistant"]
         print(f"{first['type']} block first, {len(kept)} replies kept, the last begins with {kept[-1]['type']}")
-    print(f"{len(server.requests)} requests, {len(server.refusals)} refused")
 
 
 with MessagesServer(lambda _: [{"type": "thinking", "thinking": "Fine."}, {"type": "text", "text": "Seen."}]) as server:
