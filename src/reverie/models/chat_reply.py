@@ -16,12 +16,11 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..conversation.wire.carried_items import carried_block, carried_text
-from ..errors import ReplyBroken
 from ..ports import Reply, ReplyDelta
 from .chat_request import CALL_FIELDS, MESSAGE_FIELDS
-from .failures import failure_of_stream
+from .failures import broken_reply, event_fields, failure_of_stream
 from .sse import ServerEvent
-from .tool_input import read_json, tool_input
+from .tool_input import tool_input
 
 __all__ = ["ChatAssembly", "usage_of"]
 
@@ -78,7 +77,7 @@ class ChatAssembly:
         if event.data.startswith(_DONE):
             self.done = True
             return
-        chunk = self._read(event.data)
+        chunk = event_fields(self._who, event.data)
         if chunk.get("error") or event.name == "error":
             raise failure_of_stream(self._who, chunk)
         yield from self._take(chunk)
@@ -88,7 +87,7 @@ class ChatAssembly:
 
         Raise ``ModelError`` if it is an error or not JSON.
         """
-        completion = self._read(body.decode("utf-8", "replace"))
+        completion = event_fields(self._who, body.decode("utf-8", "replace"))
         if completion.get("error"):
             raise failure_of_stream(self._who, completion)
         choices: list[dict[str, Any]] = [
@@ -100,7 +99,7 @@ class ChatAssembly:
     def reply(self) -> Reply:
         """Return the whole reply; raise ``ReplyBroken`` if no finish reason has come."""
         if self._reason is None:
-            raise self._broken("it ended before its end")
+            raise broken_reply(self._who, "it ended before its end")
         content: list[dict[str, Any]] = []
         if self._thinking_field:
             content.append(carried_text("".join(self._thinking), self._thinking_field))
@@ -208,18 +207,6 @@ class ChatAssembly:
         if reason in ("end_turn", "tool_use"):
             return "tool_use" if called else "stop_sequence" if self._matched else "end_turn"
         return reason
-
-    def _read(self, data: str) -> dict[str, Any]:
-        try:
-            value = read_json(data)
-        except ValueError as error:
-            raise self._broken(f"an event is not JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise self._broken("an event is not an object")
-        return cast("dict[str, Any]", value)
-
-    def _broken(self, why: str) -> ReplyBroken:
-        return ReplyBroken(f"{self._who}: the reply is broken: {why}")
 
 
 def usage_of(counted: Mapping[str, Any]) -> dict[str, Any] | None:

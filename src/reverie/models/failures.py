@@ -20,7 +20,14 @@ from ..errors import (
 )
 from .tool_input import read_json
 
-__all__ = ["failure_of_exception", "failure_of_status", "failure_of_stream", "retry_after_seconds"]
+__all__ = [
+    "broken_reply",
+    "event_fields",
+    "failure_of_exception",
+    "failure_of_status",
+    "failure_of_stream",
+    "retry_after_seconds",
+]
 
 _MAX_CHARS: Final = 600
 
@@ -139,6 +146,22 @@ def failure_of_exception(who: str, error: BaseException, *, begun: bool = False)
     if any(sign in said.lower() for sign in _NO_KEY) or "CredentialsError" in names:
         return ModelUnauthorized(f"{said}; set the provider's key")
     return ModelRefused(said)
+
+
+def broken_reply(who: str, why: str) -> ReplyBroken:
+    """Return, not raise, the error for a reply that cannot be read; ``who`` is the model's name."""
+    return ReplyBroken(f"{who}: the reply is broken: {why}")
+
+
+def event_fields(who: str, data: str) -> dict[str, Any]:
+    """Return the object in the data of an event; raise ``ReplyBroken`` if there is none."""
+    try:
+        value = read_json(data)
+    except ValueError as error:
+        raise broken_reply(who, f"an event is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise broken_reply(who, "an event is not an object")
+    return cast("dict[str, Any]", value)
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:

@@ -11,9 +11,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ..errors import ReplyBroken
 from ..ports import Reply, ReplyDelta
-from .failures import failure_of_stream
+from .failures import broken_reply, failure_of_stream
 from .sse import ServerEvent
 from .tool_input import read_json, tool_input
 
@@ -47,7 +46,7 @@ class MessageAssembly:
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             fields = self._read(event.data)
         if not isinstance(fields, dict):
-            raise self._broken("an event is not an object")
+            raise broken_reply(self._who, "an event is not an object")
         said = cast("dict[str, Any]", fields)
         kind = said.get("type") or event.name
         if kind == "error" or ("error" in said and "type" not in said):
@@ -55,14 +54,14 @@ class MessageAssembly:
         try:
             yield from self._take(str(kind), said)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise self._broken(f"an event {str(kind)[:40]!r} does not fit: {error!r}") from error
+            raise broken_reply(self._who, f"an event {str(kind)[:40]!r} does not fit: {error!r}") from error
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take a reply that came in one piece, not streamed, and yield its pieces; raise if it is no message."""
         read = self._read(body.decode("utf-8", "replace"))
         message = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         if message.get("type") != "message" or not isinstance(message.get("content"), list):
-            raise self._broken("the answer is not a message")
+            raise broken_reply(self._who, "the answer is not a message")
         self._message, self.done = message, True
         self._blocks = dict(enumerate(cast("list[dict[str, Any]]", message["content"])))
         for block in self._blocks.values():
@@ -71,9 +70,9 @@ class MessageAssembly:
     def reply(self) -> Reply:
         """Return the whole reply; raise ``ReplyBroken`` if the provider has not finished it."""
         if self._message is None or not self.done:
-            raise self._broken("it ended before its end")
+            raise broken_reply(self._who, "it ended before its end")
         if self._open or not self._message.get("stop_reason"):
-            raise self._broken("it ended with a block still open, or without a reason")
+            raise broken_reply(self._who, "it ended with a block still open, or without a reason")
         return Reply({**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]})
 
     def _take(self, kind: str, said: dict[str, Any]) -> Iterator[ReplyDelta]:
@@ -143,10 +142,7 @@ class MessageAssembly:
         try:
             return read_json(data)
         except ValueError as error:
-            raise self._broken(f"an event is not JSON: {error}") from error
-
-    def _broken(self, why: str) -> ReplyBroken:
-        return ReplyBroken(f"{self._who}: the reply is broken: {why}")
+            raise broken_reply(self._who, f"an event is not JSON: {error}") from error
 
 
 def _shown(block: Mapping[str, Any]) -> Iterator[ReplyDelta]:

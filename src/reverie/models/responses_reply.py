@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from ..conversation.wire.carried_items import carried_block
-from ..errors import ReplyBroken
 from ..ports import Reply, ReplyDelta
 from .content_parts import argument_text
-from .failures import failure_of_status
+from .failures import broken_reply, event_fields, failure_of_status
 from .sse import ServerEvent
-from .tool_input import read_json, tool_input
+from .tool_input import tool_input
 
 __all__ = ["ResponsesAssembly", "reply_of_response", "response_usage"]
 
@@ -42,7 +41,7 @@ class ResponsesAssembly:
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
         """Take one event and yield the pieces in it; raise ``ModelError`` for an error or a broken event."""
-        said = self._read(event.data)
+        said = event_fields(self._who, event.data)
         kind = said.get("type") or event.name
         if kind == "error":
             raise self._failed(said)
@@ -57,7 +56,7 @@ class ResponsesAssembly:
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take a response that came in one piece, not streamed, and yield its pieces."""
-        self._end(self._read(body.decode("utf-8", "replace")))
+        self._end(event_fields(self._who, body.decode("utf-8", "replace")))
         for block in self.reply().body["content"]:
             if block["type"] == "text":
                 yield ReplyDelta("text", block["text"])
@@ -67,7 +66,7 @@ class ResponsesAssembly:
     def reply(self) -> Reply:
         """Return the whole reply; raise ``ReplyBroken`` if the provider has not finished it."""
         if not self.done:
-            raise self._broken("it ended before its end")
+            raise broken_reply(self._who, "it ended before its end")
         streamed = [self._items[index] for index in sorted(self._items)]
         output: Any = streamed or self._response.get("output") or []
         return Reply(reply_of_response({**self._response, "output": output}, self._model))
@@ -76,25 +75,13 @@ class ResponsesAssembly:
         if response.get("error") or response.get("status") == "failed":
             raise self._failed(_object(response.get("error")))
         if response.get("status") not in ("completed", "incomplete"):
-            raise self._broken(f"its status is {response.get('status')!r}")
+            raise broken_reply(self._who, f"its status is {response.get('status')!r}")
         self._response, self.done = response, True
 
     def _failed(self, said: Item) -> Exception:
         error = _object(said.get("error")) or said
         status = _STATUSES.get(str(error.get("code")), 400 if error.get("code") else 500)
         return failure_of_status(self._who, status, {"error": error})
-
-    def _read(self, data: str) -> Item:
-        try:
-            value = read_json(data)
-        except ValueError as error:
-            raise self._broken(f"an event is not JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise self._broken("an event is not an object")
-        return cast("Item", value)
-
-    def _broken(self, why: str) -> ReplyBroken:
-        return ReplyBroken(f"{self._who}: the reply is broken: {why}")
 
 
 def reply_of_response(response: Mapping[str, Any], model: str) -> dict[str, Any]:
