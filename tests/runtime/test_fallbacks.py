@@ -64,9 +64,11 @@ def test_a_result_that_could_not_be_stored_is_told(tmp_path: Path) -> None:
 @pytest.mark.requirement("F5")
 def test_tools_declared_by_name_alone_are_told(tmp_path: Path) -> None:
     async def steps(session: Session) -> None:
-        await asked(session)
+        await session.say("Hello.")
+        await session.observe(CALL)
         await session.result("t1", "output")
-        await session.prepare(model="claude-test", max_tokens=100)
+        for _ in range(2):
+            await session.prepare(model="claude-test", max_tokens=100)
 
     assert [event.what for event in fallbacks(tmp_path, steps)] == ["tools"]
 

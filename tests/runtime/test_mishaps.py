@@ -13,7 +13,7 @@ import pytest
 from reverie import InMemoryStorage, InputError, Session, StorageError, load_settings
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.validate import problems
-from reverie.events import CacheBroken, DecisionMade, Event, RequestPrepared
+from reverie.events import CacheBroken, DecisionMade, Event, FellBack, RequestPrepared
 from reverie.settings import Settings
 from reverie.storage.files import FileStorage
 
@@ -169,22 +169,46 @@ def test_a_paused_server_call_that_is_given_up_is_a_logged_decision(goes_on: str
     anyio.run(steps)
 
 
-@pytest.mark.requirement("C1", "K8")
-def test_tools_known_only_from_their_calls_are_declared_by_a_logged_decision():
+@pytest.mark.requirement("C1", "K8", "V6")
+def test_tools_known_only_from_their_calls_are_declared_once_by_a_logged_decision():
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            events: list[Event] = []
+            session.listen(events.append)
+            await session.say("go")
+            first = await session.prepare(model=MODEL, max_tokens=9)
+            await session.observe(reply(call("a", "Read"), id="m1"))
+            await session.result("a", "x")
+            second = await session.prepare(model=MODEL, max_tokens=9)
+            await session.observe(reply(call("b", "Bash"), id="m2"))
+            await session.result("b", "y")
+            third = await session.prepare(model=MODEL, max_tokens=9)
+            assert "tools" not in first
+            assert [tool["name"] for tool in second["tools"]] == ["Read"]
+            assert third["tools"] == second["tools"]
+            moves = [event for event in events if isinstance(event, DecisionMade) and event.decision.cause.moves_prefix]
+            assert len(moves) == 1
+            assert [event.what for event in events if isinstance(event, FellBack)] == ["tools"]
+
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("V6")
+def test_a_session_that_began_without_tools_keeps_its_prefix_when_added_tools_are_called():
     async def steps() -> None:
         async with Session.open("s", storage=InMemoryStorage()) as session:
             await session.say("go")
-            await session.observe(reply(call("a", "Read"), id="m1"))
+            first = await session.prepare(model="claude-opus-5-5", max_tokens=9)
+            await session.observe(reply(text("Yes?"), id="m1"))
+            await session.say("read it")
+            await session.prepare(model="claude-opus-5-5", max_tokens=9, tools=[READ])
+            await session.observe(reply(call("a", "Read"), id="m2"))
             await session.result("a", "x")
-            first = await session.prepare(model=MODEL, max_tokens=9)
-            await session.observe(reply(call("b", "Bash"), id="m2"))
-            await session.result("b", "y")
-            events: list[Event] = []
-            session.listen(events.append)
-            second = await session.prepare(model=MODEL, max_tokens=9)
-            assert [tool["name"] for tool in first["tools"]] == ["Read"]
-            assert [tool["name"] for tool in second["tools"]] == ["Read", "Bash"]
-            assert any(isinstance(event, DecisionMade) and event.decision.cause.moves_prefix for event in events)
+            request = await session.prepare(model="claude-opus-5-5", max_tokens=9, tools=[READ])
+            assert "tools" not in first
+            assert "tools" not in request
+            assert "tool_addition" in str(request["messages"])
+            assert problems({key: value for key, value in request.items() if key != "extra_headers"}) == []
 
     anyio.run(steps)
 

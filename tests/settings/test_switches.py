@@ -33,6 +33,7 @@ ASKED_FOR = {
 }
 TOOLS: list[dict[str, Any]] = [{"name": "Grep", "input_schema": {"type": "object"}}]
 ABLE = frozenset({"cache_edits"})
+MODEL = "claude-sonnet-4-5"  # it does not check its thinking, so results may be cleared here
 
 
 @dataclass
@@ -62,12 +63,12 @@ class Life:
         self.now += 10
         self.turns += 1
         output = "".join(f"file {self.turns}, line {line}: some text that matches\n" for line in range(lines))
-        request = await session.prepare(model="claude-test", max_tokens=500, system="Be brief.", tools=TOOLS)
+        request = await session.prepare(model=MODEL, max_tokens=500, system="Be brief.", tools=TOOLS)
         tokens = len(str(request)) // 4
         use = {"type": "tool_use", "id": f"t{self.turns}", "name": "Grep", "input": {"pattern": f"{self.turns}"}}
         said = {"type": "text", "text": f"Searching for {self.turns}."}
         usage = {"input_tokens": tokens, "output_tokens": 30}
-        reply = {"id": f"m{self.turns}", "role": "assistant", "model": "claude-test", "content": [said, use]}
+        reply = {"id": f"m{self.turns}", "role": "assistant", "model": MODEL, "content": [said, use]}
         await session.observe({**reply, "usage": usage, "stop_reason": "tool_use"})
         await session.result(f"t{self.turns}", output)
 

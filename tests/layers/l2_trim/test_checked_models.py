@@ -236,6 +236,8 @@ def test_a_loop_that_cannot_send_the_beta_clears_nothing_and_is_told_how_once():
         with reading(settings(auto_compact=False, budget_tokens=1_000), betas=()) as (server, reader):
             async with reader.open() as session:
                 await session.say("begin")
+                await reader.turn(session)
+                assert reader.heard(FellBack) == []  # there is nothing to clear yet
                 for _ in range(8):
                     await reader.turn(session, seconds=400.0)
             assert server.refusals == []

@@ -41,13 +41,14 @@ _NOTHING: Final = "[Nothing has been said yet.]"
 def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
     """Return a new request for this view, valid for every possible log; ``prefix`` overrides the view's own."""
     facts = view.facts
-    opening = facts.opening if prefix is None or prefix is facts.prefix else None
-    if opening is None or "tools" not in opening:
-        opening = opening_of(prefix or facts.prefix or NO_PREFIX, view.tool_names())
     messages = _messages(view)
     capabilities = (prefix or facts.prefix or NO_PREFIX).capabilities
     if facts.amendments and SYSTEM_MESSAGES not in capabilities:
         messages = _without_system_role(messages)
+    opening = facts.opening if prefix is None or prefix is facts.prefix else None
+    if opening is None or "tools" not in opening:
+        called = () if facts.amendments and _adds_tools(messages) else view.tool_names()
+        opening = opening_of(prefix or facts.prefix or NO_PREFIX, called)
     if facts.edits:
         messages = _edited(messages, able="cache_edits" in capabilities)
     request: dict[str, Any] = {**opening, "messages": messages}
@@ -62,6 +63,12 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
         if isinstance(request.get(key), list):
             request[key] = request[key].copy()
     return request
+
+
+def _adds_tools(messages: list[Message]) -> bool:
+    """Say whether a system message defines a tool."""
+    system = (message for message in messages if message["role"] == "system")
+    return any(block["type"] == "tool_addition" for message in system for block in as_blocks(message))
 
 
 def messages_added_before(view: View) -> int:

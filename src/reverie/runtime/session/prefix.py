@@ -89,17 +89,14 @@ async def render_prefix(
         raise SessionError("the conversation is empty: call say() first")
     body = dict(asked.body)
     before = log.view.facts.prefix
-    if before is None:
-        system, tools = asked.system, asked.tools or declared_tools(log.view.tool_names())
-        if tools and not asked.tools:
-            why = "the log has tool calls but no tools were passed; declared them by name"
-            log.emit(FellBack(log.name, "tools", why))
-    else:
-        system, tools = before.system, before.tools
+    system, tools = (asked.system, asked.tools or []) if before is None else (before.system, before.tools)
+    reason = "first request" if before is None else "the model or an option changed"
+    if not (tools or asked.tools or log.view.facts.amended) and (tools := declared_tools(log.view.tool_names())):
+        reason = "the log has tool calls but no tools were passed; declared them by name"
+        log.emit(FellBack(log.name, "tools", reason))
     if before is None and mode == "cache_edit" and "cache_edits" not in capabilities:
         why = "the provider cannot edit its cache: results are cleared here when the cache is cold"
         log.emit(FellBack(log.name, "cache_edit", why))
-    reason = "first request" if before is None else "the model or an option changed"
     cause = Cause("request", reason, moves_prefix=before is not None)
     prefix = PrefixRendered(
         cause,
