@@ -28,6 +28,7 @@ from reverie.testing.messages_server import MessagesServer
 from reverie.testing.messages_server import ServerReply as Scripted
 
 MODEL = "claude-sonnet-5"
+SHOWN = {"type": "adaptive", "display": "summarized"}
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 THOUGHT = {"type": "thinking", "thinking": "The user says hello, so I greet them."}
 CALL = {"type": "tool_use", "name": "Read", "input": {"path": "ä/b.py", "lines": [1, 2.5, None]}}
@@ -80,7 +81,7 @@ async def parts_of(model: Any, asked: dict[str, Any]) -> list[ReplyDelta | Reply
 def test_a_stream_gives_pieces_and_last_the_whole_reply(server: MessagesServer, run: Run) -> None:
     async def steps() -> None:
         model = model_at(server)
-        parts = await parts_of(model, request())
+        parts = await parts_of(model, request(thinking=SHOWN))
         *pieces, reply = parts
         assert isinstance(reply, Reply)
         assert all(isinstance(piece, ReplyDelta) for piece in pieces)
@@ -332,7 +333,7 @@ def test_a_stream_cut_at_any_byte_is_never_a_reply(server: MessagesServer, run: 
             server.cut_stream(at)
             parts: list[ReplyDelta | Reply] = []
             try:
-                async with aclosing(model.stream(request())) as stream:
+                async with aclosing(model.stream(request(thinking=SHOWN))) as stream:
                     async for part in stream:
                         parts.append(part)
             except ReplyBroken:

@@ -34,6 +34,7 @@ MODELS = (CHECKED, FREE, "claude-fable-5-1", "claude-opus-5")
 READ = {"name": "Read", "description": "Read a file.", "input_schema": {"type": "object", "properties": {}}}
 GREP = {"name": "Grep", "description": "Search.", "input_schema": {"type": "object", "properties": {}}}
 SYSTEM = "Be brief.\nUse the tools."
+SHOWN = {"type": "adaptive", "display": "summarized"}
 
 
 class Desk:
@@ -64,7 +65,7 @@ class Desk:
     async def ask(self, session: Session, words: str, model: str = CHECKED, size: int = 50, **options: Any) -> None:
         """Say something and answer calls until the model calls no tool; one repair is tried."""
         await session.say(words)
-        given: dict[str, Any] = {"system": SYSTEM, "tools": [READ], **options}
+        given: dict[str, Any] = {"system": SYSTEM, "tools": [READ], "thinking": SHOWN, **options}
         while True:
             request = await session.prepare(model=model, max_tokens=500, **given)
             try:
@@ -208,7 +209,7 @@ def test_a_refusal_that_nobody_foresaw_is_repaired_once_for_the_session(monkeypa
             await desk.ask(session, "Three.")
         assert len(desk.refusals) == 1
         assert len(desk.decisions(ThinkingRepaired)) == 1
-        binding = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+        binding = {**SHOWN, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
         assert all(request["thinking"] == binding for request in desk.requests()[-3:])
         dropped = {one["reason"] for one in desk.models[CHECKED].reported}
         assert dropped == {"prefix_binding_mismatch"}
