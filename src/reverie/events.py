@@ -279,7 +279,7 @@ class NotesWritten:
 
 @record
 class BackgroundChanged:
-    """The background task ``what``, notes or extraction, was started, completed, failed, killed or skipped."""
+    """The background task ``what``, such as notes or compaction, was started, completed, failed, killed or skipped."""
 
     session: str
     what: str

@@ -7,10 +7,12 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from reverie.cli.main import COMMANDS
+from reverie.values import fields_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -73,6 +75,36 @@ def test_the_settings_page_lists_every_switch_with_its_default() -> None:
     page = (REPOSITORY / "docs" / "reference" / "settings.md").read_text()
     listed = dict(re.findall(r"^\| `(\w+)` \| (on|off) \|", page, flags=re.MULTILINE))
     assert listed == {name: "on" if value else "off" for name, value in asdict(Switches()).items()}
+
+
+def names_in_first_column(page: str) -> set[str]:
+    """Return the names that stand as code at the start of the rows of a page's tables."""
+    cells = re.findall(r"^\| (`.*?) \|", (REPOSITORY / "docs" / page).read_text(), flags=re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`(?:Session\.)?(\w+)", cell)}
+
+
+def test_the_pages_of_session_and_events_list_every_member_and_every_event() -> None:
+    from reverie import Session
+    from reverie.events import EVENTS, Event
+
+    members = {name for name in vars(Session) if not name.startswith("_")}
+    assert members - names_in_first_column("reference/session.md") == set()
+    assert names_in_first_column("reference/events.md") == set(EVENTS.values())
+    page = (REPOSITORY / "docs" / "reference" / "events.md").read_text()
+    for kind in get_args(Event):
+        fields = [name for name in fields_of(kind) if name != "session"]
+        assert f"| `{EVENTS[kind]}` | {', '.join(f'`{name}`' for name in fields) or '-'} |" in page
+
+
+def test_the_pages_of_layers_2_and_4_list_every_setting_and_the_terminal_page_every_command() -> None:
+    from reverie.cli.terminal.commands import COMMANDS as SLASH_COMMANDS
+    from reverie.layers.l2_trim import TrimPolicy
+    from reverie.layers.l4_compact import CompactPolicy
+
+    for page, policy in (("layers/l2-trim.md", TrimPolicy), ("layers/l4-compact.md", CompactPolicy)):
+        assert set(fields_of(policy)) - names_in_first_column(page) == set()
+    told = (REPOSITORY / "docs" / "guides" / "terminal.md").read_text()
+    assert [name for name in SLASH_COMMANDS if f"`/{name}`" not in told] == []
 
 
 def test_the_settings_page_lists_every_key_and_its_variable() -> None:
