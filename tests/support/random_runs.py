@@ -93,7 +93,7 @@ class RandomRun:
             notes=pick.random() < 0.5,
             snip=pick.random() < 0.2,
             budget_trim=pick.random() < 0.2,
-            compact_from_notes=pick.random() < 0.8,
+            compact_from_notes=True,
             extraction=False,
             dream=False,
         )

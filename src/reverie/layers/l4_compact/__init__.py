@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         plain_request,
         shortened_messages,
     )
-    from .tail import CutRange, visible_items
+    from .tail import CutRange, tokens_of, visible_items
     from .user_words import QuotedWords, UserMessages
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "shown_text",
     "summary_budget",
     "summary_of",
+    "tokens_of",
     "visible_items",
 ]
 
@@ -131,6 +132,7 @@ __getattr__ = lazily(
         ),
         "tail": (
             "CutRange",
+            "tokens_of",
             "visible_items",
         ),
         "user_words": (

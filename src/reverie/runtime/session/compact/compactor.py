@@ -219,7 +219,8 @@ class Compactor:
             self._explained = why_not
             return
         self._explained = ""
-        calls_model = self.breaker.why_not(policy, now, blocked=False) is None  # an open breaker spends no call
+        may_try = self.breaker.why_not(policy, now, blocked=False) is None
+        calls_model = may_try or not self.breaker.is_open(policy)  # an open breaker spends no call
         limit, bound = at.auto_compact - self._unbilled(), at.blocking - self._unbilled() if blocked else 0
         asked = CompactionRequest("auto", reason, at, limit=limit, bound=bound, calls_model=calls_model)
         await self._tried(asked)

@@ -38,6 +38,7 @@ from ....layers.l4_compact import (
     round_cut_range,
     shown_text,
     summary_budget,
+    tokens_of,
 )
 from ....ports import Model
 from ....values import record, replace
@@ -217,20 +218,24 @@ class CompactionDraft:
         return taking, *await self.summaries.request(taking, instructions)
 
     def has_range(self, asked: CompactionRequest) -> bool:
-        """Say whether there is a part of the conversation that the provider could summarise."""
+        """Say whether a summary by the provider is worth its price: it must replace at least half of the messages."""
+        view = self._session.view
         try:
-            self._provider_range(asked, self.summary_room(asked.thresholds))
+            taking = self._provider_range(asked, self.summary_room(asked.thresholds))
         except CompactionError:
             return False
-        return True
+        return sum(tokens_of(view, item) for item in taking.kept) <= view.tokens / 2
 
     def _provider_range(self, asked: CompactionRequest, most: int) -> CutRange:
-        room = summary_budget(self._session.settings.compact, asked.thresholds.effective)
-        return provider_cut_range(self._session.view, room.tail, max_tokens=most)
+        return provider_cut_range(self._session.view, self._provider_budget(asked).tail, max_tokens=most)
+
+    def _provider_budget(self, asked: CompactionRequest) -> SummaryBudget:
+        """Return the budgets of a compaction by the provider, which follow the threshold if that was lowered."""
+        return summary_budget(self._session.settings.compact, asked.thresholds.auto_compact)
 
     async def _wishes(self, asked: CompactionRequest) -> tuple[str, int]:
         """Return the instructions for the provider's summary, and the tokens of messages that it may cover."""
-        budget = summary_budget(self._session.settings.compact, asked.thresholds.effective)
+        budget = self._provider_budget(asked)
         notes = self._session.view.facts.notes
         instructions = provider_instructions(notes, await self._instructions(asked), budget=budget)
         room = self.summary_room(asked.thresholds) - estimate_text(instructions)
@@ -242,7 +247,7 @@ class CompactionDraft:
         self, asked: CompactionRequest, taking: CutRange, signed: SignedSummary, calls: int, cost: float | None
     ) -> CompactionReport:
         """Return the report of a compaction that puts a signed summary in place of a range."""
-        room = summary_budget(self._session.settings.compact, asked.thresholds.effective)
+        room = self._provider_budget(asked)
         written = CompactionText("provider", signed.text, await self._names())
         return await self._checked(asked, taking, written, room, calls, cost, signed)
 
@@ -381,7 +386,7 @@ class CompactionDraft:
             after = await session.foresee(decision)
         # With the results that the provider leaves out, because the messages after the cut have those as well.
         before, left = view.token_count.raw_tokens, after.token_count.tokens
-        least = 0.0 if asked.bound else policy.least_freed
+        least = 0.0 if asked.bound else policy.least_freed if signed is None else policy.least_freed / 2
         if left > (1 - least) * before:
             fixed = round(view.token_count.overhead)
             around = f"; {fixed:,} of them are system prompt and tools, which stay" if fixed >= left // 4 else ""
