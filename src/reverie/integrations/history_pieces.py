@@ -18,6 +18,7 @@ from ..conversation.entries import clean
 from ..values import field, record
 
 __all__ = [
+    "THOUGHT",
     "Block",
     "HistoryPiece",
     "HistoryReader",
@@ -26,6 +27,7 @@ __all__ = [
     "common_length",
     "content_key",
     "detached",
+    "has_thought",
     "message_key",
     "pieces_of",
     "reply_key",
@@ -38,7 +40,8 @@ T = TypeVar("T")
 _MARK: Final = "cache_control"
 _NAME_LENGTH: Final = 16
 _PLAIN: Final = (str, int, float, bytes)
-_THOUGHT: Final = frozenset({"thinking", "redacted_thinking"})
+THOUGHT: Final = frozenset({"thinking", "redacted_thinking"})
+"""The types of blocks with a model's thinking, which only the provider that wrote them reads."""
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -164,9 +167,14 @@ def reply_key(content: Any) -> bytes:
             words.append(str(block.get("text", "")).strip())
         elif kind == "tool_use":
             rest.append([block.get("id"), block.get("name"), block.get("input")])
-        elif kind not in _THOUGHT:
+        elif kind not in THOUGHT:
             rest.append(_bare(block))
     return _digest(["reply", "\n".join(filter(None, words)), rest])
+
+
+def has_thought(blocks: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a reply has thinking; a session may leave it out because its provider would refuse it."""
+    return any(block.get("type") in THOUGHT for block in blocks)
 
 
 def content_key(content: Any) -> bytes:

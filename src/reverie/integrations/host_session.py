@@ -51,12 +51,15 @@ _TAKEN: Final = frozenset({"messages", "model", "max_tokens", "system", "tools",
 class HostSession:
     """A conversation that another program keeps, mirrored in a session's log."""
 
-    def __init__(self, session: Session, memory: Memory | None = None) -> None:
+    def __init__(self, session: Session, memory: Memory | None = None, *, messages_only: bool = False) -> None:
         """Mirror a host's conversation in this session.
 
-        With ``memory`` the memory index opens the conversation, and memories that fit are recalled.
+        With ``memory`` the memory index opens the conversation, and memories that fit are recalled. With
+        ``messages_only`` the host takes over only messages and system prompt of a request, and declares its own tools.
         """
         self.session = session
+        if messages_only:
+            session.parts.policy.use_messages_only()
         self._lock = Lock()
         self._memory = memory
         self._recalling = (

@@ -157,7 +157,7 @@ class _ThreadSession:
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
         self.bridge = SessionBridge(session)
-        self.host_session = HostSession(session, memory)
+        self.host_session = HostSession(session, memory, messages_only=True)
         self._translator = LangChainTranslator()
 
     async def prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:

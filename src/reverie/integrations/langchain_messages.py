@@ -13,7 +13,16 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ..conversation.entries import new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
-from .history_pieces import Block, Placeholders, ReplyIndex, common_length, detached, reply_key
+from .history_pieces import (
+    THOUGHT,
+    Block,
+    Placeholders,
+    ReplyIndex,
+    common_length,
+    detached,
+    has_thought,
+    reply_key,
+)
 
 __all__ = [
     "Body",
@@ -84,6 +93,9 @@ def reply_blocks(message: AIMessage) -> list[Block]:
     """Return a reply as a list of blocks in the wire's shape: its content without empty texts, then its calls."""
     blocks = [block for block in _list(message.content) if block.get("type") not in ("tool_use", "tool_call")]
     blocks = [{key: value for key, value in block.items() if key != "index"} for block in blocks]
+    for block in blocks:
+        if block.get("type") == "thinking":
+            block.setdefault("thinking", "")  # a stream without words has only the signature
     calls = [
         {"type": "tool_use", "id": call["id"] or "", "name": call["name"], "input": call["args"]}
         for call in message.tool_calls
@@ -201,10 +213,12 @@ class LangChainTranslator:
         with self.lock:
             changes: dict[str, Any] = {"messages": self._messages(_movable(sent["messages"]), marks)}
         if marks:
-            changes["model_settings"] = {key: value for key, value in request.model_settings.items() if key != _MARK}
+            changes["model_settings"] = _settings(request, sent)
             changes["tools"] = [_untagged(tool) for tool in request.tools]
-            if request.system_message is not None and sent.get("system"):
-                changes["system_message"] = SystemMessage(content=cast(Any, _list(sent["system"])))
+        system = [block if marks else _bare(block) for block in _list(sent.get("system") or "")]
+        given = request.system_message
+        if given is not None and system and (marks or system != _list(given.content)):
+            changes["system_message"] = SystemMessage(content=cast(Any, system))  # its changes are among the messages
         return request.override(**changes)
 
     def _messages(self, sent: Sequence[Body], marks: bool) -> list[AnyMessage]:
@@ -216,11 +230,31 @@ class LangChainTranslator:
         replies = iter(self._replies.found([reply_key(content) for role, content in new if role == "assistant"]))
         for role, content in new:
             if role == "assistant":
-                self._found.append([next(replies) or _reply([_bare(block) for block in content])])
+                self._found.append([_as_sent(next(replies), [_bare(block) for block in content])])
             else:
                 self._found.append(_user_messages(content, self._placeholders, marks, first=not self._found))
         self._sent += sent[same:]
         return [message for found in self._found for message in found]
+
+
+def _as_sent(reply: AIMessage | None, content: list[Block]) -> AIMessage:
+    """Return a reply as the agent has it, without its thinking if the session dropped that; a new one for None."""
+    if reply is None:
+        return _reply(content)
+    if has_thought(content) or not has_thought(reply_blocks(reply)):
+        return reply
+    left = [block for block in _list(reply.content) if block.get("type") not in THOUGHT]
+    return reply.model_copy(update={"content": left})
+
+
+def _settings(request: ModelRequest[Any], sent: Body) -> Body:
+    """Return the settings of a request without cache marks, and with the betas that its messages need."""
+    settings = {key: value for key, value in request.model_settings.items() if key != _MARK}
+    headers: Mapping[str, str] = sent.get("extra_headers") or {}
+    if named := headers.get("anthropic-beta"):
+        given: list[str] = settings.get("betas") or getattr(request.model, "betas", None) or []
+        settings["betas"] = list(dict.fromkeys([*given, *named.split(",")]))
+    return settings
 
 
 def _facts(message: AnyMessage) -> list[Any]:

@@ -27,9 +27,10 @@ from ..conversation.entries import Entry
 from ..errors import InputError
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
+from ..values import record
 from .history_pieces import detached, pieces_of
 from .host_session import HostSession
-from .openai_items import Body, OpenAITranslator, items_of, model_name, wire_reply
+from .openai_items import Body, OpenAITranslator, items_of, model_name, system_text, wire_reply
 from .sync_session import SessionBridge
 
 __all__ = ["ReverieHooks", "ReverieSession"]
@@ -42,6 +43,14 @@ _HELD: Final = (
 _encode: Final = msgspec.json.Encoder().encode
 
 
+@record
+class _PreparedInput:
+    """The items and the instructions that are sent; changes of the instructions are among the items."""
+
+    items: list[Body]
+    instructions: str | None
+
+
 class ReverieSession:
     """The history of one conversation, kept in a session's log."""
 
@@ -52,7 +61,7 @@ class ReverieSession:
         self.hooks = ReverieHooks(self)
         """Pass this to the runner, so that responses are logged with their cost."""
         self._bridge = SessionBridge(session)
-        self._host_session = HostSession(session, memory)
+        self._host_session = HostSession(session, memory, messages_only=True)
         self._translator = OpenAITranslator()
         self._sent: list[Body] | None = None
         self._sent_count = 0
@@ -145,17 +154,18 @@ class ReverieSession:
             self._passed[id(data.agent)] = data.agent
             return data.model_data
         self._passed.pop(id(data.agent), None)
-        self._sent, self._sent_count = sent, self._host_session.count
-        return ModelInputData(input=cast(Any, list(sent)), instructions=data.model_data.instructions)
+        self._sent, self._sent_count = sent.items, self._host_session.count
+        return ModelInputData(input=cast(Any, list(sent.items)), instructions=sent.instructions)
 
-    async def _prepared(self, data: CallModelData[Any]) -> list[Body]:
+    async def _prepared(self, data: CallModelData[Any]) -> _PreparedInput:
         if not self._translator.continues(data.model_data.input):
             self._translator = OpenAITranslator()
         translator = self._translator
         body = translator.request(data)
         if translator.held_elsewhere:
             raise InputError(_HELD)
-        return translator.items((await self._host_session.prepare(body))["messages"])
+        sent = await self._host_session.prepare(body)
+        return _PreparedInput(translator.items(sent["messages"]), system_text(sent) or data.model_data.instructions)
 
     def passed(self, agent: Agent[Any]) -> bool:
         """Return whether an agent's last request passed unchanged."""

@@ -15,7 +15,7 @@ from ..models.tool_input import tool_input
 from .history_pieces import Block, Placeholders, ReplyIndex, common_length, detached, reply_key
 from .session_history import OWN
 
-__all__ = ["Body", "OpenAITranslator", "items_of", "model_name", "reply_items", "wire_reply"]
+__all__ = ["Body", "OpenAITranslator", "items_of", "model_name", "reply_items", "system_text", "wire_reply"]
 
 Body = dict[str, Any]
 _STANDING: Final = frozenset({"compaction", "developer", "system"})
@@ -225,6 +225,11 @@ def items_of(entry: Entry) -> list[Body]:
     if entry.kind == ASSISTANT:
         return reply_items(content, Placeholders())
     return OpenAITranslator().items([{"role": "user", "content": content}])
+
+
+def system_text(request: Body) -> str:
+    """Return the text of the system prompt of a request."""
+    return "".join(str(block.get("text", "")) for block in _list(request.get("system") or ""))
 
 
 def _is_models(item: Mapping[str, Any]) -> bool:

@@ -38,7 +38,7 @@ class _ConversationSession:
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
         self.bridge = SessionBridge(session)
-        self.host_session = HostSession(session, memory)
+        self.host_session = HostSession(session, memory, messages_only=True)
         self.translator = PydanticTranslator()
 
     async def prepared(self, context: ModelRequestContext, failure: PromptTooLong | None) -> ModelRequestContext:

@@ -8,6 +8,8 @@ from typing import Any, Final, cast
 
 from pydantic_ai.messages import (
     CachePoint,
+    CompactionPart,
+    InstructionPart,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
@@ -24,11 +26,22 @@ from pydantic_core import to_jsonable_python
 
 from ..conversation.entries import new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
-from .history_pieces import Block, Placeholders, ReplyIndex, common_length, content_key, detached, reply_key
+from .history_pieces import (
+    Block,
+    Placeholders,
+    ReplyIndex,
+    common_length,
+    content_key,
+    detached,
+    has_thought,
+    reply_key,
+)
 
 __all__ = ["Body", "PydanticTranslator", "wire_reply"]
 
 Body = dict[str, Any]
+_ANTHROPIC: Final = "anthropic"
+_REDACTED: Final = "redacted_thinking"
 _MARK: Final = "cache_control"
 _RETRY: Final = "retry"
 _ERRORS: Final = frozenset({"failed", "retried"})
@@ -68,9 +81,20 @@ def _reply_blocks(response: ModelResponse, placeholders: Placeholders) -> list[B
         elif isinstance(part, ToolCallPart):
             given = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
             blocks.append({"type": "tool_use", **given})
-        elif not isinstance(part, ThinkingPart):
+        elif isinstance(part, ThinkingPart):
+            blocks += _thinking_blocks(part)
+        else:
             blocks.append(placeholders.block(part.part_kind, part, _says(part)))
     return blocks
+
+
+def _thinking_blocks(part: ThinkingPart) -> list[Block]:
+    """Return thinking as a list of blocks; an empty one for thinking that is not of this wire or has no signature."""
+    if part.provider_name != _ANTHROPIC or not part.signature:
+        return []
+    if part.id == _REDACTED:
+        return [{"type": _REDACTED, "data": part.signature}]
+    return [{"type": "thinking", "thinking": part.content, "signature": part.signature}]
 
 
 def _says(thing: Any) -> Any:
@@ -97,7 +121,11 @@ class PydanticTranslator:
         self._sent: list[Body] = []
         """The wire messages that were translated back; ``_found`` are the messages they gave."""
         self._found: list[ModelMessage] = []
-        self._marked = False
+        self._shown: tuple[bool, list[SystemPromptPart]] = (False, [])
+        """Whether these messages have cache marks, and the parts of the system prompt in them."""
+        self._system = ""
+        self._prompts: dict[str, tuple[list[SystemPromptPart], list[InstructionPart]]] = {}
+        """The parts of every system prompt of this run, by its text."""
 
     def continues(self, messages: Sequence[ModelMessage]) -> bool:
         """Return whether messages begin with the whole translated history."""
@@ -117,6 +145,8 @@ class PydanticTranslator:
         system = "\n\n".join(
             [*(part.content for part in self._systems), *(part.content for part in parameters.instruction_parts or ())]
         )
+        self._system = system
+        self._prompts[system] = list(self._systems), list(parameters.instruction_parts or ())
         settings = cast("Mapping[str, Any]", context.model_settings or {})
         tools = [
             {"name": tool.name, "description": tool.description or "", "input_schema": tool.parameters_json_schema}
@@ -171,8 +201,9 @@ class PydanticTranslator:
 
         For Anthropic's models it also has our cache breakpoints, and no other cache settings.
         """
-        marks = context.model.system == "anthropic"
-        messages = self._messages(sent["messages"], marks)
+        marks = context.model.system == _ANTHROPIC
+        context, systems = self._with_system(context, sent)
+        messages = self._messages(sent["messages"], systems, marks)
         last = next((one for one in reversed(context.messages) if isinstance(one, ModelRequest)), None)
         if last is not None and isinstance(messages[-1], ModelRequest):
             messages[-1] = replace(last, parts=messages[-1].parts)
@@ -184,12 +215,26 @@ class PydanticTranslator:
         if system and _MARK in system[-1]:
             settings["anthropic_cache_instructions"] = _ttl(system[-1])
         settings.setdefault("anthropic_cache", False)
+        headers: Mapping[str, str] = sent.get("extra_headers") or {}
+        if named := headers.get("anthropic-beta"):
+            settings["anthropic_betas"] = [*settings.get("anthropic_betas", ()), *named.split(",")]
         return replace(context, messages=messages, model_settings=cast(Any, settings))
 
-    def _messages(self, sent: Sequence[Body], marks: bool) -> list[ModelMessage]:
+    def _with_system(
+        self, context: ModelRequestContext, sent: Body
+    ) -> tuple[ModelRequestContext, list[SystemPromptPart]]:
+        """Return the context with the system prompt that the session sends; its changes are among the messages."""
+        text = "".join(str(block.get("text", "")) for block in _list(sent.get("system") or ""))
+        if text == self._system or not text:
+            return context, self._systems
+        systems, parts = self._prompts.get(text, ([], [InstructionPart(content=text)]))
+        parameters = replace(context.model_request_parameters, instruction_parts=parts)
+        return replace(context, model_request_parameters=parameters), systems
+
+    def _messages(self, sent: Sequence[Body], systems: list[SystemPromptPart], marks: bool) -> list[ModelMessage]:
         """Return wire messages as Pydantic AI's; a response that the run still has is returned as it came."""
-        same = common_length(self._sent, sent) if marks == self._marked else 0
-        self._marked = marks
+        same = common_length(self._sent, sent) if (marks, systems) == self._shown else 0
+        self._shown = marks, list(systems)
         del self._sent[same:], self._found[same:]
         replies = iter(
             self._replies.found([reply_key(one["content"]) for one in sent[same:] if one["role"] == "assistant"])
@@ -197,9 +242,10 @@ class PydanticTranslator:
         for message in sent[same:]:
             content = _list(message["content"])
             if message["role"] == "assistant":
-                self._found.append(next(replies) or self._reply(content))
+                self._found.append(self._as_sent(next(replies), content))
             else:
-                parts = list[ModelRequestPart](self._systems) if not self._found else []
+                opens = not any(isinstance(one, ModelRequest) for one in self._found[:2])
+                parts = list[ModelRequestPart](systems) if opens else []
                 owed = _mark_of(self._sent[-1]) if marks and self._sent else None
                 if owed is not None:  # a mark on the reply before becomes a cache point at the start of this message
                     parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
@@ -207,14 +253,26 @@ class PydanticTranslator:
             self._sent.append(message)
         return list(self._found)
 
+    def _as_sent(self, response: ModelResponse | None, content: list[Block]) -> ModelResponse:
+        """Return a response as the run has it, without thinking that the session dropped; a new one for None."""
+        if response is None:
+            return self._reply(content)
+        thoughts = [part for part in response.parts if isinstance(part, ThinkingPart) and _thinking_blocks(part)]
+        if not thoughts or has_thought(content):
+            return response
+        return replace(response, parts=[part for part in response.parts if part not in thoughts])
+
     def _reply(self, content: list[Block]) -> ModelResponse:
         parts: list[Any] = []
         for block in content:
-            if block.get("type") == "tool_use":
+            kind = block.get("type")
+            if kind == "tool_use":
                 parts.append(ToolCallPart(block["name"], block["input"], block["id"]))
-            elif block.get("type") == "text":
+            elif kind == "text":
                 parts.append(self._placeholders.thing(block) or TextPart(block["text"]))
-        return ModelResponse(parts=parts)
+            else:
+                parts += _signed_parts(block)
+        return ModelResponse(parts=parts, provider_name=_ANTHROPIC)
 
     def _parts(self, content: Sequence[Block], marks: bool) -> list[ModelRequestPart]:
         parts: list[ModelRequestPart] = []
@@ -248,6 +306,20 @@ class PydanticTranslator:
         outcome = "failed" if block.get("is_error") else "success"
         calls = [one for message in self._sent for one in _list(message["content"]) if one.get("id") == called]
         return ToolReturnPart(calls[-1]["name"] if calls else "tool", text, called, outcome=outcome)
+
+
+def _signed_parts(block: Block) -> list[Any]:
+    """Return thinking, or a provider's summary, as a list of one part; an empty one for other blocks."""
+    match block.get("type"):
+        case "thinking":
+            return [ThinkingPart(block["thinking"], signature=block["signature"], provider_name=_ANTHROPIC)]
+        case "redacted_thinking":
+            return [ThinkingPart("", id=_REDACTED, signature=block["data"], provider_name=_ANTHROPIC)]
+        case "compaction":
+            details = {"signature": block["signature"]} if "signature" in block else None
+            return [CompactionPart(block.get("content"), provider_name=_ANTHROPIC, provider_details=details)]
+        case _:
+            return []
 
 
 def _facts(message: ModelMessage) -> list[Any]:

@@ -29,7 +29,9 @@ class SessionPolicy:
         self.model_name = DEFAULT_MODEL
         self.request_extras: Mapping[str, Any] = {}
         self.flags = open_flags(settings)
-        self.facts: ModelFacts = facts_of(DEFAULT_MODEL, settings.models)
+        self.messages_only = False
+        """Whether a host takes over only messages, system prompt and tools of a request, and declares tools itself."""
+        self.facts: ModelFacts = self._facts_of(DEFAULT_MODEL)
         """The rules and limits of the model in use, with the corrections in the settings."""
         self._betas: tuple[str, ...] = ()
         self._window: Window = window_of(DEFAULT_MODEL, settings)
@@ -84,8 +86,19 @@ class SessionPolicy:
     def use_name(self, model: str, betas: tuple[str, ...] = ()) -> None:
         """Adopt the facts and the window of a model by its name; the first look-up loads a table of models."""
         self._window = self._window_of(model, betas)
-        self.facts = facts_of(model, self.settings.models)
+        self.facts = self._facts_of(model)
         self.model_name, self._betas = model, betas
+
+    def use_messages_only(self) -> None:
+        """Use no feature of a provider that needs a beta, an option, or a message of a role that hosts do not know."""
+        self.messages_only = True
+        self.facts = self._facts_of(self.model_name)
+
+    def _facts_of(self, model: str) -> ModelFacts:
+        facts = facts_of(model, self.settings.models)
+        if not self.messages_only:
+            return facts
+        return replace(facts, system_messages=False, tool_changes=False, compaction=False, context_editing=False)
 
     def _window_of(self, model: str, betas: tuple[str, ...]) -> Window:
         named, reported = self._reported

@@ -117,12 +117,13 @@ async def render_prefix(
 
 
 async def amend_prefix(
-    log: SessionLog, asked: RequestOptions, facts: ModelFacts, *, binds: bool, anew: str = ""
+    log: SessionLog, asked: RequestOptions, facts: ModelFacts, *, binds: bool, declares: bool = False, anew: str = ""
 ) -> None:
     """Log a change of system prompt or tools: at the end of the conversation, or as a new prefix.
 
     The prefix is rendered anew for a reason given in ``anew``; and in a session without thinking that is bound to
-    it (``binds``) if more of the system prompt changed than stayed, or if the model takes no new tools later on.
+    it (``binds``) if more of the system prompt changed than stayed, or if the model takes no new tools later on. New
+    tools of a host that ``declares`` them itself are always a new prefix.
     """
     prefix = log.view.facts.prefix
     if prefix is None:
@@ -133,6 +134,8 @@ async def amend_prefix(
     if not anew and after == before:
         return
     why = anew or ("" if binds else _reason_to_render(prefix, before, after, facts))
+    if declares and before[1] != after[1]:
+        why = why or "the host declares other tools"
     if why and after != (prefix.system, prefix.tools):
         rendered = replace(prefix, cause=Cause("request", why, moves_prefix=True), system=after[0], tools=[*after[1]])
         _refuse_unusable(rendered, facts)

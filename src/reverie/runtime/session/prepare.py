@@ -28,7 +28,8 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.compact.before_request()  # layer 4: the past
     await log.decide_all(repairs(log.view))
     binds = facts.checks_thinking or parts.thinking.binds
-    await amend_prefix(log, asked, facts, binds=binds, anew=_reason_to_render(log, parts, cuts))
+    anew, declares = _reason_to_render(log, parts, cuts), parts.policy.messages_only
+    await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew)
     parts.reload_asked = False
     return _marked(log, parts, await parts.thinking.request(log, facts))
 

@@ -34,7 +34,7 @@ async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bo
                 return False
             return True
         case ThinkingRefused():
-            return await _repair_thinking(log, error)
+            return await _repair_thinking(log, error, can_ask=not parts.policy.messages_only)
         case _:
             return False
 
@@ -50,16 +50,17 @@ async def make_room(log: SessionLog, parts: SessionParts, error: PromptTooLong |
     return await parts.compact.reactively(error.tokens, error.limit)
 
 
-async def _repair_thinking(log: SessionLog, error: ThinkingRefused) -> bool:
+async def _repair_thinking(log: SessionLog, error: ThinkingRefused, *, can_ask: bool) -> bool:
     """Ask the provider from now on to drop thinking that it would refuse; without that option, drop all thinking.
 
-    This happens once; return False if thinking was refused although it was repaired before.
+    ``can_ask`` says whether options reach the provider. This happens once; return False if thinking was refused
+    although it was repaired before.
     """
     view = log.view
     why = "the provider refused a thinking block"
     prefix = view.facts.prefix
     thinking: Any = prefix.options.get("thinking") if prefix is not None else None
-    can_drop = thinking is None or thinking.get("type") in ("adaptive", "enabled")
+    can_drop = can_ask and (thinking is None or thinking.get("type") in ("adaptive", "enabled"))
     if can_drop and not view.facts.drops_refused_thinking:
         await log.decide(ThinkingRepaired(Cause("request", why, moves_prefix=True), str(error)))
     else:

@@ -56,7 +56,7 @@ class ProviderSummaries:
     def offered(self, model: Model | None) -> bool:
         """Say whether the conversation's provider writes summaries, and this model reaches that provider."""
         prefix = self._session.view.facts.prefix
-        if model is None or prefix is None or not model.capabilities.compaction:
+        if model is None or prefix is None or not (model.capabilities.compaction and self._session.facts.compaction):
             return False
         asked = facts_of(model.model_id, self._session.settings.models)
         return asked.compaction and asked.name == self._session.facts.name
