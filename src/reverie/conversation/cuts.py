@@ -143,7 +143,7 @@ def _with_summary(before: list[Item], logged: LoggedCut, cut: Compacted, kept: l
 
 
 def _is_signed(cut: Compacted) -> bool:
-    """Say whether a cut has a provider's signed summary whose text nobody has edited since."""
+    """Say whether a cut has a provider's signed summary whose text is as the provider wrote it."""
     content: Any = cut.block.get("content")
     return bool(cut.block) and (not content or content == cut.summary)
 

@@ -20,7 +20,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 
-from ..errors import PromptTooLong
+from ..errors import ImageRefused, ModelError, PromptTooLong, ThinkingRefused
 from ..models.failures import failure_of_status
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
@@ -41,10 +41,10 @@ class _ConversationSession:
         self.host_session = HostSession(session, memory, messages_only=True)
         self.translator = PydanticTranslator()
 
-    async def prepared(self, context: ModelRequestContext, failure: PromptTooLong | None) -> ModelRequestContext:
+    async def prepared(self, context: ModelRequestContext, failure: ModelError | None) -> ModelRequestContext:
         """Log the changes of the run's history and return the request with the session's view.
 
-        After a ``failure`` compact first, so that the request is shorter; raise it if that frees too little.
+        After a ``failure`` change the view first, so that the request is another one; raise it if that cannot help.
         """
         if not self.translator.continues(context.messages):
             self.translator = PydanticTranslator()
@@ -72,8 +72,8 @@ class ReverieCapability(AbstractCapability[Any]):
         self._session = session
         self._memory = memory
         self._conversations: WeakKeyDictionary[Session, _ConversationSession] = WeakKeyDictionary()
-        self._failure: PromptTooLong | None = None
-        """The error that the next attempt of a run must make room for."""
+        self._failure: ModelError | None = None
+        """The refusal from which the next attempt of a run must recover."""
         self._passes = False
         self._sent = False
         if isinstance(session, Session):
@@ -116,14 +116,15 @@ class ReverieCapability(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Raise ``RetryModelRequest`` if our request was refused; raise any other error again.
 
-        The retry sends a compacted request if the prompt was too long, else the run's own request.
+        The retry sends a changed request if a prompt that is too long, an image or thinking was refused, else the
+        run's own request.
         """
         conversation = self._here(ctx)
         status: Any = getattr(error, "status_code", None)
         if not self._sent or status not in (400, 413):
             raise error
         failure = failure_of_status("the provider", status, getattr(error, "body", None))
-        if isinstance(failure, PromptTooLong):
+        if isinstance(failure, PromptTooLong | ImageRefused | ThinkingRefused):
             self._failure = failure
         else:
             self._passes = True
