@@ -118,9 +118,17 @@ class ThinkingWatch:
 
     async def request(self, log: DecisionLog, facts: ModelFacts) -> dict[str, Any]:
         """Return the next request, after logging the thinking that has to be dropped from it."""
-        request = build_request(log.view)
+        request = await self.side_request(log, facts)
         self._checks = facts.checks_thinking
-        if not self._checks:
+        if self._checks:
+            self._binding = self._sent.end.newest
+            self._changed_by = ""
+        return request
+
+    async def side_request(self, log: DecisionLog, facts: ModelFacts) -> dict[str, Any]:
+        """Return a request beside the conversation, after logging the thinking that has to be dropped from it."""
+        request = build_request(log.view)
+        if not facts.checks_thinking:
             self._sent = SentPrefix()
             return request
         stale = self._stale(log.view, request)
@@ -128,8 +136,6 @@ class ThinkingWatch:
             await self._drop(log, stale)
             request = build_request(log.view)
             self._follow(log.view, request)
-        self._binding = self._sent.end.newest
-        self._changed_by = ""
         return request
 
     @property

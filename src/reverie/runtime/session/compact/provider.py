@@ -64,7 +64,7 @@ class ProviderSummaries:
     async def request(self, taking: CutRange, instructions: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the request for a summary of a range, and the digests of the messages it covers."""
         session, facts = self._session, self._session.facts
-        request = await self._thinking.request(session, facts)
+        request = await self._thinking.side_request(session, facts)
         messages = _messages_of(request, session.view, taking)
         kept = {key: value for key, value in request.items() if key not in _BETWEEN}
         plain = {**_without_refused_options(kept), "messages": messages}
