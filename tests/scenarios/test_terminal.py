@@ -434,7 +434,7 @@ def test_sessions_are_picked_from_a_list_and_modes_and_models_change(
     terminal.enter("/mode plan")
     terminal.wait("mode: plan")
     terminal.enter("/model claude-haiku-4-5")
-    terminal.wait("model: anthropic:claude-haiku-4-5; its cache starts empty")
+    terminal.wait("model: claude-haiku-4-5 after claude-sonnet-5: its empty cache takes")
     terminal.enter("/nonsense")
     terminal.wait("there is no /nonsense")
     terminal.enter("/clear")
