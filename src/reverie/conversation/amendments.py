@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, cast
 
-from .decisions import Cause, PrefixAmended
-from .wire.blocks import Block, text_block
+from .decisions import Cause, PrefixAmended, PrefixRendered
+from .wire.blocks import Block, as_blocks, text_block
 
-__all__ = ["amendment", "system_changes"]
+__all__ = ["amendment", "system_changes", "told_in_part", "tool_of_change"]
 
 _SYSTEM = "The system prompt of this conversation has changed. The rest of it still holds."
 _REMOVED = "These lines no longer hold:"
@@ -39,8 +39,14 @@ def amendment(
     cause = Cause("request", _reason(bool(texts), len(added), len(removed)))
     system, tools = after[0], [dict(tool) for tool in after[1]]
     if "system_messages" in capabilities and "tool_changes" in capabilities:
+        undefined = [name for name in removed if set(old[name]) == {"name"}]  # a reference to one would be refused
+        texts += [_GONE + ", ".join(undefined)] if undefined else []
         content: list[Block] = [text_block(text) for text in texts]
-        content += [_change("tool_removal", {"type": "tool_reference", "name": name}) for name in removed]
+        content += [
+            _change("tool_removal", {"type": "tool_reference", "name": name})
+            for name in removed
+            if name not in undefined
+        ]
         content += [_change("tool_addition", {"type": "tool_definition", "definition": dict(tool)}) for tool in added]
         return PrefixAmended(cause, system, tools, {"role": "system", "content": content})
     if added:
@@ -49,6 +55,33 @@ def amendment(
         texts.append(_GONE + ", ".join(removed))
     role = "system" if "system_messages" in capabilities else "user"
     return PrefixAmended(cause, system, tools, {"role": role, "content": [text_block("\n\n".join(texts))]})
+
+
+def told_in_part(
+    prefix: PrefixRendered, told: Iterable[PrefixAmended], carried: Iterable[Mapping[str, Any]]
+) -> PrefixAmended:
+    """Return the state that the changes ``told`` lead to, if a cut took some of those before or between them.
+
+    ``carried`` are the changes of tools in a signed summary. Providers may ignore them, so that each of these tools
+    is told again: it counts as another tool here, and one that is defined nowhere else has only its name.
+    """
+    tools: dict[str, Mapping[str, Any]] = {str(tool.get("name")): tool for tool in prefix.tools}
+    for change in carried:
+        name = tool_of_change(change)
+        tools[name] = {"name": name, "type": "declared"} if name in tools else {"name": name}
+    for block in (block for amended in told for block in as_blocks(amended.message)):
+        if block["type"] == "tool_addition":
+            tools[tool_of_change(block)] = block["tool"]["definition"]
+        elif block["type"] == "tool_removal":
+            tools.pop(tool_of_change(block), None)
+    cause = Cause("request", "a cut took some of the changes")
+    return PrefixAmended(cause, prefix.system, [dict(tool) for tool in tools.values()], {})
+
+
+def tool_of_change(block: Mapping[str, Any]) -> str:
+    """Return the name of the tool that a block adds or removes."""
+    tool: Any = block.get("tool") or {}
+    return str((tool.get("definition") or tool).get("name") or "")
 
 
 def system_changes(before: Any, after: Any) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..values import field, record, replace
-from .cuts import Item
+from .amendments import told_in_part
+from .cuts import BLOCK, Item
 from .decisions import (
     AgentFinished,
     AgentSpawned,
@@ -86,11 +87,21 @@ class Facts:
 
     def with_amendments_in(self, items: Iterable[Item]) -> Facts:
         """Return the facts after a cut: of the changes to the prefix only those that these items show hold."""
-        if not self.amendments:
+        if not self.amendments or self.prefix is None:
             return self
-        shown = {item.uuid for item in items}
+        shown = {item.uuid: item for item in items}
         told = [amended for uuid, amended in self.amendments if uuid in shown]
+        carried = [change for item in shown.values() if item.kind == BLOCK for change in _carried_changes(item)]
+        if carried or any(uuid not in shown for uuid, _ in self.amendments[: len(told)]):
+            return replace(self, amended=told_in_part(self.prefix, told, carried))
         return replace(self, amended=told[-1] if told else None)
+
+
+def _carried_changes(item: Item) -> list[Any]:
+    """Return the changes of tools that a signed summary carries."""
+    content: Any = item.message.get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return [change for block in blocks for change in block.get("tool_changes") or ()]
 
 
 def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: C901 - one case per decision

@@ -7,18 +7,21 @@ request and sent bytes never change later.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
+from ...values import replace
+from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, PrefixAmended, PrefixRendered, ResultStubbed
 from ..entries import Message
 from ..view import View
 from .blocks import IMAGE_GONE, STUB, Block, as_blocks, block_as_text, is_signed_summary, placeholder
 from .flatten import missing_result_block, render
 from .images import GENERAL, MAX_CHARS_IN_ALL, NO_IMAGES, ImageTotals, image_totals, pictures_in
-from .options import opening_of
+from .options import opening_of, tools_of
 
 __all__ = [
     "CONTINUE",
+    "awaits_provider",
     "build_request",
     "ends_with_reply",
     "messages_added_before",
@@ -49,10 +52,12 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     if opening is None or "tools" not in opening:
         called = () if facts.amendments and _adds_tools(messages) else view.tool_names()
         opening = opening_of(prefix or facts.prefix or NO_PREFIX, called)
+    if facts.amendments and SYSTEM_MESSAGES not in capabilities:
+        opening = _with_added_tools(opening, facts.prefix, [amended for _, amended in facts.amendments])
     if facts.edits:
         messages = _edited(messages, able="cache_edits" in capabilities)
     request: dict[str, Any] = {**opening, "messages": messages}
-    if facts.drops_refused_thinking:
+    if facts.drops_refused_thinking and "preserved_thinking" in capabilities:
         request = _with_dropped_blocks(request)
     if "compaction" in request and as_blocks(messages[-1])[-1]["type"] in _SERVER_USES:
         del request["compaction"]  # an unfinished reply cannot be summarized
@@ -90,11 +95,21 @@ def request_indexes(view: View) -> list[int]:
 
 def ends_with_reply(view: View) -> bool:
     """Say whether the view ends with a finished reply, so that a user message must follow it."""
+    ending = _ending_of_reply(view)
+    return ending is not None and ending not in _SERVER_USES
+
+
+def awaits_provider(view: View) -> bool:
+    """Say whether the view ends with a call that the provider paused; a message behind it would give the call up."""
+    return _ending_of_reply(view) in _SERVER_USES
+
+
+def _ending_of_reply(view: View) -> str | None:
+    """Return the type of the last block of a reply that ends the view and waits for no result of the caller."""
     group = view.final
     if group is None or group.role != "assistant" or group.uses:
-        return False
-    blocks = as_blocks(render(group, view.overrides, last=True))
-    return blocks[-1]["type"] not in _SERVER_USES
+        return None
+    return as_blocks(render(group, view.overrides, last=True))[-1]["type"]
 
 
 def repairs(view: View) -> list[Decision]:
@@ -161,6 +176,16 @@ def _without_system_role(messages: list[Message]) -> list[Message]:
         if texts:
             out[-1] = {"role": "user", "content": [*as_blocks(out[-1]), *texts]}
     return out
+
+
+def _with_added_tools(
+    opening: Mapping[str, Any], prefix: PrefixRendered | None, amendments: list[PrefixAmended]
+) -> Mapping[str, Any]:
+    """Return the opening with the tools that system messages changed, for a model that takes no such messages."""
+    told = [amended for amended in amendments if amended.message.get("role") == "system"]
+    if prefix is None or not told or told[-1].tools == prefix.tools:
+        return opening
+    return {**opening, "tools": tools_of(replace(prefix, tools=told[-1].tools))}
 
 
 def _with_dropped_blocks(request: dict[str, Any]) -> dict[str, Any]:

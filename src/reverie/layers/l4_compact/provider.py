@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from ...conversation.cuts import BLOCK, USER_CONTEXT, Item
+from ...conversation.amendments import tool_of_change
+from ...conversation.cuts import BLOCK, SYSTEM, USER_CONTEXT, Item
 from ...conversation.decisions import Cause, Compacted
 from ...conversation.entries import ASSISTANT
 from ...conversation.view import View
-from ...conversation.wire.blocks import Block, text_block
+from ...conversation.wire.blocks import Block, as_blocks, text_block
 from ...errors import CompactionError
 from ...values import record
 from .plan import EARLIER, LAYER, CompactionCause, CompactionText, SummaryBudget, added_parts
@@ -72,13 +73,33 @@ def provider_cut_range(view: View, tail: TailPolicy, *, max_tokens: int) -> CutR
 
 
 def _starts_of_replies(items: Sequence[Item]) -> list[int]:
-    """Return the positions of the replies that a request was sent for, without those that a cut would split."""
+    """Return the positions of the replies that a request was sent for, without those that a cut would split.
+
+    A kept message that removes a tool would be refused where the summary replaces the message that added it.
+    """
     legal = legal_starts(items)
+    apart = _tools_added_and_removed(items)
     return [
         at
         for at in range(1, len(items))
-        if items[at].kind == ASSISTANT and items[at - 1].kind not in (ASSISTANT, BLOCK) and legal[at]
+        if items[at].kind == ASSISTANT
+        and items[at - 1].kind not in (ASSISTANT, BLOCK)
+        and legal[at]
+        and not any(added < at <= removed for added, removed in apart)
     ]
+
+
+def _tools_added_and_removed(items: Sequence[Item]) -> list[tuple[int, int]]:
+    """Return the positions of messages that add a tool and of those that remove it again."""
+    added: dict[str, int] = {}
+    found: list[tuple[int, int]] = []
+    for at, item in enumerate(items):
+        for change in as_blocks(item.message) if item.kind == SYSTEM else ():
+            if change["type"] == "tool_addition":
+                added[tool_of_change(change)] = at
+            elif change["type"] == "tool_removal" and tool_of_change(change) in added:
+                found.append((added[tool_of_change(change)], at))
+    return found
 
 
 def provider_instructions(notes: Mapping[str, str], instructions: str, *, budget: SummaryBudget) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from ...conversation.amendments import amendment, system_changes
+from ...conversation.amendments import amendment, system_changes, told_in_part
 from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.entries import DECISION, Entry, Message
 from ...conversation.view import View
@@ -128,9 +128,12 @@ async def amend_prefix(
     prefix = log.view.facts.prefix
     if prefix is None:
         return
-    told = log.view.facts.amended
+    told, amendments = log.view.facts.amended, log.view.facts.amendments
     before = (told.system, told.tools) if told is not None else (prefix.system, prefix.tools)
-    after = (asked.system, asked.tools if asked.tools else before[1])
+    if told is not None and told.message.get("role") == "user" and "tool_changes" in prefix.capabilities:
+        # Another model was told of new tools in words; this one takes their definitions.
+        before = told.system, told_in_part(prefix, [amended for _, amended in amendments], ()).tools
+    after = (asked.system, asked.tools or (amendments[-1][1].tools if amendments else prefix.tools))
     if not anew and after == before:
         return
     why = anew or ("" if binds else _reason_to_render(prefix, before, after, facts))

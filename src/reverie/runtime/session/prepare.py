@@ -6,7 +6,7 @@ from typing import Any
 
 from ...cache.breakpoints import with_marks
 from ...cache.watch import registered_by
-from ...conversation.wire.request import repairs
+from ...conversation.wire.request import awaits_provider, repairs
 from ...events import RequestPrepared
 from .log import SessionLog
 from .parts import SessionParts
@@ -18,9 +18,10 @@ __all__ = ["prepare"]
 async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -> dict[str, Any]:
     """Run the inbox's commands and layers 1, 2 and 4, and return the next request with its cache breakpoints."""
     await log.settle()
-    await parts.inbox.drain(log)
+    if not awaits_provider(log.view):
+        await parts.inbox.drain(log)
     await parts.configure(log, asked)
-    facts, cuts = parts.policy.facts, log.view.cuts
+    facts = parts.policy.facts
     asked = parts.trim.with_clearing(log.view, asked)
     await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=parts.capabilities_of(facts))
     await parts.offload.before_request(log)  # layer 1: results of one message
@@ -28,18 +29,19 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.compact.before_request()  # layer 4: the past
     await log.decide_all(repairs(log.view))
     binds = facts.checks_thinking or parts.thinking.binds
-    anew, declares = _reason_to_render(log, parts, cuts), parts.policy.messages_only
-    await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew)
-    parts.reload_asked = False
+    if not awaits_provider(log.view):
+        anew, declares = _reason_to_render(log, parts), parts.policy.messages_only
+        await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew)
+        parts.reload_asked = False
     return _marked(log, parts, await parts.thinking.request(log, facts))
 
 
-def _reason_to_render(log: SessionLog, parts: SessionParts, cuts: int) -> str:
+def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:
     """Return why system prompt and tools are rendered anew: on request, or since a cut broke the prefix anyway."""
     if parts.reload_asked:
         return "a reload was asked for"
-    kept = log.view.length and log.view.group(0).is_compaction  # thinking of kept messages needs the old prefix
-    return "the past was cut, so changes take effect" if log.view.cuts != cuts and not kept else ""
+    is_cut = log.view.cuts != parts.cache.cuts and not parts.thinking.keeps(log.view)
+    return "the past was cut, so changes take effect" if is_cut else ""
 
 
 def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> dict[str, Any]:

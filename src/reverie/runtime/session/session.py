@@ -13,6 +13,7 @@ from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uu
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
+from ...conversation.wire.request import awaits_provider
 from ...errors import InputError, PromptTooLong, SessionError
 from ...events import CacheBroken, Listener, LogDamaged, ReplyObserved, ResultsTrimmed, SessionClosed, SessionOpened
 from ...models.failures import failure_of_exception
@@ -186,8 +187,9 @@ class Session:
             entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound})
             self.parts.thinking.bind(entry.uuid, binding)
             await self._bill(rest)
-            await self.parts.thinking.take_report(self.log, self.parts.policy.facts, rest)
-            await self.parts.trim.after_reply(self.log, rest)
+            await self.parts.thinking.take_report(self.log, self.parts.policy.facts, rest, entry.uuid)
+            if not awaits_provider(self.view):  # the next reply reports it again
+                await self.parts.trim.after_reply(self.log, rest)
             usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
             self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
             self._observed = fingerprint

@@ -160,11 +160,17 @@ class ThinkingWatch:
         sent.follow(request, None, self._covers)
         return stale_replies(view, sent, self._bound, offset=messages_added_before(view))
 
-    async def take_report(self, log: DecisionLog, facts: ModelFacts, reply: Mapping[str, Any]) -> None:
+    def keeps(self, view: View) -> bool:
+        """Say whether a request of this view has thinking that is bound to the content before it and still fits."""
+        lost = set(self.lost_in(view))
+        return any(self._bound.get(uuid) and uuid not in lost for uuid in replies_with_thinking(view))
+
+    async def take_report(self, log: DecisionLog, facts: ModelFacts, reply: Mapping[str, Any], uuid: str) -> None:
         """Compare the thinking that the provider says it dropped with the thinking that it was expected to drop.
 
         Thinking of models that this one cannot read is expected. Thinking that was dropped because content before
-        it changed is logged as dropped, with every later one, so that the next request is right.
+        it changed is logged as dropped, with every later one, so that the next request is right. ``uuid`` is the
+        entry of the reply itself.
         """
         reported = dropped_messages(reply)
         if not reported:
@@ -175,7 +181,7 @@ class ThinkingWatch:
         if not surprising:
             return
         first = request_indexes(view).index(min(surprising))
-        lost = replies_with_thinking(view, start=first)[:-1]  # the last one is the reply itself
+        lost = [one for one in replies_with_thinking(view, start=first) if one != uuid]
         if lost:
             await self._drop(log, lost)
 

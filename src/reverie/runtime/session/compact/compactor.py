@@ -9,6 +9,7 @@ from ....conversation.entries import META, Entry, new_uuid
 from ....conversation.tokens.accounting import account, metrics
 from ....conversation.tokens.estimate import estimate_request
 from ....conversation.tokens.window import Thresholds
+from ....conversation.wire.request import awaits_provider
 from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
 from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, visible_items
@@ -91,6 +92,8 @@ class Compactor:
         if not switches.compact:
             self._check(at.blocking)
             return
+        if awaits_provider(session.view) and session.view.token_count.tokens < at.blocking:
+            return  # a compaction adds a message, which would give up the call that the provider paused
         await self._swap(at)
         tokens = session.view.token_count.threshold_tokens + self._unbilled()
         if switches.collapse and self._may_cut("collapse"):

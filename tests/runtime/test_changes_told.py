@@ -1,0 +1,246 @@
+"""Changes of system prompt and tools stay told: after a cut, on another model, and while the provider pauses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import Session
+from reverie.conversation.decisions import Compacted, PrefixAmended, ResultStubbed, ThinkingDropped
+from reverie.errors import ThinkingRefused
+from reverie.testing.messages_server.replies import ServerReply
+from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk
+
+OLD = "claude-sonnet-4-5"
+SEARCH = {"type": "web_search_20260209", "name": "web_search"}
+NEW = {"name": "New", "description": "A tool.", "input_schema": {"type": "object", "properties": {}}}
+RULE = f"{SYSTEM}\nRule one."
+
+
+def told(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the blocks of the system messages in a request."""
+    return [block for message in request["messages"] if message["role"] == "system" for block in message["content"]]
+
+
+def tools_told(request: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return the changes of tools in a request, each as (kind, name)."""
+    changes = [block for block in told(request) if block["type"] != "text"]
+    return {(block["type"], (block["tool"].get("definition") or block["tool"])["name"]) for block in changes}
+
+
+def declared(request: dict[str, Any]) -> list[str]:
+    """Return the names of the tools in a request's prefix."""
+    return [tool["name"] for tool in request["tools"]]
+
+
+async def fill(desk: Desk, session: Session, **options: Any) -> None:
+    for number in range(5):
+        await desk.ask(session, f"Fill {number}.", size=6_000, **options)
+
+
+@pytest.mark.requirement("V6")
+def test_a_change_in_the_summarised_part_is_told_again_although_a_later_change_is_kept() -> None:
+    async def main() -> None:
+        desk = Desk(window=1_000_000)
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await fill(desk, session, system=RULE, tools=[READ, GREP])
+            await desk.ask(session, "Two.", system=RULE, tools=[READ, GREP, NEW])
+            assert (await session.compact()).method == "provider"
+            assert tools_told({"messages": session.view.messages()}) == {("tool_addition", "New")}
+            await desk.ask(session, "Three.", system=RULE, tools=[READ, GREP, NEW])
+        last = desk.requests()[-1]
+        assert tools_told(last) == {("tool_addition", "New"), ("tool_addition", "Grep")}
+        assert "Rule one." in repr(told(last))
+        assert desk.refusals == []
+        assert desk.decisions(ThinkingDropped) == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V4")
+def test_a_cut_does_not_part_the_removal_of_a_tool_from_its_addition() -> None:
+    async def main() -> None:
+        desk = Desk(window=1_000_000)
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await fill(desk, session, tools=[READ, NEW])
+            await desk.ask(session, "Two.", tools=[READ])
+            assert (await session.compact()).method == "provider"
+            await desk.ask(session, "Three.", tools=[READ])
+        assert desk.refusals == []
+        assert desk.decisions(ThinkingDropped) == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V6")
+def test_a_summary_that_carries_an_outdated_change_of_tools_is_corrected() -> None:
+    async def main() -> None:
+        for before, during, after in (
+            ([READ], [READ, GREP], [READ]),
+            ([READ, GREP], [READ], [READ, GREP]),
+        ):
+            desk = Desk(window=1_000_000)
+            async with desk.session() as session:
+                await desk.ask(session, "One.", tools=before)
+                await fill(desk, session, tools=during)
+                assert (await session.compact()).method == "provider"
+                await desk.ask(session, "Two.", tools=after)
+            last = desk.requests()[-1]
+            assert last["messages"][0]["content"][0]["tool_changes"]
+            if after == [READ]:  # the tool is defined nowhere in this request, so a reference would be refused
+                assert "no longer available; do not call them: Grep" in repr(told(last))
+            else:
+                assert tools_told(last) == {("tool_addition", "Grep")}
+            assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V6")
+def test_a_cut_by_hand_puts_changes_into_effect_where_the_model_takes_them_only_in_the_prefix() -> None:
+    async def main() -> None:
+        desk = Desk(window=1_000_000)
+        async with desk.session() as session:
+            await fill(desk, session)
+        async with desk.session(FREE) as session:
+            await desk.ask(session, "Two.", FREE, tools=[READ, GREP])
+            assert declared(desk.requests(FREE)[-1]) == ["Read"]
+            await session.compact()
+            await desk.ask(session, "Three.", FREE, tools=[READ, GREP])
+        assert declared(desk.requests(FREE)[-1]) == ["Read", "Grep"]
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V6")
+def test_tools_follow_a_change_of_model_in_both_directions() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await desk.ask(session, "Two.", tools=[READ, GREP])
+            await desk.ask(session, "Three.", FREE, tools=[READ, GREP])
+            assert declared(desk.requests(FREE)[-1]) == ["Read", "Grep"]
+            await desk.ask(session, "Four.", FREE, tools=[READ, GREP, NEW])
+            await desk.ask(session, "Five.", tools=[READ, GREP, NEW])
+        last = desk.requests()[-1]
+        assert declared(last) == ["Read"]
+        assert tools_told(last) == {("tool_addition", "Grep"), ("tool_addition", "New")}
+        assert len(desk.decisions(PrefixAmended)) == 3
+        assert desk.decisions(ThinkingDropped) == []
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V2")
+def test_the_repair_of_refused_thinking_is_not_sent_to_models_that_do_not_check() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            assert await session.recover(ThinkingRefused("refused", message_index=1, block_index=0))
+            for model in (OLD, FREE, CHECKED):
+                await desk.ask(session, "Two.", model, thinking=None)
+        assert [desk.requests(model)[-1].get("thinking") for model in (OLD, FREE)] == [None, None]
+        assert "block_binding" in desk.requests()[-1]["thinking"]
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V2")
+def test_a_report_in_a_reply_without_thinking_drops_all_that_it_names() -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.calls = False
+        async with desk.session() as session:
+            for words in ("One.", "Two.", "Three."):
+                await desk.ask(session, words)
+            await session.say("Four.")
+            await session.prepare(model=CHECKED, max_tokens=500, system=SYSTEM, tools=[READ])
+            rows = [{"type": "thinking_dropped", "path": f"messages.{at}.content.0"} for at in (3, 5)]
+            named = [{**row, "reason": "prefix_binding_mismatch"} for row in rows]
+            reply: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "Plain."}]}
+            await session.observe({**reply, "id": "msg_plain", "model": CHECKED, "input_transformations": named})
+        [dropped] = desk.decisions(ThinkingDropped)
+        assert len(dropped.messages) == 2
+
+    anyio.run(main)
+
+
+class PausingDesk(Desk):
+    """A desk whose model pauses a search of the provider and finishes it with the next request."""
+
+    def script(self, request: dict[str, Any]) -> Any:
+        last = request["messages"][-1]
+        thought = {"type": "thinking", "thinking": "Hm."}
+        if last["role"] == "assistant":
+            found = {"type": "web_search_result", "title": "t", "url": "https://example.org/", "encrypted_content": "e"}
+            result = {"type": "web_search_tool_result", "tool_use_id": last["content"][-1]["id"], "content": [found]}
+            return [result, thought, {"type": "text", "text": "Found."}]
+        if "Search" in repr(last["content"]) and request.get("compaction") is None:
+            use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+            return ServerReply([thought, use], "pause_turn")
+        return super().script(request)
+
+    async def one(self, session: Session, **options: Any) -> str:
+        """Send one request and return the stop reason."""
+        given = {"system": SYSTEM, "tools": [READ, SEARCH], **options}
+        reply = await self.models[CHECKED].complete(await session.prepare(model=CHECKED, max_tokens=500, **given))
+        await session.observe(reply.body)
+        return reply.body["stop_reason"]
+
+
+@pytest.mark.requirement("V6")
+def test_a_change_waits_while_the_provider_pauses_a_call() -> None:
+    async def main() -> None:
+        desk = PausingDesk()
+        later = {"system": RULE, "tools": [READ, SEARCH, GREP]}
+        async with desk.session() as session:
+            await desk.ask(session, "One.", tools=[READ, SEARCH])
+            await session.say("Search.")
+            assert await desk.one(session) == "pause_turn"
+            assert await desk.one(session, **later) == "end_turn"
+            assert told(desk.requests()[-1]) == []
+            await desk.ask(session, "Two.", **later)
+        assert tools_told(desk.requests()[-1]) == {("tool_addition", "Grep")}
+        assert desk.refusals == []
+        assert desk.decisions(ResultStubbed) == []
+        assert desk.decisions(ThinkingDropped) == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V5")
+def test_a_summary_from_the_background_waits_while_the_provider_pauses_a_call() -> None:
+    async def main() -> None:
+        desk = PausingDesk(window=40_000)
+        arrives = anyio.Event()
+
+        async def wait(_: dict[str, Any]) -> None:
+            await arrives.wait()
+
+        desk.models[CHECKED].pause = wait
+        async with desk.session() as session:
+            while not session.parts.compact.background.is_running:
+                await desk.ask(session, "More.", tools=[READ, SEARCH], size=600)
+            await session.say("Search.")
+            assert await desk.one(session) == "pause_turn"
+            arrives.set()
+            while session.view.facts.prepared is None:
+                await anyio.lowlevel.checkpoint()
+            assert await desk.one(session) == "end_turn"
+            assert desk.decisions(Compacted) == []
+            await desk.ask(session, "Two.", tools=[READ, SEARCH])
+        assert [one.method for one in desk.decisions(Compacted)] == ["provider"]
+        assert desk.refusals == []
+        assert desk.decisions(ResultStubbed) == []
+        assert desk.decisions(ThinkingDropped) == []
+
+    anyio.run(main)
