@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from ..values import record
 from .entries import ASSISTANT, Message
+from .tokens.counting import billed_tokens
 from .tokens.estimate import measure_message
 from .view import View
 from .wire.blocks import Block, as_blocks, has_server_tools, is_signed_summary, paired_server_tools
@@ -248,9 +249,31 @@ def thinking_sizes(view: View) -> list[tuple[int, int]]:
 
 
 def _thinking(view: View) -> Iterator[tuple[int, str, int]]:
-    """Yield the message index, the uuid and the estimated tokens of thinking of each reply that has some."""
+    """Yield the message index, the uuid and the estimated tokens of thinking of each reply that has some.
+
+    Many models return thinking without its words; its tokens are then the rest of the output that was billed.
+    """
+    billed: dict[str, int] = {}
     for at, group in enumerate(view.groups):
         for piece in group.pieces if group.role == "assistant" else ():
-            blocks = [block for block in as_blocks(piece.message) if block["type"] in THINKING]
-            if blocks:
-                yield at, piece.uuid, round(measure_message({"role": "assistant", "content": blocks}).total)
+            blocks = as_blocks(piece.message)
+            thinking = [block for block in blocks if block["type"] in THINKING]
+            if not thinking:
+                continue
+            tokens = _tokens(thinking)
+            if not any(block.get("thinking") for block in thinking):
+                billed = billed or _billed_outputs(view)
+                others = [block for block in blocks if block["type"] not in THINKING]
+                tokens = max(tokens, billed.get(piece.uuid, 0) - (_tokens(others) if others else 0))
+            yield at, piece.uuid, tokens
+
+
+def _tokens(blocks: list[Block]) -> int:
+    return round(measure_message({"role": "assistant", "content": blocks}).total)
+
+
+def _billed_outputs(view: View) -> dict[str, int]:
+    """Return the billed output tokens of each reply by its uuid."""
+    replies = (entry for entry in view.history if entry.kind == ASSISTANT)
+    usages = ((entry.uuid, billed_tokens(entry.reply)) for entry in replies)
+    return {uuid: usage.output_tokens for uuid, usage in usages if usage is not None}

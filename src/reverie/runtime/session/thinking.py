@@ -168,19 +168,22 @@ class ThinkingWatch:
     async def take_report(self, log: DecisionLog, facts: ModelFacts, reply: Mapping[str, Any], uuid: str) -> None:
         """Compare the thinking that the provider says it dropped with the thinking that it was expected to drop.
 
-        Thinking of models that this one cannot read is expected. Thinking that was dropped because content before
-        it changed is logged as dropped, with every later one, so that the next request is right. ``uuid`` is the
-        entry of the reply itself.
+        Thinking of models that this one cannot read is expected; that of another account is told, and readable
+        there. Thinking that was dropped because content before it changed is logged as dropped, with every later
+        one, so that the next request is right. ``uuid`` is the reply's own entry.
         """
         reported = dropped_messages(reply)
         if not reported:
             return
         view = log.view
         unreadable = set(unreadable_messages(view, facts.reads_model))
-        surprising = [at for at, reason in reported if at not in unreadable or reason == PREFIX]
-        if not surprising:
+        others = {reason for at, reason in reported if at not in unreadable and reason != PREFIX}
+        if others:
+            log.emit(FellBack(log.name, "thinking", f"the provider left thinking out: {', '.join(sorted(others))}"))
+        changed = [at for at, reason in reported if reason == PREFIX]
+        if not changed:
             return
-        first = request_indexes(view).index(min(surprising))
+        first = request_indexes(view).index(min(changed))
         lost = [one for one in replies_with_thinking(view, start=first) if one != uuid]
         if lost:
             await self._drop(log, lost)

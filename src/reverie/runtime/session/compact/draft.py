@@ -397,7 +397,7 @@ class CompactionDraft:
         count = left if asked.limit == asked.bound else after.token_count.threshold_tokens
         if asked.limit and count >= asked.limit:
             raise CompactionError(
-                f"the result would still be too large: {before:,} tokens before, {left:,} after, of {asked.limit:,}"
+                f"the result would still be too large: {before:,} tokens before, {count:,} after, of {asked.limit:,}"
             )
         loss = loss_between(taking.cut, shown_text(after), handle=handle)
         kept_thinking = sum(tokens for _, tokens in thinking_sizes(after)) if session.facts.checks_thinking else 0
