@@ -220,9 +220,19 @@ def test_no_fallback_is_silent() -> None:
         ResultsTrimmed("s", "provider", ["Read"], [], 9_000, 2_000, ["t1", "t2"]),
         CompactionEnded("s", "auto", "full", 150_000, 20_000, 3, 1),
     )
-    assert "the provider cleared 2 old tool results (provider): 7k tokens freed" in watched.text
+    assert "the provider clears old tool results: 7k tokens so far" in watched.text
     for said in ("the disk is full", "it took too long", "Bash(rm:*) is denied", "5k tokens freed", "150k → 20k"):
         assert said in watched.text
+
+
+def test_clearing_by_the_provider_is_one_line_a_query() -> None:
+    def cleared(handle: str) -> ResultsTrimmed:
+        return ResultsTrimmed("s", "provider", ["Read"], [], 9_000, 2_000, [handle])
+
+    watched = Watched().show(cleared("t1"), cleared("t2"))
+    assert watched.text.count("the provider clears") == 1
+    watched.show(QueryEnded("s", "completed", "", 1), cleared("t3"))
+    assert watched.text.count("the provider clears") == 2
 
 
 @pytest.mark.requirement("V16")

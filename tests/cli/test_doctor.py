@@ -120,6 +120,8 @@ def test_a_model_that_no_table_names_has_the_strict_row_and_says_so(
     shown = capsys.readouterr().out
     assert "not in the table" in shown
     assert "assumed: no source names it" in shown
+    assert "dollars" not in shown, "an unknown price has no unit"
+    assert '[models."nobody-knows-it"]' in shown
     assert run(["doctor", "--ask"]) == 2
     assert "--model" in capsys.readouterr().err
     (home / "config.toml").write_text("window_tokens = 5_000")

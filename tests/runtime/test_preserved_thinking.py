@@ -337,9 +337,10 @@ def _bare(messages: list[Any]) -> list[Any]:
 
 
 @pytest.mark.requirement("V5")
-def test_an_own_loop_sends_the_request_for_a_summary_itself() -> None:
+@pytest.mark.parametrize("window", [40_000, 90_000])
+def test_an_own_loop_sends_the_request_for_a_summary_itself(window: int) -> None:
     async def main() -> None:
-        desk = Desk(window=40_000)
+        desk = Desk(window=window)
         async with desk.session(None) as session:
             asked: dict[str, Any] | None = None
             while asked is None:
@@ -347,6 +348,7 @@ def test_an_own_loop_sends_the_request_for_a_summary_itself() -> None:
                 asked = await session.background_request()
             assert asked["compaction"]["type"] == "summarize"
             assert asked["extra_headers"] == {"anthropic-beta": "compact-2026-09-04"}, "an SDK adds no beta"
+            assert 3_600 * asked["max_tokens"] / 128_000 <= 600, "Anthropic's SDK refuses more without a stream"
             assert await session.background_request() is None, "one at a time"
             reply = await desk.models[CHECKED].complete(asked)
             await desk.ask(session, "Said meanwhile.")

@@ -339,3 +339,31 @@ def test_a_clearing_before_a_resume_is_no_cache_break(resumed: bool, announced: 
 
     run(steps)
     assert any(isinstance(event, CacheBroken) for event in events) == (not announced)
+
+
+@pytest.mark.requirement("C5")
+def test_a_cold_cache_after_a_resume_is_not_called_a_change_of_messages():
+    storage, events = InMemoryStorage(), list[Event]()
+
+    async def ask(session: Session, text: str, read: int) -> None:
+        await session.say(text)
+        await session.prepare(model=MODEL, max_tokens=100, system="Be brief.")
+        usage = {"cache_read_input_tokens": read, "cache_creation_input_tokens": 60_000 - read}
+        await session.observe(
+            reply(
+                {"type": "text", "text": "Yes."},
+                id=f"msg_{text}",
+                usage=usage | {"input_tokens": 1, "output_tokens": 5},
+            )
+        )
+
+    async def steps() -> None:
+        async with Session.open("s", storage=storage) as session:
+            await ask(session, "One?", 0)
+            await ask(session, "Two?", 50_000)
+        async with Session.open("s", storage=storage) as session:
+            session.listen(events.append)
+            await ask(session, "Three?", 0)
+
+    run(steps)
+    assert [event.reason for event in events if isinstance(event, CacheBroken)] == ["server"]

@@ -159,7 +159,9 @@ def draw_cleared(cleared: dict[str, Any]) -> None:
         return
     say()
     say(f"The provider cleared {counted(cleared['results'], 'result')} ({cleared['tokens']:,} tokens, not billed).")
-    say(f"Read one with 'reverie read SESSION HANDLE': {', '.join(cleared['handles'][:LISTED])}")
+    say("Read one with 'reverie read SESSION HANDLE':")
+    for handle in cleared["handles"][:LISTED]:
+        say(f"  {handle}")
     more(cleared["handles"])
 
 

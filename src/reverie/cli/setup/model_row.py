@@ -14,13 +14,14 @@ __all__ = ["ModelRow", "model_row", "show_row"]
 _GROUPS = {
     "limits": ("window_tokens", "max_output_tokens", "tokens_per_text"),
     "thinking": (
-        *("thinking", "thinking_by_default", "default_effort", "message_effort", "prefix_check", "keeps_thinking"),
+        *("thinking", "thinking_by_default", "prefix_check", "keeps_thinking"),
         *("reads_thinking_of", "account_bound_thinking", "thinking_display"),
+        *("default_effort", "message_effort", "efforts", "efforts_with_thinking"),
     ),
     "cache": ("least_cached_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_price"),
     "requests": (
         *("forced_tool_choice", "sampling", "prefill", "strict_output", "refused_tools", "system_messages"),
-        *("turn_scoped_messages", "tool_changes"),
+        *("turn_scoped_messages", "tool_changes", "api", "chat_tools", "reasoning_field", "foreign_call"),
     ),
     "by the provider": ("compaction", "context_editing"),
     "images": (
@@ -37,6 +38,8 @@ _SOURCES = {
     "prices": "the price list",
     "strict": "assumed: no source names it",
 }
+_CHECKS = {"none": "no", "new": "on new accounts", "all": "on all accounts"}
+_DOLLARS = "dollars for a million tokens"
 
 
 @record
@@ -100,22 +103,22 @@ def show_row(row: ModelRow) -> None:
 
     family = f"family {row.family}" if row.is_known else f"not in the table, so the strict rules of {row.family!r} hold"
     say(f"{row.model}: {family}")
-    say(f"{row.source}, {row.date}")
+    say(f"source: {row.source}, {row.date}")
+    if not row.is_known:
+        say(f'If you know better, set window_tokens and other facts in config.toml under [models."{row.model}"]')
     if row.problem:
         say(f"The provider's list of models was not asked: {row.problem}")
     say()
     lines: list[tuple[str, str, str]] = [("window", f"{row.window_tokens:,} tokens", row.window_source)]
     prices = row.usd_per_million_tokens
-    lines.append(("price", _price_line(prices) if prices is not None else "unknown", "dollars for a million tokens"))
+    lines.append(("price", _price_line(prices), _DOLLARS) if prices is not None else ("price", "unknown", ""))
     for step in (prices or {}).get("steps", ()):
         lines.append(("", _price_line(step), f"above {step['above_tokens']:,} input tokens"))
     table(["", "", ""], lines)
-    grouped = {fact for facts in _GROUPS.values() for fact in facts}
-    rest = [fact for fact in row.facts if fact not in grouped]
-    for group, facts in {**_GROUPS, "others": rest}.items():
+    for group, facts in _GROUPS.items():
         say()
         marks = {fact: "  (settings)" for fact in row.corrected}
-        table([group, ""], [(_words(fact), f"{_shown(row.facts[fact])}{marks.get(fact, '')}") for fact in facts])
+        table([group, ""], [(_words(fact), f"{_shown(fact, row.facts[fact])}{marks.get(fact, '')}") for fact in facts])
 
 
 def _resolved(name: str, aliases: Any) -> str:
@@ -184,11 +187,13 @@ def _words(fact: str) -> str:
     return fact.replace("_", " ")
 
 
-def _shown(value: Any) -> str:
+def _shown(fact: str, value: Any) -> str:
+    if fact == "prefix_check":
+        return _CHECKS.get(value, str(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, cast("list[object]", value))) or "none"
-    return str(value) or "none"
+    return str(value) if value else "none"

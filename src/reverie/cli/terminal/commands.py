@@ -159,7 +159,7 @@ async def undo(chat: Chat, rest: str) -> None:
 async def reload(chat: Chat, rest: str) -> None:
     """Let the next request render system prompt and tools anew."""
     price = await chat.agent.session.reload()
-    chat.transcript.note(f"the next request has the new system prompt and tools: {price.text}")
+    chat.transcript.note(f"the next request has the system prompt and tools of now; if they have changed: {price.text}")
 
 
 async def show_notes(chat: Chat, rest: str) -> None:

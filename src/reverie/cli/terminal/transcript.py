@@ -87,6 +87,8 @@ class Transcript:
         self._thinking_since = 0.0
         self._running: dict[str, _RunningCall] = {}
         self._compacting = ""
+        self._provider_clears = False
+        """Whether this query has a line about clearing by the provider; each request of it may clear more."""
         self._agents = AgentLines(paint, clock)
 
     # -- direct output
@@ -142,7 +144,7 @@ class Transcript:
             case RequestPrepared():
                 self._discard_reply("")
             case ModelRetried():
-                self._discard_reply(f"{one_line(event.why)}; retrying (attempt {event.attempt})")
+                self._discard_reply(f"{one_line(event.why, 200)}; retrying (attempt {event.attempt})")
             case ReplyObserved():
                 self._end_thinking()
                 self._finish_text()
@@ -178,11 +180,12 @@ class Transcript:
 
     def _show_layer_action(self, event: Event) -> None:
         match event:
+            case ResultsTrimmed(trigger="provider"):
+                self._show_provider_clearing(event)
             case ResultsTrimmed():
                 freed = thousands(max(0, event.tokens_before - event.tokens_after))
                 results = counted(len(event.handles), "old tool result") if event.handles else "old tool results"
-                by = "the provider cleared" if event.trigger == "provider" else "cleared"
-                self.note(f"⌁ {by} {results} ({event.trigger}): {freed} tokens freed")
+                self.note(f"⌁ cleared {results} ({event.trigger}): {freed} tokens freed")
             case CacheBroken():
                 cost = f", ${event.lost_usd:.4f}" if event.lost_usd else ""
                 self.note(f"⌁ cache break: {one_line(event.reason)} ({thousands(event.tokens)} tokens{cost})")
@@ -200,6 +203,13 @@ class Transcript:
             case _:
                 pass
 
+    def _show_provider_clearing(self, event: ResultsTrimmed) -> None:
+        """Write one line a query: the footer counts the tokens of all that the provider has cleared."""
+        if not self._provider_clears:
+            self._provider_clears = True
+            away = thousands(max(0, event.tokens_before - event.tokens_after))
+            self.note(f"⌁ the provider clears old tool results: {away} tokens so far · /context lists them")
+
     def _finish_call(self, event: ToolFinished) -> None:
         running = self._running.pop(event.id, None)
         title = running.title if running is not None else one_line(event.name)
@@ -215,6 +225,7 @@ class Transcript:
             self.put("call", [f"{self._paint('●', 'failed')} {running.title} {self._paint('stopped', 'dim')}"])
         self._running.clear()
         self._compacting = ""
+        self._provider_clears = False
         if event.end != "completed":
             detail = "" if event.end == "aborted" else f" {event.detail}"
             self.note(f"{ENDS.get(event.end, event.end)}{detail}", "dim" if event.end == "aborted" else "warning")

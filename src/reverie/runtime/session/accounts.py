@@ -44,7 +44,7 @@ class Accounts:
         """Restart the cache watch from the last logged call and its request; ignore a call without cache time."""
         at = call.cache.get("at")
         if isinstance(at, int | float) and "model" in request:
-            watch = CacheWatch().before(request, float(at))
+            watch = CacheWatch().before(_answered(request), float(at))
             self._watch, _ = watch.after(usage_of(call.usage), float(at))
 
     def before(self, request: Mapping[str, Any], registered: list[str], settled: SettledMessages | None) -> None:
@@ -121,6 +121,13 @@ class Accounts:
         """Close the ledger, if there is one."""
         if self._store is not None:
             self._store.close()
+
+
+def _answered(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a request without its last reply and the content after it, which may only stand in for the next turn."""
+    messages: list[Any] = request["messages"]
+    last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=len(messages))
+    return {**request, "messages": messages[:last]}
 
 
 def clearing_reported(reply: Mapping[str, Any]) -> str:

@@ -28,7 +28,9 @@ class ChangePrice:
     @property
     def text(self) -> str:
         """The effect in one line."""
-        parts = [f"{self.tokens_before:,} tokens before, {self.tokens_after:,} after"]
+        changes = self.tokens_before != self.tokens_after
+        size = f"{self.tokens_before:,} tokens before, {self.tokens_after:,} after"
+        parts = [size if changes else f"{self.tokens_after:,} tokens"]
         if self.rewrite_usd is not None:
             parts.append(f"writing them to the cache costs about ${self.rewrite_usd:.2f}")
         if self.thinking_valid_again:

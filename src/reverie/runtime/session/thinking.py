@@ -214,7 +214,8 @@ class ThinkingWatch:
         prefix = log.view.facts.prefix
         prices = self._accounts.prices(prefix.model) if prefix is not None else None
         output = prices.rates(log.view.token_count.tokens).output if prices is not None else None
-        price = f", about ${tokens * output / 1_000_000:.2f} to write again" if output is not None else ""
+        dollars = tokens * output / 1_000_000 if output is not None else 0.0
+        price = f", about ${dollars:.2f} to write again" if dollars >= 0.01 else ""
         replies = f"{len(stale)} {'reply' if len(stale) == 1 else 'replies'}"
         reason = f"content before the thinking of {replies} changed ({tokens:,} tokens{price})"
         cause = Cause("request", reason, frees=tokens, moves_prefix=True)

@@ -7,7 +7,7 @@ covers are still the front of the conversation; everything said since then is ke
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,6 +23,8 @@ from .provider import signed_block
 __all__ = ["BackgroundCompaction"]
 
 _LAYER = "compact"
+# Anthropic's SDK refuses create() without a stream above this: 3,600 s for 128,000 tokens, and 600 s are its limit.
+_UNSTREAMED_TOKENS: Final = 21_333
 
 
 class BackgroundCompaction:
@@ -106,7 +108,7 @@ class BackgroundCompaction:
         try:
             taking, request, covers = await self._draft.provider_request(asked)
             self._asked = taking, covers, anyio.current_time()
-            return request
+            return {**request, "max_tokens": min(request["max_tokens"], _UNSTREAMED_TOKENS)}
         except CompactionError:
             return None
         finally:
