@@ -11,7 +11,7 @@ from reverie import Session
 from reverie.conversation.decisions import Compacted, PrefixAmended, ResultStubbed, ThinkingDropped
 from reverie.errors import ThinkingRefused
 from reverie.testing.messages_server.replies import ServerReply
-from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk
+from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
 
 OLD = "claude-sonnet-4-5"
 SEARCH = {"type": "web_search_20260209", "name": "web_search"}
@@ -112,6 +112,28 @@ def test_a_cut_by_hand_puts_changes_into_effect_where_the_model_takes_them_only_
             await session.compact()
             await desk.ask(session, "Three.", FREE, tools=[READ, GREP])
         assert declared(desk.requests(FREE)[-1]) == ["Read", "Grep"]
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V4")
+def test_an_undo_finds_the_prefix_of_the_thinking_that_it_brings_back() -> None:
+    async def main() -> None:
+        desk = Desk(window=1_000_000)
+        async with desk.session() as session:
+            await fill(desk, session)
+            await desk.ask(session, "Two.", system=RULE, tools=[READ, GREP])
+            made = desk.turns
+            await session.compact(up_to=session.view.history[-1].uuid)
+            await desk.ask(session, "Three.", system=RULE, tools=[READ, GREP])
+            assert tools_told(desk.requests()[-1]) == {("tool_addition", "Grep")}
+            price = await session.undo_price()
+            assert price.thinking_valid_again == made - 1  # the kept reply lost its thinking to the summary
+            assert price.thinking_lost == 2
+            await session.undo()
+            await desk.ask(session, "Four.", system=RULE, tools=[READ, GREP])
+        assert len(thoughts(desk.requests()[-1])) >= made - 1
         assert desk.refusals == []
 
     anyio.run(main)

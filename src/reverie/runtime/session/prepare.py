@@ -37,11 +37,16 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
 
 
 def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:
-    """Return why system prompt and tools are rendered anew: on request, or since a cut broke the prefix anyway."""
+    """Return why system prompt and tools are rendered anew: on request, or since a cut broke the prefix anyway.
+
+    Bound thinking comes back when a cut is undone, so a model that can be told of all changes keeps the old prefix.
+    """
     if parts.reload_asked:
         return "a reload was asked for"
-    is_cut = log.view.cuts != parts.cache.cuts and not parts.thinking.keeps(log.view)
-    return "the past was cut, so changes take effect" if is_cut else ""
+    facts, thinking = parts.policy.facts, parts.thinking
+    if log.view.cuts == parts.cache.cuts or (thinking.binds and facts.system_messages and facts.tool_changes):
+        return ""
+    return "" if thinking.keeps(log.view) else "the past was cut, so changes take effect"
 
 
 def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> dict[str, Any]:
