@@ -73,8 +73,8 @@ def test_an_agent_edits_a_file_whose_read_the_server_cleared_and_reads_a_result_
             return listener
 
         monkeypatch.setattr("reverie.runtime.agent.parts._read_state_listener", forgetful)
-    quiet = Switches(notes=False, extraction=False, dream=False, recall=False)
-    settings = Settings(home=tmp_path / "home", window_tokens=60_000, switches=quiet)
+    quiet = Switches(notes=False, extraction=False, dream=False, recall=False, auto_compact=False)
+    settings = Settings(home=tmp_path / "home", window_tokens=24_000, switches=quiet)
 
     async def steps() -> list[Event]:
         model = AnthropicModel(CHECKED, base_url=server.base_url, api_key="test")

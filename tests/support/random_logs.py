@@ -6,9 +6,11 @@ from random import Random
 from typing import Any, Final
 
 from pictures import image_block, png
+from reverie.conversation.boundary import CLEARS
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
+    ClearingBoundaryMoved,
     Collapsed,
     Compacted,
     CompactionUndone,
@@ -28,7 +30,7 @@ from reverie.conversation.decisions import (
     body_of,
 )
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry, iso
-from reverie.model_facts import known_facts
+from reverie.model_facts import facts_of, known_facts
 
 __all__ = ["random_log"]
 
@@ -227,7 +229,9 @@ class _Author:
                 ]
             )
         system = self.rng.choice([None, "You are kind.", "", [{"type": "text", "text": "Be brief."}], [{}], 5])
-        return PrefixRendered(_CAUSE, self.rng.choice(("claude-test", "", *_MODELS)), system, tools, options)
+        model = self.rng.choice(("claude-test", "", *_MODELS))
+        capabilities = [CLEARS] if self.rng.random() < 0.5 and facts_of(model).context_editing else []
+        return PrefixRendered(_CAUSE, model, system, tools, options, capabilities=capabilities)
 
     def decision(self) -> None:
         said = [entry.uuid for entry in self.log] or ["nobody"]
@@ -236,6 +240,7 @@ class _Author:
         made: list[Decision] = [
             self.prefix(),
             ResultsCleared(_CAUSE, [Replacement(one, "[cleared]") for one in called]),
+            ClearingBoundaryMoved(_CAUSE, pick(called), ["Agent"]),
             ResultsClearedByProvider(_CAUSE, called, "cleared, handle: x", 10, len(called), len(called)),
             ResultsRestored(_CAUSE, called),
             ResultOffloaded(_CAUSE, pick(called), "<persisted-output>", "p", "h", 9),

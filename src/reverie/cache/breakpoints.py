@@ -134,14 +134,14 @@ def plan_marks(
     before: CacheState | None,
     changed: BlockPosition | None = None,
     settled: int | None = None,
-    provider_clears: bool = False,
+    cleared: int | None = None,
 ) -> BreakpointPlan:
     """Return the breakpoints of one request, and the assumed state of the cache after it.
 
     ``before`` is the cache state after the last request, ``changed`` the first block that differs from that one,
-    ``settled`` the number of messages that are not expected to change, and ``ttl`` the lifetime of these. Where the
-    provider clears results after these messages, the end of the last request is in no later one, so a breakpoint
-    follows them.
+    ``settled`` the number of messages that are not expected to change, and ``ttl`` the lifetime of these. ``cleared``
+    is the number of messages up to the last result that the provider leaves out for the first time: its next clearing
+    begins behind them, so a breakpoint follows them.
     """
     end = last_markable(messages, len(messages))
     held = before.still_held(now, changed) if before is not None else None
@@ -155,7 +155,7 @@ def plan_marks(
         wanted.append((lasting, ttl))
     if found is not None and found not in (end, lasting):
         wanted.append((found, ttl if lasting is not None and _precedes(found, lasting) else "5m"))
-    stable = last_markable(messages, settled) if provider_clears and settled is not None else None
+    stable = last_markable(messages, cleared) if cleared is not None else None
     if stable is not None and stable not in (end, lasting, found):
         wanted.append((stable, ttl if lasting is not None and _precedes(stable, lasting) else "5m"))
     marks = sorted(wanted, key=lambda one: (one[0].message, one[0].block))

@@ -74,7 +74,8 @@ class ClearingOption:
 
     ``settled`` is the part after the first change that is not expected to change again soon; ``tail`` is the rest.
     ``settled_live`` and ``tail_live`` are the portions of each that the cache still holds. ``lost_thinking`` are the
-    tokens of thinking that the model loses and may have to produce again.
+    tokens of thinking that the model loses and may have to produce again. ``later`` is the expected extra
+    price of later calls that the clearing makes dearer.
     """
 
     items: int
@@ -85,6 +86,7 @@ class ClearingOption:
     tail_live: int
     carried: float
     lost_thinking: int = 0
+    later: float = 0.0
 
 
 @record
@@ -133,7 +135,7 @@ def weigh_clearing(
     risk = forecast.need * (clearing.items * left.read * forecast.window + tail_price * clearing.frees)
     cost = max(0.0, rewrite - unwritten) + left.output * clearing.lost_thinking
     carrying = _saved_reads(clearing.frees, forecast, rates)
-    saves = carrying + max(0.0, unwritten - rewrite) - risk
+    saves = carrying + max(0.0, unwritten - rewrite) - risk - clearing.later
     if saves <= cost:
         return Verdict(False, cost, saves, "carrying on is cheaper for the turns likely to come")
     if clearing.carried * _dearer(clearing.frees, forecast.window, rates) < cost:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 
 from ..values import field, fields_of, record
+from .causes import Cause, Image, Replacement
 
 __all__ = [
     "DECISIONS",
@@ -21,6 +22,7 @@ __all__ = [
     "CacheEdits",
     "CallRecorded",
     "Cause",
+    "ClearingBoundaryMoved",
     "Collapsed",
     "Compacted",
     "CompactionFailed",
@@ -54,36 +56,6 @@ __all__ = [
     "decision_of",
     "name_of",
 ]
-
-
-@record
-class Cause:
-    """The layer that made a decision, its reason, and its effect on the tokens and the cache."""
-
-    layer: str
-    reason: str
-    frees: int = 0
-    """Tokens that leave the view."""
-    moves_prefix: bool = False
-    """Whether the decision changes the cached prefix, so that the next call misses the cache."""
-
-
-@record
-class Replacement:
-    """The new text of a tool result, the handle that reads the old text, and the old text's tokens."""
-
-    tool_use_id: str
-    text: str
-    handle: str = ""
-    tokens: int = 0
-
-
-@record
-class Image:
-    """An image of a message, by its position among the message's images."""
-
-    message: str
-    ordinal: int
 
 
 @record
@@ -165,6 +137,17 @@ class ResultsCleared:
 
     cause: Cause
     cleared: list[Replacement]
+
+
+@record
+class ClearingBoundaryMoved:
+    """From here on the provider leaves the results of all calls up to ``upto`` out of every request."""
+
+    cause: Cause
+    upto: str
+    """The last call whose result is left out; the calls of one reply are left out or kept together."""
+    excluded: list[str] = field(default_factory=lambda: [])
+    """The tools whose results stay."""
 
 
 @record
@@ -430,6 +413,7 @@ Decision: TypeAlias = (
     | ResultOffloaded
     | ResultsKept
     | ResultsCleared
+    | ClearingBoundaryMoved
     | ResultsClearedByProvider
     | ResultsRestored
     | ResultStubbed

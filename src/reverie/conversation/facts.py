@@ -14,6 +14,7 @@ from .decisions import (
     AgentSpawned,
     CacheEdits,
     CallRecorded,
+    ClearingBoundaryMoved,
     Compacted,
     CompactionFailed,
     CompactionPrepared,
@@ -71,10 +72,12 @@ class Facts:
     """The compaction that was written in the background and waits for the next request."""
     failures: int = 0
     edits: tuple[CacheEdits, ...] = ()
+    boundary: ClearingBoundaryMoved | None = None
+    """Up to which call the provider leaves results out of requests."""
     clearing: ResultsClearedByProvider | None = None
     """The last report of the provider about results that it left out of a request."""
     cleared_by_provider: frozenset[str] = frozenset()
-    """The tool calls whose results the provider left out of the last request."""
+    """The tool calls whose results the provider leaves out of requests, also those that a cut removed."""
     last_call: CallRecorded | None = None
     given_up: frozenset[str] = frozenset()
     carries_items: bool = False
@@ -135,6 +138,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return replace(facts, windows={**facts.windows, decision.model: decision.tokens})
         case CacheEdits():
             return replace(facts, edits=(*facts.edits, decision))
+        case ClearingBoundaryMoved():
+            return replace(facts, boundary=decision)
         case ResultsClearedByProvider():
             cleared = facts.cleared_by_provider.union(decision.tool_use_ids).difference(decision.shown_again)
             return replace(facts, clearing=decision, cleared_by_provider=cleared)

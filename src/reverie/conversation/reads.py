@@ -9,10 +9,15 @@ from .tool_calls import span_of
 from .view import View
 from .wire.blocks import as_blocks
 
-__all__ = ["READS", "WRITES", "files_in_view", "forgotten_files", "is_failed"]
+__all__ = ["READS", "WRITES", "cleared_results", "files_in_view", "forgotten_files", "is_failed"]
 
 READS: Final = frozenset({"Read", "read"})
 WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
+
+
+def cleared_results(view: View) -> frozenset[str]:
+    """Return the calls in the view whose results the provider leaves out of requests."""
+    return frozenset(called for called in view.facts.cleared_by_provider if view.tool_call(called) is not None)
 
 
 def files_in_view(view: View) -> dict[str, str]:

@@ -12,9 +12,11 @@ from itertools import count
 from typing import Final
 
 from ..values import replace
+from .boundary import ClearedRange, cleared_range
 from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of, placed_items
 from .decisions import (
     CacheEdits,
+    ClearingBoundaryMoved,
     Collapsed,
     Compacted,
     CompactionUndone,
@@ -49,7 +51,7 @@ from .shared_lists import (
     results_in,
 )
 from .tokens.counting import TokenCount
-from .tokens.tally import CUT, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
+from .tokens.tally import CUT, ClearingEvent, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
 from .wire.blocks import Block, accepted_message, as_blocks, edit_block
 from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
@@ -77,6 +79,7 @@ class View:
         "_tail",
         "_tally",
         "_tools",
+        "clearing",
         "cuts",
         "facts",
         "images",
@@ -101,6 +104,7 @@ class View:
         self._tools: tuple[str, ...] = ()
         self._offloaded: LayeredMap[ResultOffloaded] = LayeredMap()
         self.images = NO_IMAGES
+        self.clearing: ClearedRange | None = None
         self.cuts = 0
         self.overrides = _NO_OVERRIDES
         self.facts = Facts()
@@ -250,6 +254,7 @@ class View:
         new._tools = self._tools
         new._offloaded = self._offloaded
         new.images = self.images
+        new.clearing = self.clearing
         new.cuts = self.cuts
         new.overrides = self.overrides
         new.facts = self.facts
@@ -364,6 +369,8 @@ class View:
                 self._push(Group(USER, f"{piece.uuid}:interrupted", (), (), group.uses))
             self._push(Group(ASSISTANT, id, (piece,), ids))
             at = self._groups_finished + len(self._tail) - 1
+        if self.clearing is not None:
+            self.clearing = self.clearing.after_calls(one["name"] for one in uses if one["type"] == "tool_use")
         for block in uses:
             self._finished.calls[block["id"]] = ToolCall(block["name"], block["input"], at)
             if block["type"] == "tool_use" and block["name"] not in self._tools:
@@ -423,7 +430,11 @@ class View:
             case ResultsCleared():
                 self._replace_results({one.tool_use_id: one.text for one in decision.cleared})
             case ResultsRestored():
-                self._restore_results(decision.tool_use_ids)
+                shown = self.overrides.results
+                self._replace_results({one: None for one in decision.tool_use_ids if one in shown})
+            case ClearingBoundaryMoved() | PrefixRendered():
+                self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
+                self._count(ClearingEvent(decision.cause.frees))
             case ImagesDropped():
                 self._drop_images(decision)
             case ThinkingDropped():
@@ -452,14 +463,10 @@ class View:
             if at < self._groups_finished:
                 self._finished.flat[at] = after
 
-    def _replace_results(self, texts: Mapping[str, str]) -> None:
+    def _replace_results(self, texts: Mapping[str, str | None]) -> None:
+        """Show other texts in place of results; None shows the result itself again."""
         results = self.overrides.results.changed(texts)
         self._redraw(replace(self.overrides, results=results), groups_showing(self, self._finished.calls, texts))
-
-    def _restore_results(self, ids: Iterable[str]) -> None:
-        back = [called for called in ids if called in self.overrides.results]
-        results = self.overrides.results.changed(dict.fromkeys(back))
-        self._redraw(replace(self.overrides, results=results), groups_showing(self, self._finished.calls, back))
 
     def _drop_images(self, decision: ImagesDropped) -> None:
         gone = [(image.message, image.ordinal) for image in decision.images]
@@ -483,8 +490,10 @@ class View:
         self._groups_finished = self._results_shown = 0
         self.images = NO_IMAGES
         self._tail = self._tools = ()
+        self.clearing = None
         for item in self.visible_items.items:
             for placed in placed_items(item, first=not self.length) if item.uuid not in self.facts.retired else ():
                 self._show(placed, again=True)
         self.last_reply_time = replied
+        self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
         self.facts = self.facts.with_amendments_in(self.visible_items.items)

@@ -95,11 +95,9 @@ def read_policy(value: object, where: str, kind: type[Any], example: str) -> tup
 def read_trim(value: object, where: str) -> dict[str, object]:
     """Return the given fields of layer 2's settings; raise ``SettingsError`` if they are invalid."""
     policy, given = read_policy(value, where, TrimPolicy, "keep_priced=5")
-    kept = (policy.keep_cold, policy.keep_priced, policy.keep_budget, policy.keep_provider, policy.edit_keep)
+    kept = (policy.keep_cold, policy.keep_priced, policy.keep_budget, policy.edit_keep)
     if min(kept) < 1 or not 0 < policy.need < 1:
         raise SettingsError(f"{where}: set keep_* and edit_keep to at least 1, and need between 0 and 1")
-    if not 0 < policy.provider_share <= 1 or policy.provider_turns < 1:
-        raise SettingsError(f"{where}: set provider_share between 0 and 1, and provider_turns to at least 1")
     return given
 
 

@@ -12,8 +12,9 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, InputError, Session, Settings, load_settings
-from reverie.cache.breakpoints import plan_marks
+from reverie.conversation.boundary import ClearedRange
 from reverie.conversation.decisions import (
+    ClearingBoundaryMoved,
     PrefixRendered,
     ResultsCleared,
     ResultsClearedByProvider,
@@ -21,14 +22,16 @@ from reverie.conversation.decisions import (
     ThinkingDropped,
     decision_of,
 )
-from reverie.conversation.entries import DECISION
+from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.log import parse_log
 from reverie.conversation.reads import files_in_view
+from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.request import build_request
 from reverie.events import CacheBroken, Event, FellBack, ResultsTrimmed
 from reverie.layers.l2_trim import TrimPolicy
 from reverie.runtime.places.projects import log_key, project_slug
+from reverie.runtime.session.cache_plan import CachePlan
 from reverie.runtime.session.thinking import ThinkingWatch
 from reverie.settings import Switches
 from reverie.testing.messages_server import ManualClock, MessagesServer
@@ -36,6 +39,7 @@ from reverie.values import replace
 
 MODEL = "claude-opus-5-5"
 BETA = "context-management-2025-06-27"
+KEEP_THINKING = {"type": "clear_thinking_20251015", "keep": "all"}
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "input_schema": {"type": "object"}} for name in ("Read", "Ask", "mcp__x__y")
 ]
@@ -154,7 +158,10 @@ def test_the_server_clears_what_the_log_computes_and_nothing_sent_ever_changes()
             assert server.refusals == []
             for before, after in zip(reader.sent, reader.sent[1:], strict=False):
                 assert extends(canonical(before), canonical(after))
-                assert before["context_management"] == after["context_management"]
+            assert all(request["context_management"]["edits"][0] == KEEP_THINKING for request in reader.sent)
+            counts = [reported(reply) for reply in reader.replies]
+            assert counts == sorted(counts)
+            assert len({*counts} - {0}) == len(reader.decided(ClearingBoundaryMoved))
             assert len(reader.decided(PrefixRendered)) == 1
             assert reader.decided(ThinkingDropped) == reader.decided(ResultsCleared) == []
             assert reader.heard(CacheBroken) == []
@@ -166,31 +173,103 @@ def test_the_server_clears_what_the_log_computes_and_nothing_sent_ever_changes()
     anyio.run(steps)
 
 
+def with_constant_number(cleared: ClearedRange) -> dict[str, Any]:
+    """Return the edit as it would be with a constant number of results to keep."""
+    return {**fixed_edit(cleared), "keep": {"type": "tool_uses", "value": 3}}
+
+
+def without_mark(self: CachePlan, view: View, inserted: int) -> None:
+    """Take the messages before the newly cleared results for unchanged."""
+
+
+fixed_edit = ClearedRange.edit
+
+
 @pytest.mark.requirement("V3", "L2.4")
 @pytest.mark.slow
-@pytest.mark.parametrize("is_marked", [True, False])
-def test_after_a_clearing_the_cache_is_read_up_to_the_results_that_may_be_cleared_next(
-    is_marked: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", ["", "constant number", "no mark"])
+def test_between_two_clearings_nothing_is_written_twice_and_a_clearing_reads_the_cache_before_it(
+    fault: str, monkeypatch: pytest.MonkeyPatch
 ):
-    if not is_marked:
-
-        def unaware(*arguments: Any, provider_clears: bool, **named: Any) -> Any:
-            return plan_marks(*arguments, **named)
-
-        monkeypatch.setattr("reverie.runtime.session.cache_plan.plan_marks", unaware)
+    if fault == "constant number":
+        monkeypatch.setattr(ClearedRange, "edit", with_constant_number)
+    elif fault == "no mark":
+        monkeypatch.setattr(CachePlan, "_newly_cleared", without_mark)
 
     async def steps() -> None:
-        with reading(settings(auto_compact=False)) as (_, reader):
+        with reading(settings(window=40_000, auto_compact=False)) as (_, reader):
+            async with reader.open() as session:
+                await session.say("begin")
+                for _ in range(24):
+                    await reader.turn(session)
+                counts = [reported(reply) for reply in reader.replies]
+                usages = [reply["usage"] for reply in reader.replies]
+                written = [one["cache_creation_input_tokens"] + one["input_tokens"] for one in usages]
+                since = next(at for at, count in enumerate(counts) if count) + 1
+                decided = len(reader.decided(ClearingBoundaryMoved)) - 1
+                assert decided > 1 or fault == "constant number"
+                # Most turns write no more than their result, their call and their thinking.
+                long = [at for at in range(since, 24) if written[at] > 3_200]
+                assert (len(long) == decided) == (fault != "constant number")
+                # A clearing reads the calls and the thinking before the results that it clears.
+                if fault != "constant number":
+                    read = [usages[at]["cache_read_input_tokens"] for at in long]
+                    assert (min(read) > 2_000) == (fault == "")
+
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("V3", "L2.4")
+@pytest.mark.slow
+def test_a_session_resumed_before_every_request_clears_and_writes_as_one_that_runs_through():
+    async def steps() -> None:
+        with (
+            reading(settings(window=40_000, auto_compact=False)) as (server, resumed),
+            reading(settings(window=40_000, auto_compact=False)) as (_, through),
+        ):
+            async with resumed.open() as session:
+                await session.say("begin")
+            async with through.open() as session:
+                await session.say("begin")
+                for _ in range(20):
+                    await through.turn(session)
+            for number in range(20):
+                if number % 3 == 1:  # a process that dies between the decision and the request
+                    async with resumed.open() as session:
+                        await session.prepare(
+                            model=MODEL, max_tokens=2_000, system="Be brief. " * 300, tools=TOOLS, betas=[BETA]
+                        )
+                async with resumed.open() as session:
+                    await resumed.turn(session)
+            assert server.refusals == []
+            assert [reported(one) for one in resumed.replies] == [reported(one) for one in through.replies]
+            written = [
+                [one["usage"]["cache_creation_input_tokens"] for one in reader.replies] for reader in (resumed, through)
+            ]
+            # A resumed session knows the last entries of the cache, not the one after the first message.
+            assert written[0] == pytest.approx(written[1], abs=10)
+            assert len(resumed.decided(PrefixRendered)) == 1
+            assert reported(resumed.replies[-1]) > 6
+
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("V3", "L2.4")
+@pytest.mark.slow
+def test_every_request_is_rebuilt_from_the_log_alone():
+    async def steps() -> None:
+        with reading(settings(window=40_000, auto_compact=False)) as (_, reader):
             async with reader.open() as session:
                 await session.say("begin")
                 for _ in range(20):
                     await reader.turn(session)
-                after = [reply["usage"] for reply in reader.replies if reported(reply)][1:]
-                assert len(after) > 8
-                # Two kept results, the new one, one of another tool and the texts between them are written.
-                written = max(usage["cache_creation_input_tokens"] + usage["input_tokens"] for usage in after)
-                assert (written < 4 * 2_300) == is_marked
-                assert (min(usage["cache_read_input_tokens"] for usage in after) > 3_000) == is_marked
+            log = parse_log(reader.storage.load(log_key(project_slug(Path()), "s")) or b"").entries
+            replies = [at for at, entry in enumerate(log) if entry.kind == ASSISTANT]
+            for at, sent in zip(replies, reader.sent, strict=True):
+                built = build_request(View().fold_all(log[:at]))
+                assert built["context_management"] == sent["context_management"]
+                assert canonical(built) == canonical(sent)
+            assert len({str(sent["context_management"]) for sent in reader.sent}) > 3
 
     anyio.run(steps)
 
@@ -298,21 +377,23 @@ def test_a_batch_larger_than_the_kept_results_reaches_the_model_before_any_of_it
         return [{"type": "tool_use", "name": "Read", "input": {"file_path": f"/{number}/{at}"}} for at in range(7)]
 
     async def steps() -> None:
-        with reading(settings(auto_compact=False), reply=batches) as (_, reader):
+        with reading(settings(window=30_000, auto_compact=False), reply=batches) as (_, reader):
             async with reader.open() as session:
                 await session.say("begin")
                 for _ in range(5):
                     request = await session.prepare(model=MODEL, max_tokens=2_000, tools=TOOLS, betas=[BETA])
+                    reader.sent.append(request)
                     unseen = set(session.view.group(session.view.length - 1).expects)
                     reply = reader.client.beta.messages.create(**request)
                     calls = await session.observe(reply)
-                    assert not unseen & session.view.facts.cleared_by_provider
+                    gone = session.view.facts.cleared_by_provider
+                    assert not unseen & gone
+                    assert len(gone) % 7 == 0
                     for one in calls:
                         await session.result(one.id, "word " * 900)
-                assert len(session.view.facts.cleared_by_provider) == 21
-            keeps = [
-                one.options["context_management"]["edits"][1]["keep"]["value"] for one in reader.decided(PrefixRendered)
-            ]
-            assert keeps == [2, 7]
+                assert session.view.facts.cleared_by_provider
+            kept = [request["context_management"]["edits"][1:] for request in reader.sent]
+            assert {edits[0]["keep"]["value"] % 7 for edits in kept if edits} == {0}
+            assert len(reader.decided(PrefixRendered)) == 1
 
     anyio.run(steps)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...conversation.entries import ATTACHMENT, DECISION, Entry
+from ...conversation.reads import cleared_results
 from ...conversation.tokens.accounting import Accounting, account, metrics
 from ...conversation.tokens.estimate import measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
@@ -71,8 +72,8 @@ def window_usage(
         "count_from_usage": known,
         "cleared_by_provider": {
             "tokens": cleared,
-            "results": 0 if whole else len(view.facts.cleared_by_provider),
-            "handles": [] if whole else sorted(view.facts.cleared_by_provider),
+            "results": 0 if whole else len(cleared_results(view)),
+            "handles": [] if whole else sorted(cleared_results(view)),
         },
         "beside_messages_tokens": max(0, count + cleared - found.total) if known else 0,
         "metrics": metrics(found),

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from ...conversation.entries import encode_entry
+from ...conversation.reads import cleared_results
 from ...conversation.view import View
 from ...conversation.wire.request import build_request
 from ..output import counted, emit_json, paint, say, warn
@@ -53,9 +54,10 @@ def request_messages(recording: Recording) -> list[dict[str, Any]]:
 def view_pieces(recording: Recording) -> Iterator[tuple[str, str]]:
     """Yield (text, style) pieces of the view, with a line in place of each result that the provider left out."""
     view = View().fold_all(recording.entries)
-    yield from of_messages(build_request(view)["messages"], view.facts.cleared_by_provider)
-    if view.facts.cleared_by_provider:
-        results = counted(len(view.facts.cleared_by_provider), "result")
+    cleared = cleared_results(view)
+    yield from of_messages(build_request(view)["messages"], cleared)
+    if cleared:
+        results = counted(len(cleared), "result")
         yield f"\nThe provider cleared {results}: {view.token_count.cleared_tokens:,} tokens, not billed.\n", "dim"
 
 
@@ -89,7 +91,7 @@ def as_report(recording: Recording, as_view: bool) -> dict[str, Any]:
     if not as_view:
         return {**report, "entries": [msgspec.json.decode(encode_entry(entry)) for entry in recording.entries]}
     view = View().fold_all(recording.entries)
-    cleared = {"tokens": view.token_count.cleared_tokens, "handles": sorted(view.facts.cleared_by_provider)}
+    cleared = {"tokens": view.token_count.cleared_tokens, "handles": sorted(cleared_results(view))}
     return {
         **report,
         "count": view.token_count.tokens,

@@ -178,6 +178,10 @@ class TokenCount(Struct, frozen=True):
         """Return a new count without these tokens, which a decision removed from the view, until the next bill."""
         return replace(self, freed_tokens=self.freed_tokens + tokens)
 
+    def cleared(self, tokens: int) -> TokenCount:
+        """Return a new count without these tokens, which the provider will not bill, until the next bill."""
+        return replace(self.freed(tokens), cleared_tokens=self.cleared_tokens + tokens)
+
     def after_cut(self, shown: Measure = NOTHING) -> TokenCount:
         """Return a new count after a cut, when no bill covers the remaining messages; ``shown`` measures them."""
         return TokenCount(model=self.model, estimator=self.estimator, after=shown, overhead=self.overhead)

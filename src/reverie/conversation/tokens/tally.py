@@ -12,7 +12,7 @@ from ..wire.flatten import MessagePiece
 from .counting import TokenCount
 from .estimate import NOTHING, measure_message
 
-__all__ = ["CUT", "CountEvent", "RedrawEvent", "ReplyEvent", "Tally", "tally_after"]
+__all__ = ["CUT", "ClearingEvent", "CountEvent", "RedrawEvent", "ReplyEvent", "Tally", "tally_after"]
 
 
 class ReplyEvent(Struct, frozen=True, gc=False):
@@ -29,12 +29,18 @@ class RedrawEvent(Struct, frozen=True, gc=False):
     after: Message
 
 
+class ClearingEvent(Struct, frozen=True, gc=False):
+    """The provider will leave more results out of the next request: an estimate of their tokens."""
+
+    tokens: int
+
+
 class CutEvent(Struct, frozen=True):
     """A cut emptied the view; the pieces that follow are those that remain."""
 
 
 CUT: Final = CutEvent()
-CountEvent: TypeAlias = MessagePiece | ReplyEvent | RedrawEvent | CutEvent
+CountEvent: TypeAlias = MessagePiece | ReplyEvent | RedrawEvent | ClearingEvent | CutEvent
 
 
 class Tally(Struct, frozen=True):
@@ -62,6 +68,8 @@ def tally_after(tally: Tally, events: Iterable[CountEvent]) -> Tally:
             # The bill counted the message in corrected tokens, so the difference is corrected as well.
             correct = count.estimator.correction(count.model).tokens
             count = count.freed(correct(before) - correct(after))
+        elif isinstance(event, ClearingEvent):
+            count = count.cleared(event.tokens)
         else:
             tokens, count = 0, count.after_cut()
     return Tally(at, tokens, count)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from ...values import replace
+from ..boundary import CLEAR_RESULTS, CLEARS, ClearedRange
 from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, PrefixAmended, PrefixRendered, ResultStubbed
 from ..entries import Message
 from ..view import View
@@ -57,6 +58,8 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     if facts.edits:
         messages = _edited(messages, able="cache_edits" in capabilities)
     request: dict[str, Any] = {**opening, "messages": messages}
+    if view.clearing is not None and CLEARS in capabilities and "compaction" not in request:
+        request = _with_clearing(request, view.clearing)
     if facts.drops_refused_thinking and "preserved_thinking" in capabilities:
         request = _with_dropped_blocks(request)
     if "compaction" in request and as_blocks(messages[-1])[-1]["type"] in _SERVER_USES:
@@ -195,6 +198,14 @@ def _with_dropped_blocks(request: dict[str, Any]) -> dict[str, Any]:
         return request
     binding = {"prefix_mismatch_behavior": "drop_block"}
     return {**request, "thinking": {**thinking, "block_binding": binding}}
+
+
+def _with_clearing(request: dict[str, Any], cleared: ClearedRange) -> dict[str, Any]:
+    """Return the request with the edit that leaves these results out, unless it declares such an edit itself."""
+    edits: list[dict[str, Any]] = request.get("context_management", {}).get("edits", [])
+    if any(edit["type"] == CLEAR_RESULTS for edit in edits):
+        return request
+    return {**request, "context_management": {"edits": [*edits, cleared.edit()]}}
 
 
 def _with_one_summary(request: dict[str, Any]) -> dict[str, Any]:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
+    from .boundary import BoundaryPlan, plan_boundary
     from .candidates import ClearableResult, TrimCandidates
     from .plan import STUB_TOKENS, TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim
     from .policy import CLEARED, TrimPolicy, cleared_text
-    from .provider import ClearingRule, SentCall, clearing_option, payback_turns, provider_clearing, results_left_out
+    from .provider import ClearingRule, SentCall, provider_clearing, results_left_out, thinking_option
 
 __all__ = [
     "CLEARED",
     "STUB_TOKENS",
+    "BoundaryPlan",
     "ClearableResult",
     "ClearingRule",
     "SentCall",
@@ -28,18 +30,22 @@ __all__ = [
     "TrimPlan",
     "TrimPolicy",
     "cleared_text",
-    "clearing_option",
-    "payback_turns",
+    "plan_boundary",
     "plan_budget",
     "plan_cache_edit",
     "plan_trim",
     "provider_clearing",
     "results_left_out",
+    "thinking_option",
 ]
 
 __getattr__ = lazily(
     __name__,
     {
+        "boundary": (
+            "BoundaryPlan",
+            "plan_boundary",
+        ),
         "candidates": (
             "ClearableResult",
             "TrimCandidates",
@@ -60,10 +66,9 @@ __getattr__ = lazily(
         "provider": (
             "ClearingRule",
             "SentCall",
-            "clearing_option",
-            "payback_turns",
             "provider_clearing",
             "results_left_out",
+            "thinking_option",
         ),
     },
 )

@@ -76,9 +76,10 @@ class TrimCandidates:
         if view.overrides is not self._shown:
             self._shown = view.overrides
             self.candidates = [one for one in self.candidates if one.tool_use_id not in view.overrides.results]
+        cleared = view.clearing.group + 1 if view.clearing is not None else -1
         for result in view.results_from(self._seen):
             self._seen += 1
-            gone = result.tool_use_id in view.overrides.results
+            gone = result.tool_use_id in view.overrides.results or result.group <= cleared
             use = view.tool_call(result.tool_use_id)
             if result.path is not None and use is not None and not is_failed(result):
                 self._supersede(result, span_of(use.input), gone=gone)

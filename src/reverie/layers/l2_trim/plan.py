@@ -12,7 +12,7 @@ from ...values import record, replace
 from .candidates import ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
-__all__ = ["STUB_TOKENS", "TrimFacts", "TrimPlan", "plan_budget", "plan_cache_edit", "plan_trim"]
+__all__ = ["STUB_TOKENS", "TrimFacts", "TrimPlan", "clearing_at", "plan_budget", "plan_cache_edit", "plan_trim"]
 
 STUB_TOKENS: Final = 40  # tokens that a cleared result still takes: its frame, the sentence and the handle
 LAYER: Final = "trim"
@@ -42,6 +42,10 @@ class TrimFacts:
     """Message index and tokens of each reply whose thinking is lost if content before it changes."""
     limit: int = 0
     """The token count at which the window counts as full; 0 if unknown."""
+    raw_tokens: int = 0
+    """The tokens of the window with everything that the provider leaves out of it."""
+    summary_at: int = 0
+    """The raw token count at which the provider is asked for a summary of everything; 0 if it never is."""
 
     def need(self, policy: TrimPolicy) -> float:
         """Return the chance that a cleared result is read again, from the policy and this session's history."""
@@ -133,7 +137,7 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
             and (carried < rewrite or read * frees * facts.turns <= rewrite)
         ):
             continue
-        clearing = _clearing(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
+        clearing = clearing_at(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
         lost = sum(tokens for group, tokens in facts.thinking if group > one.group)
         clearing = replace(clearing, lost_thinking=lost) if lost else clearing
         verdict = weigh_clearing(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
@@ -144,7 +148,7 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
     return _trimming(may_go[best[1] :], best[0].reason, "priced", best[0])
 
 
-def _clearing(
+def clearing_at(
     following: int, items: int, frees: int, tail: int, carried: float, written: int, facts: TrimFacts
 ) -> ClearingOption:
     """Return the option to clear from one position on: the tokens that follow, and how many are still cached."""
@@ -153,6 +157,8 @@ def _clearing(
     settled = after - loose
     if facts.life == "live":
         return ClearingOption(items, frees, settled, loose, settled, loose, carried)
+    if facts.life == "cold":
+        return ClearingOption(items, frees, settled, loose, 0, 0, carried)
     beyond = written - facts.settled_offset if facts.settled_offset is not None else following
     return ClearingOption(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
 

@@ -29,19 +29,13 @@ class TrimPolicy:
     idle: bool = True
     """Clear whenever the cache is cold."""
     priced: bool = True
-    """Clear whenever that saves money or the window is full, in the mode ``client`` only."""
+    """Clear whenever that saves money or the window is full, in the modes ``client`` and ``provider``."""
     keep_cold: int = 5
     keep_priced: int = 3
     forced_share: float = 0.1
     """With a full window, clear at any price if that frees this share of it."""
     keep_budget: int = 3
     budget_tokens: int = 40_000
-    keep_provider: int = 5
-    """The recent results that the provider keeps; more where one reply made more calls."""
-    provider_share: float = 0.5
-    """The provider clears from this share of the compaction threshold on."""
-    provider_turns: int = 30
-    """The turns within which a clearing by the provider has to pay for the tokens it makes the provider rewrite."""
     edit_above: int = 20
     edit_keep: int = 5
     need: float = 1 / 40

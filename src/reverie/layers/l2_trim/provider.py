@@ -1,4 +1,4 @@
-"""Clearing by the provider: the parameters that a request declares, and the results that they leave out.
+"""Clearing by the provider: the rule that a request declares, and the results that it leaves out.
 
 A provider applies the declared rule to each request afresh and reports counts, not ids. The same rule over the same
 calls tells which results are gone; where the counts differ, the reported one is used, oldest results first.
@@ -6,24 +6,21 @@ calls tells which results are gone; where the counts differ, the reported one is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from ...cache.economics import RelativeRates
+from ...conversation.boundary import CLEAR_RESULTS
 from ...conversation.decisions import Cause, ResultsClearedByProvider
 from ...conversation.tokens.counting import ReplyBody, billed_tokens, cleared_tokens
 from ...conversation.tool_calls import path_of
 from ...conversation.view import View
 from ...text.counts import counted
-from ...values import record
-from .policy import TrimPolicy
+from ...values import record, replace
 
-__all__ = ["ClearingRule", "SentCall", "clearing_option", "payback_turns", "provider_clearing", "results_left_out"]
+__all__ = ["ClearingRule", "SentCall", "provider_clearing", "results_left_out", "thinking_option"]
 
 _THINKING: Final = "clear_thinking_20251015"
-_RESULTS: Final = "clear_tool_uses_20250919"
 _INPUT_CHARS: Final = 40
-_TOKENS_PER_KEPT: Final = 20_000  # a small window keeps fewer results: one for so many tokens of it
 
 
 @record
@@ -50,7 +47,7 @@ class ClearingRule:
         """Return the rule that a request's options declare, or None if they declare none."""
         managed = _mapping(options.get("context_management"))
         edits = (_mapping(one) for one in _listed(managed.get("edits")))
-        found = next((one for one in edits if one.get("type") == _RESULTS), None)
+        found = next((one for one in edits if one.get("type") == CLEAR_RESULTS), None)
         if found is None:
             return None
         default, trigger = ClearingRule(), _mapping(found.get("trigger"))
@@ -67,44 +64,9 @@ class ClearingRule:
         return [one.id for one in calls if one.tool not in self.excluded]
 
 
-def payback_turns(rates: RelativeRates) -> float:
-    """Return after how many turns a clearing has paid that frees as many tokens as it makes the provider rewrite."""
-    return (rates.write_5m - rates.read) / max(rates.read, 1e-6)
-
-
-def clearing_option(
-    policy: TrimPolicy,
-    *,
-    compact_at: int,
-    tools: Collection[str],
-    thinking: bool,
-    rates: RelativeRates,
-    batch: int = 0,
-    before: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the ``context_management`` option that asks the provider to clear old results and to keep all thinking.
-
-    Everything in it follows from the policy, the window, the prices and the tools, so it stays the same from request
-    to request. The last ``batch`` results, which the model has not seen, are kept: the number to keep only grows,
-    from that in the options ``before``.
-    """
-    # Above a price step every token of a request costs more.
-    trigger = max(1, int(min(compact_at * policy.provider_share, rates.first_step)))
-    payback = payback_turns(rates)
-    last = ClearingRule.of(before) if before is not None else None
-    usual = min(policy.keep_provider, compact_at // _TOKENS_PER_KEPT)
-    keep = max(1, usual, batch, last.keep if last is not None else 0)
-    edits: list[dict[str, Any]] = [{"type": _THINKING, "keep": "all"}] if thinking else []
-    # A clearing may rewrite all that it leaves of the window; it has to pay for that in the expected turns.
-    least = int(trigger * payback / (payback + max(1, policy.provider_turns)))
-    results: dict[str, Any] = {
-        "type": _RESULTS,
-        "trigger": {"type": "input_tokens", "value": trigger},
-        "keep": {"type": "tool_uses", "value": keep},
-        "clear_at_least": {"type": "input_tokens", "value": max(1, least)},
-    }
-    excluded = sorted({tool for tool in tools if not policy.may_clear(tool)})
-    return {"edits": [*edits, {**results, "exclude_tools": excluded} if excluded else results]}
+def thinking_option(*, thinks: bool) -> dict[str, Any]:
+    """Return the ``context_management`` option that asks the provider to keep all thinking; empty without thinking."""
+    return {"edits": [{"type": _THINKING, "keep": "all"}]} if thinks else {}
 
 
 def results_left_out(
@@ -129,19 +91,25 @@ def provider_clearing(view: View, reply: ReplyBody) -> ResultsClearedByProvider 
     ``view`` ends with the reply.
     """
     facts = view.facts
-    rule = ClearingRule.of(facts.prefix.options) if facts.prefix is not None else None
     count, tokens, billed = _reported_count(reply), cleared_tokens(reply), billed_tokens(reply)
     size = (billed.input_tokens if billed is not None else 0) + tokens
-    before = facts.cleared_by_provider
-    if not count and not before and (rule is None or (rule.by_tokens and size <= rule.trigger)):
+    before, boundary = facts.cleared_by_provider, facts.boundary
+    cleared = view.clearing
+    if cleared is not None and boundary is not None and count == cleared.cleared and boundary.upto in before:
         return None
-    rule = rule or ClearingRule()
-    calls = _sent_calls(view)
+    own = ClearingRule.of(facts.prefix.options) if facts.prefix is not None else None
+    if not count and not before and cleared is None and (own is None or (own.by_tokens and size <= own.trigger)):
+        return None
+    calls, rule = _sent_calls(view), own or ClearingRule()
+    if cleared is not None:
+        rule = replace(rule, trigger=1, excluded=cleared.excluded)
+        rule = replace(rule, keep=max(0, len(rule.may_clear(calls)) - cleared.cleared))
     computed = results_left_out(
         calls, rule, input_tokens=size, freed_tokens=tokens if count else _estimated_tokens(view)
     )
     gone = rule.may_clear(calls)[:count]
-    added, back = [one for one in gone if one not in before], sorted(before.difference(gone))
+    added = [one for one in gone if one not in before]
+    back = sorted(one for one in before.difference(gone) if view.tool_call(one) is not None)
     differs, last = count != len(computed), facts.clearing
     if not added and not back and differs == (last is not None and last.count != last.computed):
         return None

@@ -39,6 +39,7 @@ class Accounts:
         self._clock = clock
         self._watch = CacheWatch()
         self._prices: dict[str, Prices | None] = {}
+        self._cleared_tokens = 0
 
     def resume(self, request: Mapping[str, Any], call: CallRecorded) -> None:
         """Restart the cache watch from the last logged call and its request; ignore a call without cache time."""
@@ -71,8 +72,9 @@ class Accounts:
             return None
         usage = cast(Mapping[str, Any], reply["usage"])
         used = usage_of(usage)
-        said = clearing_reported(reply)
-        if said:  # a clearing that we requested is not a break
+        said, before = clearing_reported(reply), self._cleared_tokens
+        self._cleared_tokens = cleared_tokens(reply)
+        if said and self._cleared_tokens != before:  # a clearing that we requested is not a break
             self._watch = replace(self._watch, registered=(*self._watch.registered, said))
         expected = self._watch.expected
         self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))

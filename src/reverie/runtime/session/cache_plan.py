@@ -47,6 +47,7 @@ class _CacheState:
     requests: int = 0
     pauses: int = 0
     held: tuple[tuple[int, int, str], ...] = ()
+    boundary: int = -1
 
 
 def _spelled(place: BlockPosition | None) -> list[int] | None:
@@ -65,6 +66,11 @@ def _first_difference(before: Message, after: Message) -> int:
     return next(
         (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
     )
+
+
+def _earlier(one: BlockPosition | None, other: BlockPosition | None) -> BlockPosition | None:
+    """Return the earlier of two positions; None if there is none."""
+    return min(filter(None, (one, other)), key=lambda place: (place.message, place.block), default=None)
 
 
 def _newest(held: CacheEntry | None) -> list[CacheEntry]:
@@ -92,6 +98,7 @@ class CachePlan:
         self.cuts = 0
         """How many cuts the view had at the last request."""
         self._opening = 0
+        self._boundary = -1
         # The last request: messages inserted by the builder, the view's list of finished messages, and the rest.
         self._first: list[Any] = []
         self._known: tuple[list[Any], int] | None = None
@@ -112,6 +119,7 @@ class CachePlan:
             "opening": self._opening,
             "requests": self._requests,
             "pauses": self._pauses,
+            "boundary": self._boundary,
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
 
@@ -127,7 +135,7 @@ class CachePlan:
         self.placed = CacheState(found.ttl, _place(found.settled), _place(found.end), found.at, held)
         self.settled_offset = found.settled_offset
         self.cuts, self._opening = found.cuts, found.opening
-        self._requests, self._pauses = found.requests, found.pauses
+        self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
@@ -139,7 +147,6 @@ class CachePlan:
         *,
         settled: int | None,
         tail_offset: int,
-        provider_clears: bool = False,
     ) -> BreakpointPlan:
         """Return the breakpoints of a request, and record them and the cache entries that the request writes.
 
@@ -151,7 +158,8 @@ class CachePlan:
         ttl = self.ttl(now)
         cut, self.cuts = view.cuts != self.cuts, view.cuts
         inserted = messages_added_before(view)
-        changed = self._first_change(view, messages, inserted)
+        cleared = self._newly_cleared(view, inserted)
+        changed = _earlier(self._first_change(view, messages, inserted), cleared)
         upto = settled + inserted if settled is not None else None
         planned = plan_marks(
             messages,
@@ -160,7 +168,7 @@ class CachePlan:
             before=self.placed,
             changed=changed,
             settled=upto,
-            provider_clears=provider_clears,
+            cleared=self._boundary + 2 + inserted if cleared is not None else None,
         )
         if planned.after.settled != (self.placed.settled if self.placed is not None else None):
             self.settled_offset = tail_offset
@@ -202,6 +210,20 @@ class CachePlan:
                 return None if at == last and block == len(as_blocks(was)) else BlockPosition(at, block)
         return None
 
+    def _newly_cleared(self, view: View, inserted: int) -> BlockPosition | None:
+        """Return the first result that the provider shows in only one of the last and this request; store this state.
+
+        The messages stay the same, but the provider caches them as it shows them.
+        """
+        cleared, before = view.clearing, self._boundary
+        self._boundary = after = cleared.group if cleared is not None else -1
+        excluded = cleared.excluded if cleared is not None else frozenset[str]()
+        for at in range(min(before, after) + 1, min(max(before, after) + 1, view.length)):
+            calls = [view.tool_call(called) for called in view.group(at).uses]
+            if any(call is not None and call.name not in excluded for call in calls):
+                return BlockPosition(at + 1 + inserted, 0)
+        return None
+
     def life(self, now: float) -> Life:
         """Return how much of the last request is cached: ``live`` (all), ``tail dead`` (its head) or ``cold``."""
         if self.placed is None:
@@ -225,7 +247,7 @@ class CachePlan:
 
     def growth(self, view: View) -> float:
         """Return the tokens by which this session has grown with each turn since its opening or its last cut."""
-        return growth_per_turn(turns=view.length // 2, window=view.token_count.tokens, opening=self._opening)
+        return growth_per_turn(turns=view.length // 2, window=view.token_count.raw_tokens, opening=self._opening)
 
     def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:
         """Return the cost and savings of a compaction at this session's prices, and whether to do it."""

@@ -122,7 +122,7 @@ class SessionParts:
         trim = trim_policy(settings, facts, self.policy.betas, binds=self.thinking.binds)
         self.offload.policy = offload_policy(settings, at, trim.mode)
         self.trim.use(trim, facts, by_budget=settings.switches.budget_trim, is_chosen=settings.trim.mode != "auto")
-        self.cache.compact_at = at.auto_compact
+        self.trim.blocking, self.cache.compact_at = at.blocking, at.auto_compact
 
     def use_prices(self, model: str) -> None:
         """Decide by the prices of a model and by its smallest cached prefix."""

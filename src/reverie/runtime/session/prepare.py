@@ -6,6 +6,7 @@ from typing import Any
 
 from ...cache.breakpoints import with_marks
 from ...cache.watch import registered_by
+from ...conversation.boundary import CLEARS
 from ...conversation.wire.request import awaits_provider, repairs
 from ...events import RequestPrepared
 from .log import SessionLog
@@ -22,10 +23,12 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
         await parts.inbox.drain(log)
     await parts.configure(log, asked)
     facts = parts.policy.facts
-    asked = parts.trim.with_clearing(log.view, asked)
-    await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=parts.capabilities_of(facts))
+    clears = {CLEARS} if parts.trim.may_clear(asked) else set[str]()
+    asked = parts.trim.with_clearing(asked)
+    capabilities = parts.capabilities_of(facts) | clears
+    await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=capabilities)
     await parts.offload.before_request(log)  # layer 1: results of one message
-    await parts.trim.before_request(log)  # layer 2: old results
+    await parts.trim.before_request(log, summary_at=parts.compact.summary_at)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past
     await log.decide_all(repairs(log.view))
     binds = facts.checks_thinking or parts.thinking.binds
@@ -54,14 +57,7 @@ def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> di
     parts.accounts.before(request, registered_by(log.pop_decisions()), log.view.finished_messages)
     messages: list[Any] = request["messages"]
     settled, tail_offset = parts.trim.unsettled()
-    planned = parts.cache.mark(
-        log.view,
-        messages,
-        log.clock(),
-        settled=settled,
-        tail_offset=tail_offset,
-        provider_clears=parts.trim.policy.mode == "provider",
-    )
+    planned = parts.cache.mark(log.view, messages, log.clock(), settled=settled, tail_offset=tail_offset)
     tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
     log.emit(RequestPrepared(log.name, len(messages), tokens, window))
     return with_marks(request, planned, own=True)

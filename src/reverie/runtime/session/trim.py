@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ...cache.economics import Life
-from ...conversation.decisions import Decision, ResultsCleared
+from ...conversation.decisions import Cause, ClearingBoundaryMoved, Decision, ResultsCleared
 from ...conversation.reads import files_in_view, forgotten_files
 from ...conversation.thinking import replies_with_thinking, thinking_sizes, thinking_tokens
 from ...conversation.tool_calls import path_of
@@ -17,17 +17,18 @@ from ...errors import SessionError
 from ...events import FellBack, ResultsTrimmed
 from ...layers.l2_trim import (
     STUB_TOKENS,
+    BoundaryPlan,
     ClearableResult,
-    ClearingRule,
     TrimCandidates,
     TrimFacts,
     TrimPlan,
     TrimPolicy,
-    clearing_option,
+    plan_boundary,
     plan_budget,
     plan_cache_edit,
     plan_trim,
     provider_clearing,
+    thinking_option,
 )
 from ...model_facts import ModelFacts, facts_of
 from ...text.counts import counted
@@ -56,6 +57,8 @@ class Trimmer:
         self.policy = policy
         self.by_budget = False
         """Whether results are also cleared before a request until they fit the policy's budget."""
+        self.blocking = 0
+        """The token count from which no request is sent."""
         self.read_backs = 0
         self._cache = cache
         self._pending = TrimCandidates(policy)
@@ -63,34 +66,30 @@ class Trimmer:
         self._next_look = 0
         self._facts_of_model = facts_of(DEFAULT_MODEL)
         self._is_chosen = False
-        self._kept_by_provider = policy.keep_provider
+        self._summary_at = 0
         self._said: set[str] = set()
 
     def use(self, policy: TrimPolicy, facts: ModelFacts, *, by_budget: bool, is_chosen: bool) -> None:
         """Clear by a policy, for a model with these facts; ``is_chosen`` if the settings name the policy's mode."""
+        if policy.mode != self.policy.mode:
+            self._pending = TrimCandidates(policy)
         self.policy, self.by_budget = policy, by_budget
         self._facts_of_model, self._is_chosen = facts, is_chosen
 
-    def with_clearing(self, view: View, asked: RequestOptions) -> RequestOptions:
-        """Return the options of the next request; in the mode ``provider`` they ask the provider to clear results."""
-        if self.policy.mode != "provider" or "context_management" in asked.body:
+    def with_clearing(self, asked: RequestOptions) -> RequestOptions:
+        """Return the options of the next request; in the mode ``provider`` they ask the provider to keep thinking."""
+        if not self.may_clear(asked):
             return asked
-        facts, before = self._facts_of_model, view.facts.prefix
         thinking = asked.body.get("thinking")
         kind = cast("Mapping[str, Any]", thinking).get("type") if isinstance(thinking, Mapping) else None
-        option = clearing_option(
-            self.policy,
-            compact_at=self._cache.compact_at,
-            tools={*(tool["name"] for tool in asked.tools or () if "name" in tool), *view.tool_names()},
-            thinking=kind != "disabled" and (kind is not None or facts.checks_thinking),
-            rates=self._cache.rates,
-            batch=_last_batch(view),
-            before=before.options if before is not None and view.cuts == self._cache.cuts else None,
-        )
-        body = {**asked.body, "context_management": option}
-        rule = ClearingRule.of(body)
-        self._kept_by_provider = rule.keep if rule is not None else self.policy.keep_provider
-        return replace(asked, body=body)
+        thinks = kind != "disabled" and (kind is not None or self._facts_of_model.checks_thinking)
+        option = thinking_option(thinks=thinks)
+        return replace(asked, body={**asked.body, "context_management": option}) if option else asked
+
+    def may_clear(self, asked: RequestOptions) -> bool:
+        """Say whether the provider clears by our decisions, not by a rule that the caller passed."""
+        able = self._facts_of_model.context_editing
+        return self.policy.mode == "provider" and able and "context_management" not in asked.body
 
     def state(self) -> dict[str, Any]:
         """Return the counts of cleared results and of read-backs, from which a resumed session continues."""
@@ -104,14 +103,20 @@ class Trimmer:
             return
         self._cleared, self.read_backs = found.cleared, found.read_backs
 
-    async def before_request(self, log: SessionLog) -> None:
-        """Log the clearing or cache edit due before this request; with ``by_budget``, also clear to the budget."""
+    async def before_request(self, log: SessionLog, *, summary_at: int = 0) -> None:
+        """Log the clearing or cache edit due before this request; with ``by_budget``, also clear to the budget.
+
+        ``summary_at`` is the token count of all messages at which the provider is asked for a summary; 0 if never.
+        """
         self._report_means(log)
+        self._summary_at = summary_at
         planned = self.plan(log.view, log.clock())
         if isinstance(planned, TrimPlan):
             await self._clear(log, planned)
             return
-        if planned is not None:
+        if isinstance(planned, BoundaryPlan):
+            await self._move_boundary(log, planned)
+        elif planned is not None:
             await log.decide(planned)
         if self.by_budget and self.policy.mode == "client":
             await self.clear_to(log)
@@ -160,6 +165,9 @@ class Trimmer:
     def _report_means(self, log: SessionLog) -> None:
         """Emit, once for each, the reason why results are not cleared as the settings say, or the price of clearing."""
         facts, mode = self._facts_of_model, self.policy.mode
+        if mode == "provider" and not facts.context_editing:
+            how = "set trim.mode to 'auto' or 'client'"
+            self._report_once(log, f"the provider of {facts.name} clears no results; {how}")
         if not facts.checks_thinking:
             return
         why = f"{facts.name} refuses its thinking once an earlier message has changed"
@@ -194,14 +202,15 @@ class Trimmer:
         planned = plan_budget(self._pending, self.policy, target=target_tokens, pinned=pinned)
         return await self._clear(log, planned) if planned is not None else None
 
-    def plan(self, view: View, now: float) -> TrimPlan | Decision | None:
+    def plan(self, view: View, now: float) -> TrimPlan | BoundaryPlan | Decision | None:
         """Return the clearing or the cache edit that layer 2 wants before this request; None if it wants none."""
         if view.cuts != self._cache.cuts:
             self._next_look = 0
         self._pending.follow(view)
         life = self._cache.life(now)
         if self._worth_looking(view, life):
-            planned = plan_trim(self._pending, self._facts(view, life), self.policy)
+            facts = self._facts(view, life)
+            planned = plan_trim(self._pending, facts, self.policy) or plan_boundary(self._pending, facts, self.policy)
             if planned is not None:
                 return planned
             self._next_look = view.length // 2 + 1 + len(self._pending.candidates) // _LOOK_EVERY
@@ -218,11 +227,25 @@ class Trimmer:
 
         The number of messages is None where it is 0 or there are no such results.
         """
-        keep = self._kept_by_provider if self.policy.mode == "provider" else self.policy.keep_priced
-        recent: list[ClearableResult] = self._pending.candidates[-max(1, keep) :]
+        recent: list[ClearableResult] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
         if not recent:
             return None, self._pending.written
         return recent[0].group if recent[0].group > 0 else None, self._pending.start(recent[0])
+
+    async def _move_boundary(self, log: SessionLog, planned: BoundaryPlan) -> None:
+        """Log up to which call the provider leaves results out from now on."""
+        facts, view = log.view.facts, log.view
+        gone = {one.tool_use_id for one in planned.results}
+        tokens = view.token_count.estimator.correction(view.token_count.model).tokens
+        sizes = (tokens(one.piece.measure) for one in view.results if one.tool_use_id in gone)
+        prefix, before = facts.amended or facts.prefix, facts.boundary
+        declared = (str(tool.get("name")) for tool in prefix.tools) if prefix is not None else ()
+        excluded = {tool for tool in (*declared, *view.tool_names()) if not self.policy.may_clear(tool)}
+        excluded.update(before.excluded if before is not None else ())
+        cause = Cause("trim", planned.reason, frees=round(sum(sizes)))
+        await log.decide(ClearingBoundaryMoved(cause, planned.results[-1].tool_use_id, sorted(excluded)))
+        self._pending.clear(gone, STUB_TOKENS)
+        self._cleared += len(gone)
 
     async def _clear(self, log: SessionLog, planned: TrimPlan) -> ResultsTrimmed:
         """Log a clearing, count its results, and emit and return its event."""
@@ -246,15 +269,15 @@ class Trimmer:
         return looks or view.token_count.tokens >= self._cache.compact_at
 
     def _facts(self, view: View, life: Life) -> TrimFacts:
-        cache = self._cache
+        cache, counted = self._cache, view.token_count
         loses_thinking = self._facts_of_model.checks_thinking and self.policy.mode == "client"
         return TrimFacts(
             life=life,
-            window=view.token_count.tokens,
+            window=counted.tokens,
             round=view.length // 2,
             turns=cache.turns_ahead(view),
             settled_offset=cache.settled_offset,
-            prefix_tokens=round(view.token_count.overhead),
+            prefix_tokens=round(counted.overhead),
             least_cached=cache.least_cached,
             growth=cache.growth(view),
             ttl=cache.placed.ttl if cache.placed is not None else cache.chosen_ttl(),
@@ -263,15 +286,8 @@ class Trimmer:
             pinned=view.facts.pinned,
             cleared=self._cleared,
             read_backs=self.read_backs,
-            limit=cache.compact_at,
+            limit=cache.compact_at if not self._summary_at else self.blocking,
+            raw_tokens=counted.raw_tokens,
+            summary_at=self._summary_at,
             thinking=tuple(thinking_sizes(view)) if loses_thinking else (),
         )
-
-
-def _last_batch(view: View) -> int:
-    """Return how many calls the last reply in the view made."""
-    for at in range(view.length - 1, -1, -1):
-        group = view.group(at)
-        if group.role == "assistant":
-            return len(group.uses)
-    return 0

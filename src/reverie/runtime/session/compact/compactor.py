@@ -155,6 +155,17 @@ class Compactor:
         is_near = tokens >= at.warning or self._raw_tokens() >= _NEARLY * self._draft.summary_room(at)
         return is_near or self._draft.leaves_price_step(at)
 
+    @property
+    def summary_at(self) -> int:
+        """The token count of all messages at which the provider is asked for a summary; 0 if it never is."""
+        session = self._session
+        switches, policy = session.settings.switches, session.settings.compact
+        if not (switches.compact and switches.auto_compact and policy.prefers_provider(session.facts)):
+            return 0
+        counted, at = session.view.token_count, session.thresholds
+        room = int(_NEARLY * self._draft.summary_room(at)) + round(counted.overhead)
+        return room if counted.cleared_tokens else min(room, at.warning)
+
     def _raw_tokens(self) -> int:
         """Return the tokens of all messages, with the results that the provider leaves out of its requests."""
         counted = self._session.view.token_count

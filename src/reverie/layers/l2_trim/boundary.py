@@ -1,0 +1,78 @@
+"""Plan up to which call the provider leaves results out of requests. Pure: time, sizes and prices are arguments."""
+
+from __future__ import annotations
+
+from ...cache.economics import Forecast, Verdict, weigh_clearing
+from ...values import record, replace
+from .candidates import ClearableResult, TrimCandidates
+from .plan import STUB_TOKENS, TrimFacts, clearing_at
+from .policy import TrimPolicy
+
+__all__ = ["BoundaryPlan", "plan_boundary"]
+
+
+@record
+class BoundaryPlan:
+    """The results that the provider is to leave out from now on, oldest first, and the reason."""
+
+    results: tuple[ClearableResult, ...]
+    reason: str
+
+
+def plan_boundary(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> BoundaryPlan | None:
+    """Plan the next boundary: behind all results but the most recent ones, if this pays or the window is full.
+
+    A provider leaves out the oldest results, so a clearing begins with the first one that it still shows. Return None
+    if nothing should be cleared or the policy's mode or switches do not allow it.
+    """
+    is_cold = facts.life == "cold"
+    if policy.mode != "provider" or not (policy.idle if is_cold else policy.priced):
+        return None
+    old = _old_batches(pending, max(1, policy.keep_cold if is_cold else policy.keep_priced))
+    if not old:
+        return None
+    frees = sum(max(0, one.tokens - STUB_TOKENS) for one in old)
+    if facts.limit and facts.window >= facts.limit and frees >= policy.forced_share * facts.limit:
+        return BoundaryPlan(tuple(old), f"the window is full at {facts.limit:,} tokens")
+    verdict = _verdict(pending, old, frees, facts, policy)
+    return BoundaryPlan(tuple(old), verdict.reason) if verdict.act else None
+
+
+def _old_batches(pending: TrimCandidates, keep: int) -> list[ClearableResult]:
+    """Return the results before the ``keep`` most recent ones and before unseen ones, without a part of a batch."""
+    kept = pending.candidates[-keep:]
+    first = min(kept[0].group, pending.unseen) if kept else 0
+    return [one for one in pending.candidates[: len(pending.candidates) - len(kept)] if one.group < first]
+
+
+def _verdict(
+    pending: TrimCandidates, old: list[ClearableResult], frees: int, facts: TrimFacts, policy: TrimPolicy
+) -> Verdict:
+    before = pending.before(old[0])
+    after = pending.following(old[0], before)
+    ahead = max(0, facts.window - after)
+    if ahead < facts.least_cached:
+        after += ahead  # too short to be cached alone, so it is written again too
+    since = facts.round - policy.keep_priced
+    carried = facts.rates.read * sum(one.tokens * max(0, since - one.round) for one in old)
+    kept_from = next((one for one in pending.candidates if one.group > old[-1].group), None)
+    tail = pending.written - pending.start(kept_from) if kept_from is not None else 0
+    option = clearing_at(after, len(old), frees, tail, carried, pending.written, facts)
+    left = max(0.0, (facts.summary_at - facts.raw_tokens) / max(1.0, facts.growth))  # turns until the next summary
+    option = replace(option, later=_dearer_summary(ahead, left, facts))
+    turns = min(facts.turns, left) if facts.summary_at else facts.turns
+    forecast = Forecast(turns, facts.need(policy), facts.window, facts.growth)
+    return weigh_clearing(option, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
+
+
+def _dearer_summary(ahead: int, left: float, facts: TrimFacts) -> float:
+    """Return the expected price of a summary by the provider that cannot read the cache behind the first clearing.
+
+    The request for it has no context edits, so it contains all results, and reads them from the cache only if none was
+    cleared. A session that had as many turns as are left until then is as likely to reach it as not.
+    """
+    if not facts.summary_at or facts.raw_tokens > facts.window:  # without a summary, or paid with an earlier clearing
+        return 0.0
+    chance = facts.round / max(1.0, facts.round + left)
+    rates = facts.rates.at(facts.summary_at)
+    return chance * (rates.write_5m - rates.read) * max(0, max(facts.summary_at, facts.raw_tokens) - ahead)
