@@ -173,7 +173,7 @@ class Trimmer:
         why = f"{facts.name} refuses its thinking once an earlier message has changed"
         if mode == "off" and not self._is_chosen:
             self._pending.follow(log.view)
-            if len(self._pending.candidates) <= self.policy.keep_provider:
+            if len(self._pending.candidates) <= self.policy.keep_cold:
                 return  # no result is old enough to be cleared
             how = f"pass betas=[{EDITING_BETA!r}] to prepare() and send with client.beta.messages"
             self._report_once(log, f"{why}, so results are not cleared here; to let the provider clear them, {how}")
