@@ -57,9 +57,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
         opening = _with_added_tools(opening, facts.prefix, [amended for _, amended in facts.amendments])
     if facts.edits:
         messages = _edited(messages, able="cache_edits" in capabilities)
-    request: dict[str, Any] = {**opening, "messages": messages}
-    if view.clearing is not None and CLEARS in capabilities and "compaction" not in request:
-        request = _with_clearing(request, view.clearing)
+    request = _with_clearing({**opening, "messages": messages}, view.clearing if CLEARS in capabilities else None)
     if facts.drops_refused_thinking and "preserved_thinking" in capabilities:
         request = _with_dropped_blocks(request)
     if "compaction" in request and as_blocks(messages[-1])[-1]["type"] in _SERVER_USES:
@@ -200,10 +198,10 @@ def _with_dropped_blocks(request: dict[str, Any]) -> dict[str, Any]:
     return {**request, "thinking": {**thinking, "block_binding": binding}}
 
 
-def _with_clearing(request: dict[str, Any], cleared: ClearedRange) -> dict[str, Any]:
-    """Return the request with the edit that leaves these results out, unless it declares such an edit itself."""
+def _with_clearing(request: dict[str, Any], cleared: ClearedRange | None) -> dict[str, Any]:
+    """Return the request with the edit that leaves results out; a request with an edit of its own stays as it is."""
     edits: list[dict[str, Any]] = request.get("context_management", {}).get("edits", [])
-    if any(edit["type"] == CLEAR_RESULTS for edit in edits):
+    if cleared is None or "compaction" in request or any(edit["type"] == CLEAR_RESULTS for edit in edits):
         return request
     return {**request, "context_management": {"edits": [*edits, cleared.edit()]}}
 
