@@ -36,6 +36,7 @@ class RandomRun:
     def __init__(self, seed: int, window: int, *, calm: bool = False) -> None:
         """Play by a seed; a calm run has no failures of the provider and keeps to one model."""
         self.calm = calm
+        self.seed = seed
         self.random = random.Random(seed)
         self.window = window
         self.now = 1_000_000.0

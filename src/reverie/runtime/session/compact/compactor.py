@@ -404,12 +404,13 @@ class Compactor:
     def _may_cut(self, switch: str) -> bool:
         """Say whether messages may be cut from the middle; a model that checks thinking refuses its thinking then."""
         session = self._session
-        facts = session.facts
-        if facts.checks_thinking and switch not in self._refused:
+        binds = session.facts.checks_thinking or self._thinking.binds
+        if binds and switch not in self._refused:
             self._refused.add(switch)
-            why = f"{facts.name} refuses its thinking once an earlier message has changed: compacting instead"
+            name = session.facts.name if session.facts.checks_thinking else "a model of this session"
+            why = f"{name} refuses its thinking once an earlier message has changed: compacting instead"
             session.emit(FellBack(session.name, switch, f"{why}; turn the switch off"))
-        return not facts.checks_thinking
+        return not binds
 
     async def _snip(self, at: Thresholds) -> None:
         session = self._session
