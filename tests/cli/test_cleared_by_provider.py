@@ -62,7 +62,7 @@ def test_context_counts_the_bill_and_tells_the_cleared_results(reverie: Reverie,
     assert whole["cleared_by_provider"]["results"] == 0
     _, out, _ = reverie("context", cleared)
     assert "The provider cleared 3 results (5,000 tokens, not billed)." in out
-    assert "toolu_0, toolu_1, toolu_2" in out
+    assert "HANDLE':\n  toolu_0\n  toolu_1\n  toolu_2\n" in out
 
 
 @pytest.mark.requirement("V3")
@@ -94,3 +94,10 @@ def test_the_footer_tells_the_cleared_tokens(tokens: int) -> None:
     status = Status("m", "default", 0, 1, 0, 0, None, None, (), cleared=tokens)
     told = [text for _, text in footer_parts(status) if "cleared" in text]
     assert told == (["5k cleared by the provider"] if tokens else [])
+
+
+@pytest.mark.requirement("V3", "L4.13")
+def test_a_compaction_is_measured_by_the_size_before_the_provider_cleared(asked: Asked, cleared: str) -> None:
+    asked("compact", cleared, "--yes")
+    [[made]] = [one["compactions"] for one in asked("loss", cleared)]
+    assert made["tokens_before"] > 11_000, "6,000 billed and 5,000 cleared"

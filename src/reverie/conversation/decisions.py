@@ -251,6 +251,7 @@ class Compacted:
     """``notes``, ``full``, ``from``, ``up_to`` or ``provider``."""
     summary: str
     tokens_before: int
+    """Tokens of the whole view, with everything that the provider had cleared."""
     last_before: str | None
     first_kept: str | None
     attachments: list[dict[str, Any]] = field(default_factory=lambda: [])

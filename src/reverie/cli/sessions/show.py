@@ -28,8 +28,9 @@ __all__ = ["command"]
 def command(session: str, as_view: bool, raw: bool, as_json: bool) -> None:
     """Show a session as readable text.
 
-    Tool inputs and results are shortened; each decision of a layer is one dim line. SESSION|FILE is a session in the
-    library or a recording in any format that 'reverie import' reads.
+    Tool inputs and results are shortened; each decision of a layer is one dim line, except those that only
+    record a reply or a result (--raw has them). SESSION|FILE is a session in the library or a recording in any format
+    that 'reverie import' reads.
     """
     found = recordings(session)
     if as_json:

@@ -28,7 +28,8 @@ def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
     names: dict[str, str] = {}
     for entry in entries:
         if entry.kind == DECISION:
-            yield decision_line(entry), DIM
+            if not is_bookkeeping(entry):
+                yield decision_line(entry), DIM
         elif entry.kind == META:
             yield meta_line(entry), DIM
         elif entry.message is not None:
@@ -90,7 +91,8 @@ def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
     if kind == "text":
         yield f"{as_text(block.get('text'))}\n", ""
     elif kind == "thinking":
-        yield f"(thinking) {one_line(as_text(block.get('thinking')), THOUGHT_CHARS)}\n", "dim italic"
+        thought = one_line(as_text(block.get("thinking")), THOUGHT_CHARS)
+        yield f"(thinking) {thought}\n" if thought else "(thinking, returned without its text)\n", "dim italic"
     elif kind in MEDIA:
         yield f"[{kind}]\n", DIM
     elif isinstance(kind, str) and kind.endswith("tool_use"):
@@ -106,6 +108,12 @@ def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
         yield f"{shortened(result_text(block.get('content')), RESULT_LINES, '   ')}\n", "red" if failed else DIM
     else:
         yield f"[{kind}]\n", DIM
+
+
+def is_bookkeeping(entry: Entry) -> bool:
+    """Return whether a decision only records a reply or a result, as one does in every turn."""
+    said = entry.body.get("decision"), entry.body.get("reason")
+    return said[0] == "results_kept" or said == ("call_recorded", "reply")
 
 
 def decision_line(entry: Entry) -> str:

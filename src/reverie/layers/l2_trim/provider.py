@@ -114,7 +114,7 @@ def provider_clearing(view: View, reply: ReplyBody) -> ResultsClearedByProvider 
     if not added and not back and differs == (last is not None and last.count != last.computed):
         return None
     return ResultsClearedByProvider(
-        Cause("trim", _reason(count, len(computed), tokens, len(added), _news_of(back, calls))),
+        Cause("trim", _reason(count, len(computed), tokens, len(added), back)),
         added,
         _announcement(view, added),
         tokens,
@@ -124,21 +124,13 @@ def provider_clearing(view: View, reply: ReplyBody) -> ResultsClearedByProvider 
     )
 
 
-def _reason(count: int, computed: int, tokens: int, added: int, back: str) -> str:
+def _reason(count: int, computed: int, tokens: int, added: int, back: Sequence[str]) -> str:
     if count or not back:
         left_out = counted(count, "result")
         said = f"the provider left {left_out} out of the request, {added} of them new: {tokens:,} tokens"
     else:
-        said = back
+        said = f"the provider shows {counted(len(back), 'result')} again"
     return said if count == computed else f"{said}; its rule leaves out {computed} by our calculation"
-
-
-def _news_of(back: Sequence[str], calls: Iterable[SentCall]) -> str:
-    """Return a text about results that are no longer cleared: shown again, or no longer sent; empty if none are."""
-    shown = {one.id for one in calls}.intersection(back)
-    if shown or not back:
-        return f"the provider shows {counted(len(shown), 'result')} again" if shown else ""
-    return f"{counted(len(back), 'result')} that the provider had cleared left the view"
 
 
 def _announcement(view: View, added: Sequence[str]) -> str:

@@ -178,7 +178,7 @@ def compaction(
         trigger=cause.trigger,
         method=summary.method,
         summary=text,
-        tokens_before=view.token_count.tokens,
+        tokens_before=view.token_count.raw_tokens,
         last_before=cut_range.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
         attachments=[dict(one) for one in attachments],

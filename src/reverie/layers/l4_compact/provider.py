@@ -137,7 +137,7 @@ def provider_compaction(
         trigger=cause.trigger,
         method=METHOD,
         summary=signed.text or "[The provider's summary is not readable.]",
-        tokens_before=view.token_count.tokens,
+        tokens_before=view.token_count.raw_tokens,
         last_before=cut_range.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
         attachments=[*_opening_context(cut_range.cut), text_block("\n\n".join(part for part in again if part))],
