@@ -54,6 +54,11 @@ async def anew(*given: Any, **named: Any) -> None:
 
 RENDER = prepare.amend_prefix
 GUARD = "stale thinking is dropped before a request leaves"
+EDITS = (
+    "system prompt and tools stay as first sent",
+    "results are not cleared here",
+    "the provider writes the summary",
+)
 REPAIRS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     GUARD: (thinking, "stale_replies", lambda *_, **__: []),
     "system prompt and tools stay as first sent": (prepare, "amend_prefix", anew),
@@ -90,4 +95,5 @@ def test_with_one_repair_taken_out_the_same_runs_lose_thinking_or_are_refused(
         print(f"without: {repair:55} {refused:4} refused, {dropped:4} times dropped{alone}")
     assert [repair for repair, found in table.items() if found == (0, 0)] == []
     assert table[GUARD][0] > 0
-    assert all(unguarded.values())
+    # The other two change nothing that was sent; without them the guard drops thinking that is valid.
+    assert all(unguarded[repair] for repair in EDITS if torture)
