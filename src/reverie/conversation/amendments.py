@@ -63,7 +63,7 @@ def told_in_part(
     """Return the state that the changes ``told`` lead to, if a cut took some of those before or between them.
 
     ``carried`` are the changes of tools in a signed summary. Providers may ignore them, so that each of these tools
-    is told again: it counts as another tool here, and one that is defined nowhere else has only its name.
+    is announced again: it counts as another tool here, and one that is defined nowhere else has only its name.
     """
     tools: dict[str, Mapping[str, Any]] = {str(tool.get("name")): tool for tool in prefix.tools}
     for change in carried:

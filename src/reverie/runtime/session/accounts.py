@@ -126,7 +126,7 @@ class Accounts:
 
 
 def _answered(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a request without its last reply and the content after it, which may only stand in for the next turn."""
+    """Return a request without its last reply and the content after it, which may be a placeholder."""
     messages: list[Any] = request["messages"]
     last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=len(messages))
     return {**request, "messages": messages[:last]}

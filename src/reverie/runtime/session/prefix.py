@@ -131,7 +131,7 @@ async def amend_prefix(
     told, amendments = log.view.facts.amended, log.view.facts.amendments
     before = (told.system, told.tools) if told is not None else (prefix.system, prefix.tools)
     if told is not None and told.message.get("role") == "user" and "tool_changes" in prefix.capabilities:
-        # Another model was told of new tools in words; this one takes their definitions.
+        # Another model learned of new tools in words; this one takes their definitions.
         before = told.system, told_in_part(prefix, [amended for _, amended in amendments], ()).tools
     after = (asked.system, asked.tools or (amendments[-1][1].tools if amendments else prefix.tools))
     if not anew and after == before:

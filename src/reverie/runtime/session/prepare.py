@@ -42,7 +42,7 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
 def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:
     """Return why system prompt and tools are rendered anew: on request, or since a cut broke the prefix anyway.
 
-    Bound thinking comes back when a cut is undone, so a model that can be told of all changes keeps the old prefix.
+    Bound thinking comes back when a cut is undone, so a model that takes all changes as messages keeps the old prefix.
     """
     if parts.reload_asked:
         return "a reload was asked for"

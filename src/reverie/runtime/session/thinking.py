@@ -168,7 +168,7 @@ class ThinkingWatch:
     async def take_report(self, log: DecisionLog, facts: ModelFacts, reply: Mapping[str, Any], uuid: str) -> None:
         """Compare the thinking that the provider says it dropped with the thinking that it was expected to drop.
 
-        Thinking of models that this one cannot read is expected; that of another account is told, and readable
+        Thinking of models that this one cannot read is expected; that of another account is reported, and readable
         there. Thinking that was dropped because content before it changed is logged as dropped, with every later
         one, so that the next request is right. ``uuid`` is the reply's own entry.
         """
