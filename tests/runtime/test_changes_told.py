@@ -8,9 +8,17 @@ import anyio
 import pytest
 
 from reverie import Session
-from reverie.conversation.decisions import Compacted, PrefixAmended, ResultStubbed, ThinkingDropped
+from reverie.conversation.decisions import (
+    Compacted,
+    PrefixAmended,
+    PrefixRendered,
+    ResultStubbed,
+    ThinkingDropped,
+    decision_of,
+)
 from reverie.errors import ThinkingRefused
 from reverie.testing.messages_server.replies import ServerReply
+from reverie.values import replace
 from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
 
 OLD = "claude-sonnet-4-5"
@@ -96,6 +104,48 @@ def test_a_summary_that_carries_an_outdated_change_of_tools_is_corrected() -> No
             else:
                 assert tools_told(last) == {("tool_addition", "Grep")}
             assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V2")
+def test_a_reload_after_a_summary_is_named_as_the_cause_and_corrects_the_tools_that_the_summary_carries() -> None:
+    async def main() -> None:
+        desk = Desk(window=1_000_000)
+        async with desk.session() as session:
+            await desk.ask(session, "One.", tools=[READ, GREP])
+            await fill(desk, session, tools=[READ])
+            assert (await session.compact()).method == "provider"
+            await session.reload()
+            await desk.ask(session, "Two.", system=RULE, tools=[READ, GREP])
+            [dropped] = desk.decisions(ThinkingDropped)
+            reloaded = desk.decisions(PrefixRendered)[-1]
+            assert "reload" in reloaded.cause.reason
+        [uuid] = [entry.uuid for entry in desk.entries() if decision_of(entry.body) == reloaded]
+        assert dropped.changed_by == uuid
+        assert tools_told(desk.requests()[-1]) == {("tool_addition", "Grep")}
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V3")
+def test_results_that_the_provider_left_out_count_again_where_it_is_not_asked_to() -> None:
+    async def main() -> None:
+        desk = Desk(window=1_000_000)
+        desk.settings = replace(desk.settings, window_tokens=None)
+        async with desk.session(None) as session:
+            for number, (billed, left_out) in enumerate([(1_000, 0), (60_000, 150_000)]):
+                await session.say("word " * 200)
+                await session.prepare(model=CHECKED, max_tokens=500, betas=["context-management-2025-06-27"])
+                edit = {"type": "clear_tool_uses_20250919", "cleared_input_tokens": left_out}
+                managed = {"context_management": {"applied_edits": [edit]}, "model": CHECKED, "id": f"msg_{number}"}
+                reply = {"role": "assistant", "content": [{"type": "text", "text": "Yes. " * 200}], **managed}
+                await session.observe({**reply, "usage": {"input_tokens": billed, "output_tokens": 200}})
+            assert desk.decisions(Compacted) == []
+            await session.say("On a model with a smaller window.")
+            await session.prepare(model=OLD, max_tokens=500)
+        assert len(desk.decisions(Compacted)) == 1
 
     anyio.run(main)
 

@@ -8,6 +8,7 @@ from typing import Any
 from enforcing_model import EnforcingModel, enforcing_provider
 from reverie import InMemoryStorage, Session, Settings
 from reverie.conversation.decisions import decision_of
+from reverie.conversation.entries import Entry
 from reverie.conversation.log import parse_log
 from reverie.errors import ThinkingRefused
 from reverie.settings import Switches
@@ -72,10 +73,12 @@ class Desk:
     def requests(self, model: str = CHECKED) -> list[dict[str, Any]]:
         return [one for one in self.models[model].requests if one.get("compaction") is None]
 
-    def decisions(self, kind: type[Any]) -> list[Any]:
+    def entries(self) -> list[Entry]:
         key = next(key for key in self.storage.list("") if key.endswith("desk.jsonl"))
-        entries = parse_log(self.storage.load(key) or b"").entries
-        found = (decision_of(entry.body) for entry in entries if entry.kind == "decision")
+        return parse_log(self.storage.load(key) or b"").entries
+
+    def decisions(self, kind: type[Any]) -> list[Any]:
+        found = (decision_of(entry.body) for entry in self.entries() if entry.kind == "decision")
         return [one for one in found if isinstance(one, kind)]
 
 

@@ -90,7 +90,7 @@ class Facts:
 
     def with_amendments_in(self, items: Iterable[Item]) -> Facts:
         """Return the facts after a cut: of the changes to the prefix only those that these items show hold."""
-        if not self.amendments or self.prefix is None:
+        if self.prefix is None:
             return self
         shown = {item.uuid: item for item in items}
         told = [amended for uuid, amended in self.amendments if uuid in shown]

@@ -42,7 +42,8 @@ class AgentHost:
     def request_options(self) -> dict[str, Any]:
         """Return the arguments of ``Session.prepare`` as a dict: model, output limit, system prompt and tools.
 
-        Where the model checks thinking and can be sent the beta, they allow the provider to clear old results.
+        Where the model checks thinking, or the session has such thinking, they allow the provider to clear old results
+        if it can be sent the beta.
         """
         parts = self._parts
         options: dict[str, Any] = {
@@ -52,7 +53,8 @@ class AgentHost:
             "tools": parts.runs.declared,
         }
         facts = facts_of(parts.model.model_id, parts.options.settings.models)
-        if facts.checks_thinking and parts.model.capabilities.context_management:
+        binds = facts.checks_thinking or parts.session.parts.thinking.binds
+        if binds and parts.model.capabilities.context_management:
             options["betas"] = [EDITING_BETA]
         return options
 

@@ -143,7 +143,9 @@ async def amend_prefix(
         rendered = replace(prefix, cause=Cause("request", why, moves_prefix=True), system=after[0], tools=[*after[1]])
         _refuse_unusable(rendered, facts)
         await log.decide(rendered)
-        return
+        # A signed summary may carry changes of tools that the new prefix contradicts.
+        told = log.view.facts.with_amendments_in(log.view.visible_items.items).amended
+        before = (told.system, told.tools) if told is not None else after
     amended = amendment(before, after, capabilities=prefix.capabilities)
     if amended is not None:
         _refuse_unusable(replace(prefix, system=after[0], tools=[*after[1]]), facts)

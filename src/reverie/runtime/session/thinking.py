@@ -109,9 +109,9 @@ class ThinkingWatch:
             self._changed_by = uuid
 
     def _note_prefix(self, uuid: str, system: Any, tools: Any) -> None:
-        """Note that a prefix was rendered; it changes the past if its system prompt or its tools are others."""
+        """Note that a prefix was rendered; with another system prompt or other tools no thinking fits."""
         before, self._opening = self._opening, (system, tools)
-        if before is not None and before != self._opening and not self._changed_by:
+        if before is not None and before != self._opening:
             self._changed_by = uuid
 
     # -- a request and its reply

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....conversation.boundary import CLEAR_RESULTS, CLEARS
 from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered
 from ....conversation.entries import META, Entry, new_uuid
 from ....conversation.tokens.accounting import account, metrics
@@ -193,6 +194,18 @@ class Compactor:
         return await self.background.request(CompactionRequest("auto", "the window fills up", at))
 
     def _unbilled(self) -> int:
+        """Return the tokens of the next request that the last bill lacks, besides new messages.
+
+        These are system prompt and tools before the first bill, and results that a provider had left out if the next
+        request does not ask for that.
+        """
+        counted, prefix = self._session.view.token_count, self._session.view.facts.prefix
+        options = prefix.options if prefix is not None else {}
+        edits: Any = options.get("context_management")
+        clears = prefix is not None and (CLEARS in prefix.capabilities or CLEAR_RESULTS in repr(edits))
+        return self._opening() + (0 if clears else counted.cleared_tokens)
+
+    def _opening(self) -> int:
         """Estimate the tokens of system prompt and tools; return 0 once a reply has reported them."""
         counted, prefix = self._session.view.token_count, self._session.view.facts.prefix
         if counted.known or counted.overhead or prefix is None:
@@ -203,7 +216,7 @@ class Compactor:
 
     def _check_opening(self, limit: int) -> None:
         """Raise ``WindowFull``, before a compaction is tried in vain, if system prompt and tools are too large."""
-        tokens = self._unbilled() or round(self._session.view.token_count.overhead)
+        tokens = self._opening() or round(self._session.view.token_count.overhead)
         if tokens >= limit:
             raise WindowFull(
                 f"system prompt and tools alone need about {tokens:,} tokens and the window takes {limit:,}: shorten "
@@ -336,7 +349,7 @@ class Compactor:
 
     async def reactively(self, tokens: int | None, limit: int | None) -> CompactionReport:
         """Compact well below the limit that the provider named in its refusal; log a failure and raise it."""
-        count = self._session.view.token_count.tokens
+        count = self._session.view.token_count.tokens + self._unbilled()
         target = int(limit * min(1.0, count / tokens)) if limit is not None and tokens else count  # in our own count
         try:
             return await self.compact(trigger="reactive", limit=max(1, target))
