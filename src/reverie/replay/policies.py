@@ -12,7 +12,7 @@ from ..conversation.rounds import rounds
 from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
 from ..layers.l1_offload import OffloadPolicy, ResultStore, offload_aggregate, offload_result
-from ..layers.l2_trim import STUB_TOKENS, TrimPlan, TrimPolicy, cleared_text
+from ..layers.l2_trim import STUB_TOKENS, BoundaryPlan, TrimPlan, TrimPolicy, cleared_text
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
@@ -233,6 +233,8 @@ class ReveriePolicy(UncachedPolicy):
         if isinstance(planned, TrimPlan):
             self.trimmer.record(planned.decision)
             planned = planned.decision
+        elif isinstance(planned, BoundaryPlan):  # a replay has no provider that clears
+            planned = None
         return [*together, *([planned] if planned is not None else ())]
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
