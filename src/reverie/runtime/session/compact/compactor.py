@@ -267,10 +267,10 @@ class Compactor:
     async def _when_cold(self, at: Thresholds) -> None:
         """Compact early, without a model call, if the cache is cold and it pays by a margin.
 
-        Not on a model that checks thinking, which would lose the thinking of the kept messages.
+        Not in a session with thinking that a model checks: the kept messages would lose it.
         """
         session = self._session
-        if session.facts.checks_thinking:
+        if session.facts.checks_thinking or self._thinking.binds:
             return
         policy, now = session.settings.compact, session.clock()
         if self._cache.placed is None or self._cache.life(now) != "cold":
