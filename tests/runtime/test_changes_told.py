@@ -17,11 +17,13 @@ from reverie.conversation.decisions import (
     decision_of,
 )
 from reverie.errors import ThinkingRefused
+from reverie.layers.l4_compact import CompactPolicy
 from reverie.testing.messages_server.replies import ServerReply
 from reverie.values import replace
 from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
 
 OLD = "claude-sonnet-4-5"
+OTHER = "claude-opus-5"
 SEARCH = {"type": "web_search_20260209", "name": "web_search"}
 NEW = {"name": "New", "description": "A tool.", "input_schema": {"type": "object", "properties": {}}}
 RULE = f"{SYSTEM}\nRule one."
@@ -146,6 +148,22 @@ def test_results_that_the_provider_left_out_count_again_where_it_is_not_asked_to
             await session.say("On a model with a smaller window.")
             await session.prepare(model=OLD, max_tokens=500)
         assert len(desk.decisions(Compacted)) == 1
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V4")
+def test_a_summary_by_a_model_that_does_not_check_keeps_no_thinking_valid() -> None:
+    async def main() -> None:
+        desk = Desk(window=1_000_000, compact=CompactPolicy(by_provider=True))
+        async with desk.session() as session:
+            await fill(desk, session)
+        async with desk.session(OTHER) as session:
+            await desk.ask(session, "Two.", OTHER)
+            assert (await session.compact()).method == "provider"
+            await desk.ask(session, "Three.")
+        assert len(desk.decisions(ThinkingDropped)) == 1
+        assert desk.refusals == []
 
     anyio.run(main)
 

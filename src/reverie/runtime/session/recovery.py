@@ -60,7 +60,8 @@ async def _repair_thinking(log: SessionLog, error: ThinkingRefused, *, can_ask: 
     why = "the provider refused a thinking block"
     prefix = view.facts.prefix
     thinking: Any = prefix.options.get("thinking") if prefix is not None else None
-    can_drop = can_ask and (thinking is None or thinking.get("type") in ("adaptive", "enabled"))
+    checks = prefix is not None and "preserved_thinking" in prefix.capabilities
+    can_drop = can_ask and checks and (thinking is None or thinking.get("type") in ("adaptive", "enabled"))
     if can_drop and not view.facts.drops_refused_thinking:
         await log.decide(ThinkingRepaired(Cause("request", why, moves_prefix=True), str(error)))
     else:

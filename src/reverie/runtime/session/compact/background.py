@@ -157,6 +157,7 @@ class BackgroundCompaction:
         last = next((at for at, item in enumerate(items) if item.uuid == prepared.get("last_before")), None)
         if last is not None:
             taking = CutRange(items, 0, last + 1)
-            if self._draft.summaries.covers(taking) == prepared.get("covers"):
+            covers: Mapping[str, Any] = prepared.get("covers") or {}
+            if self._draft.summaries.covers(taking)["states"] == covers.get("states"):
                 return taking
         raise CompactionError("the conversation changed while its summary was written, so the summary is not used")

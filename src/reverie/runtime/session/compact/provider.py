@@ -70,11 +70,13 @@ class ProviderSummaries:
         plain = {**_without_refused_options(kept), "messages": messages}
         asked = adapted(plain, facts, answer_tokens=self._max_tokens(facts))
         covers = self._thinking.digests_of(asked).as_covered()
+        if not facts.checks_thinking:  # a summary by such a model keeps no thinking valid
+            covers["opening"] = ""
         asked["compaction"] = {"type": "summarize", "instructions": instructions}
         marked = with_marks(asked, session.mark_fork(messages))
         return {**marked, **session.request_extras}, covers
 
-    def covers(self, taking: CutRange) -> dict[str, Any]:
+    def covers(self, taking: CutRange) -> Mapping[str, Any]:
         """Return the digests of the messages in a range, as the next request would send them."""
         view = self._session.view
         request = build_request(view)
