@@ -115,6 +115,14 @@ def test_a_settings_file_is_a_policy(made: list[Recording], tmp_path: Path):
     assert freed["careful"] < freed["reverie"]
 
 
+def test_a_replay_of_the_mode_in_which_the_provider_clears_leaves_no_results_out(made: list[Recording], tmp_path: Path):
+    file = tmp_path / "provider.toml"
+    file.write_text('[trim]\nmode = "provider"\n')
+    report = compare(made[:1], policies=("reverie",), extra=settings_named([file]))
+    freed = {name: totals(report.of(policy=name))["removed_tokens"] for name in report.policies}
+    assert freed["provider"] < freed["reverie"]
+
+
 def test_the_same_replay_gives_the_same_figures(made: list[Recording]):
     prices = prices_for("claude-sonnet-4-5")
     assert prices is not None
