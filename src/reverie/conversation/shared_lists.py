@@ -69,20 +69,30 @@ class FinishedMessages:
     ``results`` and ``calls`` also hold the tool results and calls of the last messages, which may still change.
     """
 
-    __slots__ = ("calls", "flat", "groups", "head", "results")
+    __slots__ = ("calls", "flat", "groups", "head", "results", "summaries")
 
     def __init__(self, head: int) -> None:
         self.head = head
         self.groups: list[Group] = []
         self.flat: list[Message] = []
+        self.summaries: list[int] = []
         self.results: list[Result] = []
         self.calls: dict[str, ToolCall] = {}
+
+    def append(self, group: Group, message: Message) -> None:
+        """Append a message that is finished; note where it has a summary that a provider made at a threshold."""
+        is_reply = group.role == "assistant" and not group.is_compaction
+        if is_reply and any(block["type"] == "compaction" for block in as_blocks(message)):
+            self.summaries.append(len(self.flat))
+        self.groups.append(group)
+        self.flat.append(message)
 
     def copied(self, head: int, groups: int, results: int, tail: tuple[Group, ...]) -> FinishedMessages:
         """Return a copy with only the first groups and results, by number, and the calls of those and the tail."""
         new = FinishedMessages(head)
         new.groups = self.groups[:groups]
         new.flat = self.flat[:groups]
+        new.summaries = [at for at in self.summaries if at < groups]
         new.results = self.results[:results]
         mine = {called for group in tail for called in group.uses}
         new.calls = _without_later_keys(self.calls, lambda called, call: call.group < groups or called in mine)
@@ -95,6 +105,7 @@ class FinishedMessages:
         """
         new = FinishedMessages(self.head)
         new.groups, new.results, new.calls = self.groups, self.results, self.calls
+        new.summaries = self.summaries
         new.flat = self.flat[:groups]
         return new
 

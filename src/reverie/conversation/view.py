@@ -166,13 +166,15 @@ class View:
 
     @property
     def finished_messages(self) -> tuple[list[Message], int] | None:
-        """A list of messages only decisions can change, and the length of this view's part; None if requests differ.
-
-        They differ with too many images, and with system messages for a model that takes none.
-        """
+        """A list of messages only decisions can change, and the length of this view's part; None if requests differ."""
         prefix = self.facts.prefix
         converts = self.facts.amendments and (prefix is None or "system_messages" not in prefix.capabilities)
         return None if converts or self.images.excess(prefix) else (self._finished.flat, self._groups_finished)
+
+    @property
+    def threshold_summaries(self) -> list[int]:
+        """The indexes of the messages that may have a summary which a provider made at a threshold."""
+        return [*self._finished.summaries, *range(self._groups_finished, self.length)]
 
     def results_from(self, start: int) -> list[Result]:
         """Return the tool results in the view from the index ``start`` on, oldest first."""
@@ -393,8 +395,7 @@ class View:
         self._tail = (*self._tail, group)
         if len(self._tail) > OPEN_GROUPS:
             first, self._tail = self._tail[0], self._tail[1:]
-            self._finished.groups.append(first)
-            self._finished.flat.append(render(first, self.overrides))
+            self._finished.append(first, render(first, self.overrides))
             self._groups_finished += 1
 
     def _note_results(self, entry: Entry, piece: MessagePiece) -> None:

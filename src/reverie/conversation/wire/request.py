@@ -63,7 +63,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     if "compaction" in request and as_blocks(messages[-1])[-1]["type"] in _SERVER_USES:
         del request["compaction"]  # an unfinished reply cannot be summarized
     if view.length and view.group(0).is_compaction:
-        request = _with_one_summary(request)
+        request = _without_threshold_edits(request)
     # All requests of a prefix share the opening, so lists that callers may extend are copied.
     for key in ("system", "tools"):
         if isinstance(request.get(key), list):
@@ -161,6 +161,8 @@ def _messages(view: View) -> list[Message]:
             messages.append({"role": "user", "content": CONTINUE})
     if view.images.excess(view.facts.prefix):
         messages = _fewer_images(view, messages)
+    if view.group(0).is_compaction:
+        messages = _with_one_summary(messages, view.threshold_summaries)
     if messages_added_before(view):
         messages.insert(0, {"role": "user", "content": _OPENING})
     return messages
@@ -206,21 +208,23 @@ def _with_clearing(request: dict[str, Any], cleared: ClearedRange | None) -> dic
     return {**request, "context_management": {"edits": [*edits, cleared.edit()]}}
 
 
-def _with_one_summary(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request that begins with a signed summary without those that were made at a threshold."""
-    messages: list[Message] = []
-    for message in request["messages"]:
-        blocks = as_blocks(message)
+def _with_one_summary(messages: list[Message], places: list[int]) -> list[Message]:
+    """Return messages that begin with a signed summary without those that were made at a threshold, at ``places``."""
+    for at in places:
+        blocks = as_blocks(messages[at])
         if any(block["type"] == "compaction" for block in blocks) and not is_signed_summary(blocks[0]):
             kept = [block if block["type"] != "compaction" else block_as_text(block) for block in blocks]
-            message = {**message, "content": kept}
-        messages.append(message)
-    out = {**request, "messages": messages}
-    if "context_management" in request:
-        edits: list[dict[str, Any]] = request["context_management"]["edits"]
-        others = [edit for edit in edits if edit["type"] != "compact_20260112"]
-        out["context_management"] = {"edits": others} if len(others) < len(edits) else request["context_management"]
-    return out
+            messages[at] = {**messages[at], "content": kept}
+    return messages
+
+
+def _without_threshold_edits(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request that begins with a signed summary without the option that asks for summaries at a threshold."""
+    if "context_management" not in request:
+        return request
+    edits: list[dict[str, Any]] = request["context_management"]["edits"]
+    others = [edit for edit in edits if edit["type"] != "compact_20260112"]
+    return {**request, "context_management": {"edits": others}} if len(others) < len(edits) else request
 
 
 def _edited(messages: list[Message], *, able: bool) -> list[Message]:
