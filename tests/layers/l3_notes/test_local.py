@@ -141,8 +141,9 @@ def test_notes_taken_step_by_step_equal_notes_taken_at_once(seed: int, cut: int)
 
 def test_a_note_taker_that_forgets_the_past_is_caught() -> None:
     """The twin of the property above: one that reads only the new part gives other notes."""
-    log = random_log(Random(7), entries=60)
-    assert take_notes(log[len(log) // 2 :]) != take_notes(log)
+    logs = [random_log(Random(seed), entries=60) for seed in range(20)]
+    caught = [take_notes(log[len(log) // 2 :]) != take_notes(log) for log in logs]
+    assert sum(caught) > len(logs) // 2  # in the others the first half adds no notes
 
 
 def test_another_view_is_read_from_its_beginning(worked: Script) -> None:
