@@ -52,6 +52,7 @@ class TrimCandidates:
         self._freed: dict[str, int] = {}
         self._reads: dict[str, list[tuple[str, str]]] = {}
         self._shown: Overrides | None = None
+        self._cleared = -1
         self.unseen = 0
         """Index of the first message that no request contained yet; results from there on must not be cleared."""
         self.candidates: list[ClearableResult] = []
@@ -73,10 +74,11 @@ class TrimCandidates:
         self.written = end
         final = view.final
         self.unseen = view.length - (final is not None and final.role == "user")
-        if view.overrides is not self._shown:
-            self._shown = view.overrides
-            self.candidates = [one for one in self.candidates if one.tool_use_id not in view.overrides.results]
         cleared = view.clearing.group + 1 if view.clearing is not None else -1
+        if view.overrides is not self._shown or cleared != self._cleared:
+            self._shown, self._cleared = view.overrides, cleared
+            shown = (one for one in self.candidates if one.tool_use_id not in view.overrides.results)
+            self.candidates = [one for one in shown if one.group > cleared]
         for result in view.results_from(self._seen):
             self._seen += 1
             gone = result.tool_use_id in view.overrides.results or result.group <= cleared
