@@ -48,6 +48,20 @@ def contents(project: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Memory.open(project).path.glob("*.md")}
 
 
+@pytest.mark.requirement("V13")
+def test_a_dry_run_calls_no_model(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reverie import models
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a dry run opened a model")
+
+    monkeypatch.setattr(models, "open_model", refuse)
+    monkeypatch.setenv("REVERIE_MODEL", "anthropic:claude-opus-5-5")
+    dry = run(project, "--dry-run").output
+    assert "## Merged" in dry
+    assert "A dry run calls no model." in dry
+
+
 @pytest.mark.requirement("L6.1", "L6.6", "L6.7", "B3")
 @pytest.mark.slow
 def test_it_says_why_none_is_due_shows_what_one_would_do_dreams_and_takes_it_back(project: Path) -> None:

@@ -111,8 +111,8 @@ class _DreamCommand:
         self.root = str(self.memory.path)
         self.json = as_json
 
-    def _dreams(self, model: Any = None) -> Dreams:
-        return Dreams(self.memory, self.settings, project=self.project, model=model)
+    def _dreams(self) -> Dreams:
+        return Dreams(self.memory, self.settings, project=self.project)
 
     # -- start a dream
 
@@ -161,19 +161,15 @@ class _DreamCommand:
         return 0 if report.state == "completed" else 1
 
     def dry_run(self, confirmed: bool, local: bool) -> int:
-        from ...models import open_model
-
-        named = None if local else self.settings.model_aliases.get(DREAM_ALIAS) or self.settings.model
-        model = open_model(named, aliases=self.settings.model_aliases) if named else None
+        """Print the changes of the local rules, which need no model, and apply none."""
 
         async def run() -> DreamReport:
-            try:
-                return await self._dreams(model).run(dry_run=True, confirmed=confirmed, listener=self._print_progress)
-            finally:
-                if model is not None:
-                    await model.aclose()
+            return await self._dreams().run(dry_run=True, confirmed=confirmed, listener=self._print_progress)
 
         self._show(anyio.run(run))
+        named = None if local else self.settings.model_aliases.get(DREAM_ALIAS) or self.settings.model
+        if named and not self.json:
+            say(f"A dry run calls no model. 'reverie dream --now' asks {named} as well and may change more.")
         return 0
 
     # -- the running dream
