@@ -90,6 +90,8 @@ class ThinkingWatch:
         if isinstance(event, DecisionMade):
             if isinstance(event.decision, Compacted) and event.decision.block:
                 self._covers[str(event.decision.block.get("signature"))] = event.decision.covers
+                if event.decision.covers.get("states"):
+                    return  # the thinking of the kept messages still fits
             if isinstance(event.decision, PrefixRendered):
                 self._note_prefix(event.uuid, event.decision.system, event.decision.tools)
             elif event.decision.cause.moves_prefix and not self._changed_by:
@@ -99,7 +101,10 @@ class ThinkingWatch:
         name = body.get("decision")
         block: Any = body.get("block")
         if name == "compacted" and isinstance(block, dict) and block:
-            self._covers[str(cast("dict[str, Any]", block).get("signature"))] = body.get("covers") or {}
+            covers: Mapping[str, Any] = body.get("covers") or {}
+            self._covers[str(cast("dict[str, Any]", block).get("signature"))] = covers
+            if covers.get("states"):
+                return
         if name == "call_recorded" and body.get("source") == "main":
             if facts_of(str(body.get("model") or "")).checks_thinking:
                 self._changed_by = ""
