@@ -27,6 +27,9 @@ _LOOK_AT: Final = 4_000
 _SMALLEST_LIMIT: Final = 20_000
 """No tool has a lower limit in characters, so a smaller output needs no settings and loads nothing more."""
 _RESUMED: Final = frozenset({"resume", "compact", "clear"})
+_EMPTIED: Final = frozenset({"compact", "clear"})
+_UNTOLD_COMPACTION: Final = frozenset({"gemini", "cursor"})
+"""Hosts that report only the begin of a compaction, not its end."""
 _NEVER_MOVED: Final = frozenset(
     {"Read", "read_file", "ReadFile"}
 )  # they limit their own output, and the file is on disk already
@@ -48,6 +51,7 @@ def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
             case "after_tool":
                 return _on_tool_output(event, settings)
             case "before_compact" | "after_compact" | "stop" | "session_end":
+                _forget_shown(event, settings)
                 _queue_job(event, settings)
                 return HookResponse()
             case "other":
@@ -60,6 +64,7 @@ def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 
 def _on_session_start(event: HookEvent, settings: HookSettings) -> HookResponse:
+    _forget_shown(event, settings)
     pieces: list[str] = []
     if event.source in _RESUMED:
         pieces += _notes(event, settings)
@@ -118,6 +123,21 @@ def _notes(event: HookEvent, settings: HookSettings) -> list[str]:
 # -- recall
 
 
+def _forget_shown(event: HookEvent, settings: HookSettings) -> None:
+    """Record that the host's model no longer sees the recalled memories, if the event means that."""
+    match event.kind:
+        case "session_start":
+            emptied = event.source in _EMPTIED
+        case "before_compact":
+            emptied = event.host in _UNTOLD_COMPACTION
+        case kind:
+            emptied = kind == "after_compact"
+    if emptied:
+        from .session_state import SessionState
+
+        SessionState(settings.home, event).forget_shown()
+
+
 def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
     from .session_state import SessionState
 
@@ -127,47 +147,46 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
     state.add_prompt(prompt_digest(event.prompt), event.prompt if _needs_words(event) else "")
     if not settings.recalls:
         return HookResponse()
-    found = _recall(event, settings, state)
+    response = _recall(event, settings, state)
     if event.host == "cursor":  # Cursor takes no text with a prompt, only with a tool result
-        state.defer_text(found)
+        state.defer_text(response.context)
         return HookResponse()
-    return HookResponse((found,) if found else ())
+    return response
 
 
-def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> str:
-    """Return the text of the memories that fit the prompt, and record that they were shown.
+def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> HookResponse:
+    """Return the memories that fit the prompt, and record that they were shown.
 
-    Return an empty string if none fits well enough or the session's limit is used up.
+    The first time that the session's limit stops one, the response has a message to the user.
     """
     from ..memories.recall.local_choice import RecallContext, local_choice
-    from ..memories.recall.presentation import shown_text
+    from ..memories.recall.presentation import shown_memories
     from ..values import replace
     from .memory_reader import MemoryReader, note_surfaced
 
-    policy = settings.recall
-    shown, used_bytes = state.shown_memories()
-    if used_bytes >= policy.session_bytes:
-        return ""
+    policy, shown = settings.recall, state.shown_memories()
     directory, now = _memory_directory(event, settings), datetime.now(UTC)
     query = event.prompt[:_LOOK_AT]
     read = MemoryReader(directory, settings.team_memory, query=query, home=settings.home)
     files = local_choice(
-        query, list(read.records.values()), read.index, context=RecallContext(shown, now=now), policy=policy
+        query, list(read.records.values()), read.index, context=RecallContext(shown.files, now=now), policy=policy
     )
-    limits = replace(policy, session_bytes=min(policy.session_bytes, used_bytes + _RECALL_CHARS))
-    made = shown_text(
+    limits = replace(policy, session_bytes=min(policy.session_bytes, shown.bytes + _RECALL_CHARS))
+    made = shown_memories(
         [memory for file in files if (memory := read.whole(file)) is not None],
         tag=os.urandom(8).hex(),
         now=now,
-        used_bytes=used_bytes,
+        used_bytes=shown.bytes,
         policy=limits,
     )
-    if not files or made is None:
-        return ""
-    names, text = made
-    state.add_shown(names, len(text.encode("utf-8", "replace")))
-    note_surfaced(directory, names, event.session)
-    return text
+    if made.texts:
+        state.add_shown(list(made.texts), len(made.text.encode("utf-8", "replace")))
+        note_surfaced(directory, list(made.texts), event.session)
+    message = ""
+    if made.left_out and limits == policy and not shown.told_limit:
+        state.add_limit_told()
+        message = f"Reverie recalls no more memories until the next compaction: {made.limit_words(policy)}"
+    return HookResponse((made.text,) if made.texts else (), message=message)
 
 
 # -- big outputs

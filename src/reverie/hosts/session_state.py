@@ -15,11 +15,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["SessionState", "overheard_messages", "prompt_digests"]
+__all__ = ["MemoriesInView", "SessionState", "overheard_messages", "prompt_digests"]
 
 _MAX_BYTES: Final = 4_000_000
 _KEPT_CHARS: Final = 20_000
 """The stored length of a prompt or reply."""
+
+
+class MemoriesInView:
+    """The memories that a host's model sees: files, size in bytes, whether the user got a message about the limit."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.bytes = 0
+        self.told_limit = False
 
 
 class SessionState:
@@ -55,16 +64,28 @@ class SessionState:
             self._append({"later": ""})
         return text
 
-    def shown_memories(self) -> tuple[set[str], int]:
-        """Return the files of the memories that were shown and their total size in bytes."""
-        files: set[str] = set()
-        size = 0
+    def forget_shown(self) -> None:
+        """Append that the host's model no longer sees the memories shown so far; nothing if none were shown."""
+        shown = self.shown_memories()
+        if shown.files or shown.told_limit:
+            self._append({"forgotten": True})
+
+    def add_limit_told(self) -> None:
+        """Append that the user got a message about the limit that stops recall."""
+        self._append({"limit_told": True})
+
+    def shown_memories(self) -> MemoriesInView:
+        """Return the memories that were shown since the host's last compaction."""
+        shown = MemoriesInView()
         for line in _lines(self._home, self._name):
-            shown = line.get("shown")
-            if isinstance(shown, list):
-                files.update(str(one) for one in cast("list[Any]", shown))
-                size += int(line.get("bytes") or 0)
-        return files, size
+            if line.get("forgotten"):
+                shown = MemoriesInView()
+            shown.told_limit = shown.told_limit or bool(line.get("limit_told"))
+            files = line.get("shown")
+            if isinstance(files, list):
+                shown.files.update(str(one) for one in cast("list[Any]", files))
+                shown.bytes += int(line.get("bytes") or 0)
+        return shown
 
     def _append(self, body: dict[str, Any]) -> None:
         path = os.path.join(self._home, FOLDER, self._name)

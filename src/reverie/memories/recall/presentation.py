@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from ...values import record
 from ..store.records import MemoryRecord
 from .fence import escaped, fenced
 from .policy import RecallPolicy
@@ -13,34 +14,48 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["shown_text"]
+__all__ = ["OPENING", "ShownMemories", "fitted_memory", "shown_memories"]
 
+OPENING: Final = "Memories that may help (relevant_memories):"
 _MIN_CUT_BYTES: Final = 400
 
 
-def shown_text(
-    memories: Sequence[MemoryRecord], *, tag: str, now: datetime, used_bytes: int = 0, policy: RecallPolicy
-) -> tuple[list[str], str] | None:
-    """Return the files of the memories that fit and the text that shows them; None if none fits the budget.
+@record
+class ShownMemories:
+    """The memories that fit the budget, each as its file and its fenced text, and the files that did not fit."""
 
-    ``used_bytes`` is the size of all memories shown in the session so far.
-    """
-    opening = "Memories that may help (relevant_memories):"
-    parts, names, left_out = [opening], list[str](), list[str]()
-    room = policy.session_bytes - used_bytes - len(opening.encode())
+    texts: dict[str, str]
+    left_out: tuple[str, ...] = ()
+    note: str = ""
+    """A sentence in brackets about the files left out; empty if there are none or no room for it."""
+
+    @property
+    def text(self) -> str:
+        """The whole text that shows the memories; empty if none fits."""
+        return "\n\n".join(filter(None, [OPENING, *self.texts.values(), self.note])) if self.texts else ""
+
+    def limit_words(self, policy: RecallPolicy) -> str:
+        """Return half a sentence that names the limit and the files that it stopped."""
+        named = ", ".join(self.left_out)
+        return (
+            f"the limit of {policy.session_bytes:,} bytes (recall.session_bytes) for memories in view left out {named}"
+        )
+
+
+def shown_memories(
+    memories: Sequence[MemoryRecord], *, tag: str, now: datetime, used_bytes: int = 0, policy: RecallPolicy
+) -> ShownMemories:
+    """Return the memories that fit the session's budget, in their fences; ``used_bytes`` of it are used already."""
+    texts, left_out = dict[str, str](), list[str]()
+    room = policy.session_bytes - used_bytes - len(OPENING.encode())
     for memory in memories:
-        part = _shown(memory, tag, now, policy, room - 2)
+        part = fitted_memory(memory, tag=tag, now=now, policy=policy, room=room - 2)
         if part is None:
             left_out.append(memory.file)
             continue
-        parts.append(part)
-        names.append(memory.file)
-        room -= len(part.encode()) + 2
-    if not names:
-        return None
-    note = _left_out(left_out, room - 2)
-    text = "\n\n".join([*parts, note] if note else parts)
-    return names, text
+        texts[memory.file] = part
+        room -= len(part.encode("utf-8", "replace")) + 2
+    return ShownMemories(texts, tuple(left_out), _left_out(left_out, room - 2))
 
 
 def _left_out(files: list[str], room: int) -> str:
@@ -52,15 +67,17 @@ def _left_out(files: list[str], room: int) -> str:
     return next((text for text in (note, short) if len(text.encode()) <= room), "")
 
 
-def _shown(memory: MemoryRecord, tag: str, now: datetime, policy: RecallPolicy, room: int) -> str | None:
-    """Return a memory in its fence, cut to the file limits and the remaining room; None if that is too little."""
+def fitted_memory(
+    memory: MemoryRecord, *, tag: str, now: datetime, policy: RecallPolicy, room: int | None = None
+) -> str | None:
+    """Return a memory in its fence, cut to the file limits and the room in bytes; None if that is too little."""
     whole = memory.body.strip("\n")
     limit = policy.file_bytes
     for _ in range(2):
         text = _cut(whole, policy.file_lines, limit)
         note = "" if text == whole else _cut_note(memory, whole, text)
         part = fenced(memory, tag=tag, now=now, text=text, note=note)
-        over = len(part.encode("utf-8", "replace")) - room
+        over = len(part.encode("utf-8", "replace")) - room if room is not None else 0
         if over <= 0:
             return part
         limit = len(escaped(text).encode("utf-8", "replace")) - over - 200  # room for the note about the cut

@@ -25,7 +25,7 @@ from .fence import escaped
 from .local_choice import RecallContext, is_suppressed, may_show, searched
 from .manifest import manifest, manifest_text
 from .policy import RecallPolicy
-from .presentation import shown_text
+from .presentation import shown_memories
 
 if TYPE_CHECKING:
     from .local_choice import Searches
@@ -167,5 +167,7 @@ def surfaced(
 
     ``used_bytes`` is the size of all memories shown in the session so far.
     """
-    shown = shown_text(memories, tag=tag, now=now, used_bytes=used_bytes, policy=policy)
-    return MemoriesSurfaced(Cause("recall", f"chosen by {by}"), *shown) if shown is not None else None
+    shown = shown_memories(memories, tag=tag, now=now, used_bytes=used_bytes, policy=policy)
+    if not shown.texts:
+        return None
+    return MemoriesSurfaced(Cause("recall", f"chosen by {by}"), list(shown.texts), shown.text)
