@@ -30,6 +30,7 @@ SAMPLES = {
     "list[str]": ["a", "b"],
     "dict[str, Any]": {"max_tokens": 5},
     "dict[str, str]": {"Title": "x"},
+    "dict[str, int]": {"Read": 120},
     "list[dict[str, Any]]": [{"name": "Read"}],
     "list[Replacement]": [Replacement("toolu_1", "[cleared]", "handle", 12)],
     "list[Image]": [module.Image("uuid", 3)],

@@ -50,6 +50,8 @@ __all__ = [
     "Snipped",
     "ThinkingDropped",
     "ThinkingRepaired",
+    "ToolsDeferred",
+    "ToolsFound",
     "Unknown",
     "WindowLearned",
     "body_of",
@@ -256,6 +258,7 @@ class Compacted:
     first_kept: str | None
     attachments: list[dict[str, Any]] = field(default_factory=lambda: [])
     discovered_tools: list[str] = field(default_factory=lambda: [])
+    """The deferred tools that were found so far."""
     from_message: str | None = None
     """If set, the summary replaces the messages from this one on, and the messages before it stay."""
     preserved: dict[str, str] = field(default_factory=lambda: {})
@@ -364,6 +367,22 @@ class MessageQueued:
 
 
 @record
+class ToolsDeferred:
+    """These tools are declared only after they were found; each has the estimated tokens of its definition."""
+
+    cause: Cause
+    tools: dict[str, int]
+
+
+@record
+class ToolsFound:
+    """These deferred tools were found; requests declare them from here on, in this order."""
+
+    cause: Cause
+    names: list[str]
+
+
+@record
 class AgentSpawned:
     """A sub-agent or fork was started."""
 
@@ -434,6 +453,8 @@ Decision: TypeAlias = (
     | InstructionsAttached
     | Pinned
     | MessageQueued
+    | ToolsDeferred
+    | ToolsFound
     | AgentSpawned
     | AgentFinished
     | CallRecorded

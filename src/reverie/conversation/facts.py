@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -30,6 +30,8 @@ from .decisions import (
     ResultsClearedByProvider,
     ResultStubbed,
     ThinkingRepaired,
+    ToolsDeferred,
+    ToolsFound,
     WindowLearned,
 )
 from .wire.carried_items import CARRIED
@@ -84,9 +86,19 @@ class Facts:
     """Whether replies may carry items of another provider than Anthropic (see ``wire.carried_items``)."""
     drops_refused_thinking: bool = False
     """Whether requests ask the provider to drop thinking blocks that it would refuse."""
+    deferred_tools: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    """The tools that are declared only after they were found, with the tokens of their definitions."""
+    found_tools: tuple[str, ...] = ()
+    """The deferred tools that were found, in order."""
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
     windows: Mapping[str, int] = field(default_factory=lambda: _NONE)
     """The windows in tokens that refusals taught, by model."""
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """The declarations of the tools that the model knows now, with those that were added at the end."""
+        declared = self.amended or self.prefix
+        return declared.tools if declared is not None else ()
 
     def with_amendments_in(self, items: Iterable[Item]) -> Facts:
         """Return the facts after a cut: of the changes to the prefix only those that these items show hold."""
@@ -147,6 +159,10 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return replace(facts, given_up=facts.given_up | {decision.tool_use_id})
         case CallRecorded() if decision.source == "main":
             return replace(facts, last_call=decision)
+        case ToolsDeferred():
+            return replace(facts, deferred_tools=decision.tools)
+        case ToolsFound():
+            return replace(facts, found_tools=tuple(dict.fromkeys((*facts.found_tools, *decision.names))))
         case AgentSpawned():
             return replace(facts, agents={**facts.agents, decision.agent: "running"})
         case AgentFinished():

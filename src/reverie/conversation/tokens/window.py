@@ -68,6 +68,9 @@ class WindowPolicy:
     restored_files: tuple[int, float] = (50_000, 0.28)
     restored_skills: tuple[int, float] = (25_000, 0.14)
     user_messages: tuple[int, float] = (20_000, 0.12)
+    server_tools: tuple[int, float] = (18_000, 0.1)
+    server_instructions: tuple[int, float] = (7_000, 0.04)
+    tool_listing: tuple[int, float] = (5_000, 0.03)
     auto_compact: bool = True
     window_tokens: int | None = None
     compact_percent: float | None = None
@@ -115,7 +118,7 @@ class Thresholds:
 
 @record
 class Budgets:
-    """The token budgets of one window: of the notes, of the messages a compaction keeps, quotes and restores."""
+    """The token budgets of one window: notes, messages that a compaction keeps, quotes and restores, MCP servers."""
 
     notes_start: int
     notes_step: int
@@ -126,6 +129,9 @@ class Budgets:
     restored_files: int
     restored_skills: int
     user_messages: int
+    server_tools: int
+    server_instructions: int
+    tool_listing: int
 
 
 def window_for(
@@ -222,4 +228,7 @@ def budgets(window: Window, max_output_tokens: int | None = None, policy: Window
         restored_files=_capped(policy.restored_files, effective),
         restored_skills=_capped(policy.restored_skills, effective),
         user_messages=_capped(policy.user_messages, effective),
+        server_tools=_capped(policy.server_tools, effective),
+        server_instructions=_capped(policy.server_instructions, effective),
+        tool_listing=_capped(policy.tool_listing, effective),
     )

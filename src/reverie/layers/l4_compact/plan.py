@@ -182,7 +182,7 @@ def compaction(
         last_before=cut_range.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
         attachments=[dict(one) for one in attachments],
-        discovered_tools=view.tool_names(),
+        discovered_tools=[*view.facts.found_tools],
         from_message=cut_range.items[cut_range.start].uuid if summary.method == "from" else None,
         preserved={"head": kept[0].uuid, "anchor": cause.handle, "tail": kept[-1].uuid} if kept else {},
         handle=cause.handle,

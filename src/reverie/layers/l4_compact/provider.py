@@ -141,7 +141,7 @@ def provider_compaction(
         last_before=cut_range.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
         attachments=[*_opening_context(cut_range.cut), text_block("\n\n".join(part for part in again if part))],
-        discovered_tools=view.tool_names(),
+        discovered_tools=[*view.facts.found_tools],
         preserved={"head": kept[0].uuid, "anchor": cause.handle, "tail": kept[-1].uuid} if kept else {},
         handle=cause.handle,
         block=dict(signed.block),

@@ -197,8 +197,7 @@ class Session:
             if unreadable is not None:
                 await self.log.decide(unreadable)
             await self.parts.notes.after_reply()
-        prefix = self.view.facts.prefix
-        calls = calls_of(message, prefix.tools if prefix is not None else ())
+        calls = calls_of(message, self.view.facts.tools)
         # A provider refuses results of calls that are not in the view.
         return [call for call in calls if self.view.tool_call(call.id) is not None]
 
