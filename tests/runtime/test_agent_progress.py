@@ -49,7 +49,7 @@ class Watching:
             return self._line()
         turn = sum(message["role"] == "assistant" for message in request["messages"])
         if turn == 0:
-            return [{"type": "tool_use", "name": "Glob", "input": {"pattern": "*.py"}}]
+            return [{"type": "tool_use", "name": "Glob", "input": {"pattern": "**/view.py"}}]
         await self.enough.wait()
         return "Done."
 
@@ -83,10 +83,19 @@ class Watching:
 @pytest.mark.requirement("L7.9")
 def test_without_a_smaller_model_a_fork_with_tools_denied_says_the_line(tmp_path: Path) -> None:
     watching = Watching(
-        tmp_path, ["Working on things here", "Listing `view.py` for tests", "Reading view.py twice now"], None
+        tmp_path,
+        [
+            "Working on things here",
+            "Investigating the issue",
+            "Reading other.py once more",
+            "Listing `view.py` for tests",
+            "Reading view.py twice now",
+        ],
+        None,
     )
     lines = watching.run()
-    assert lines[0] == "Looking for *.py"
+    assert not {"Investigating the issue", "Reading other.py once more"} & set(lines)
+    assert lines[0] == "Looking for **/view.py"
     assert "Working on things here" not in lines
     assert "Listing `view.py` for tests" in lines
     asked = [request for request in watching.own.requests if "3 to 5 words" in str(request["messages"][-1])]
@@ -103,7 +112,7 @@ def test_a_smaller_model_is_asked_where_it_is_cheaper_with_the_end_of_the_work_a
     assert "Listing view.py for tests" in lines
     assert watching.small is not None
     request = watching.small.requests[0]
-    assert "calls Glob with {'pattern': '*.py'}" in str(request["messages"])
+    assert "calls Glob with {'pattern': '**/view.py'}" in str(request["messages"])
     assert "tools" not in request
     assert not any("3 to 5 words" in str(one["messages"][-1]) for one in watching.own.requests)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ...cache.prices import Prices
+from ...conversation.identifiers import mine
 
 __all__ = ["fork_is_cheaper", "line_for", "line_problem", "names_in"]
 
@@ -35,7 +36,10 @@ _VAGUE: Final = (
     "anything being continuing doing during everything getting going having helping making nothing processing "
     "progressing something string thing thinking trying working "
 )
-_NAMED: Final = re.compile(r"\w[./]\w|_|\(\)|[a-z][A-Z]|[A-Z]{2,}\d|\w::\w|/")
+_MARKS: Final = ".,:;!*'\"`()"
+_SEARCHES: Final = frozenset({"Glob", "Grep"})
+_MINED_CHARS: Final = 4_000
+_MAX_NAMES: Final = 50
 
 
 def line_for(tool: str, given: Mapping[str, Any]) -> str:
@@ -62,36 +66,47 @@ def line_for(tool: str, given: Mapping[str, Any]) -> str:
 def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
     """Return why a progress line by a model must not be shown; empty if it may; ``last`` is the line before it.
 
-    A line has 3 to 5 words, is in the present, names a file or function (by its form, or one of ``named``), and differs
-    from the line before it.
+    A line has 3 to 5 words, is in the present, names a file, function or command of the agent's recent calls
+    (``named``), and differs from the line before it.
     """
     words = line.split()
     if not line.isprintable() or len(line) > MAX_CHARS:
         return "it is not one short line"
     if not MIN_WORDS <= len(words) <= MAX_WORDS:
         return f"it has {len(words)} words, not {MIN_WORDS} to {MAX_WORDS}"
-    verb = words[0].casefold().strip(".,:;!*'\"`")
+    verb = words[0].casefold().strip(_MARKS)
     if not verb.endswith("ing") or len(verb) < 5:
         return "it does not describe the current action"
     if f"{verb} " in _VAGUE:
         return f"{verb!r} says nothing"
-    known = {name.casefold() for name in named}
-    rest = [word.strip(".,:;!*'\"`") for word in words[1:]]
-    if not any(_NAMED.search(word) or word.casefold() in known for word in rest):
-        return "it names no file and no function"
+    if named_in(words[1:]).isdisjoint(named):
+        return "it names no file, function or command of the last calls"
     if line.casefold().strip(" .") == last.casefold().strip(" ."):
         return "it is the line before it"
     return ""
 
 
-def names_in(given: Mapping[str, Any]) -> list[str]:
-    """Return the words of three or more characters in a call's input, each once; of a path the last part."""
-    found: list[str] = []
-    for value in given.values():
-        if isinstance(value, str):
-            words = re.findall(r"[\w./-]{3,80}", value[:2_000])
-            found += [word.rstrip("/").rpartition("/")[2] for word in words]
-    return [name for name in dict.fromkeys(found) if name]
+def named_in(words: Sequence[str]) -> set[str]:
+    """Return the names that the words of a line may stand for: each word, and the exact names in it."""
+    bare = [word.strip(_MARKS) for word in words]
+    found = {*bare, *(one.text for word in bare for one in mine(word, errors=False))}
+    return found | {_last_part(name) for name in found}
+
+
+def names_in(tool: str, given: Mapping[str, Any]) -> list[str]:
+    """Return the names in a call's input, each once: its target, its program, and the exact names in its texts.
+
+    Ordinary words are none, whichever field they stand in: a search for ``error`` names nothing, one for ``Session``
+    does.
+    """
+    found = [_program(_said(given, "command")).partition(" ")[0]] if tool == "Bash" else []
+    target = _said(given, _TARGETS.get(tool, ("", ""))[1])
+    if target and (tool not in _SEARCHES or not _is_plain_word(target)):
+        found.append(target)
+    texts = [text[:_MINED_CHARS] for text in given.values() if isinstance(text, str)]
+    found += [one.text for text in texts for one in mine(text, errors=False)]
+    whole = [name for one in found for name in (one, _last_part(one)) if len(name) > 1]
+    return list(dict.fromkeys(whole))[:_MAX_NAMES]
 
 
 def fork_is_cheaper(
@@ -122,6 +137,14 @@ def _program(command: str) -> str:
             second = words[1] if len(words) > 1 and re.fullmatch(r"[a-z][a-z-]*", words[1]) else ""
             return f"{first} {second}" if second and first in ("git", "cargo", "go", "npm", "make", "docker") else first
     return "a command"
+
+
+def _is_plain_word(text: str) -> bool:
+    return text.isalpha() and text == text.lower()
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2]
 
 
 def _said(given: Mapping[str, Any], key: str) -> str:

@@ -58,7 +58,7 @@ class TeamMember:
     cost_usd: float | None = None
     line: str = ""
     names: list[str] = field(default_factory=lambda: list[str]())
-    """Files and words of the agent's last tool call; a progress line must name one of them."""
+    """Files, functions and commands of the agent's last tool calls, newest first; a progress line names one of them."""
     tools: tuple[str, ...] = ()
     """The names of the tools that the agent may use."""
     outcome: AgentResult | None = None

@@ -58,6 +58,7 @@ from .worktrees import Worktree
 __all__ = ["AgentRunner", "ChildAgent"]
 
 SOURCE: Final = "agent"
+_MAX_NAMES: Final = 200
 _NOT_FOR_FORKS: Final = frozenset({"Agent", "AgentStop", "SendMessage"})
 _MODES: Final[Mapping[str, Mode]] = {
     "plan": "plan",
@@ -351,7 +352,7 @@ class AgentRunner:
                 pass
 
     def _update_line(self, member: TeamMember, tool: str, given: Mapping[str, Any]) -> None:
-        member.names = names_in(given)
+        member.names = list(dict.fromkeys([*names_in(tool, given), *member.names]))[:_MAX_NAMES]
         self._show_line(member, line_for(tool, given))
 
     def _show_line(self, member: TeamMember, line: str) -> None:
