@@ -13,6 +13,7 @@ import msgspec
 
 from ..values import field, fields_of, record
 from .causes import Cause, Image, Replacement
+from .plans import PlanChanged
 
 __all__ = [
     "DECISIONS",
@@ -38,6 +39,7 @@ __all__ = [
     "MessageQueued",
     "NotesUpdated",
     "Pinned",
+    "PlanChanged",
     "PrefixAmended",
     "PrefixRendered",
     "Replacement",
@@ -452,6 +454,7 @@ Decision: TypeAlias = (
     | CursorMoved
     | InstructionsAttached
     | Pinned
+    | PlanChanged
     | MessageQueued
     | ToolsDeferred
     | ToolsFound

@@ -24,6 +24,7 @@ from .decisions import (
     MessageQueued,
     NotesUpdated,
     Pinned,
+    PlanChanged,
     PrefixAmended,
     PrefixRendered,
     ResultOffloaded,
@@ -34,6 +35,7 @@ from .decisions import (
     ToolsFound,
     WindowLearned,
 )
+from .plans import Plan, plan_after
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
@@ -67,6 +69,7 @@ class Facts:
     """Hashes of the last 32 documents written to the notes file, the newest last."""
     cursors: Mapping[str, str] = field(default_factory=lambda: _NONE)
     pinned: frozenset[str] = frozenset()
+    plan: Plan | None = None
     queued: frozenset[str] = frozenset()
     compactions: tuple[str, ...] = ()
     undone: frozenset[str] = frozenset()
@@ -136,6 +139,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return replace(facts, cursors={**facts.cursors, decision.cursor: decision.message})
         case Pinned():
             return replace(facts, pinned=facts.pinned | {*decision.messages, *decision.tool_use_ids})
+        case PlanChanged():
+            return replace(facts, plan=plan_after(facts.plan, decision))
         case MessageQueued():
             return replace(facts, queued=facts.queued | {decision.id})
         case Compacted():
