@@ -33,6 +33,7 @@ SAMPLES = {
     "dict[str, int]": {"Read": 120},
     "list[dict[str, Any]]": [{"name": "Read"}],
     "list[Replacement]": [Replacement("toolu_1", "[cleared]", "handle", 12)],
+    "PlanState": "approved",
     "list[Image]": [module.Image("uuid", 3)],
 }
 
