@@ -80,3 +80,8 @@ class McpServer:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=lambda: {})
     timeout_seconds: float = 30.0
+    deferred: bool | tuple[str, ...] | None = None
+    """Whether its tools, or which of them, are declared only after ToolSearch has found them.
+
+    None defers the tools of all such servers if their definitions together take more than a share of the window.
+    """

@@ -32,16 +32,18 @@ class McpTool(NoPreview):
         self.input_schema, self.problem = schema_of(listed.get("inputSchema"))
         said = str(listed.get("description") or listed.get("title") or "").strip()
         self.description = said[:_MAX_DESCRIPTION_CHARS] or f"A tool of the MCP server {connection.name}."
-        self._connection = connection
+        self.connection = connection
         self._called = str(listed["name"])
+        asked = connection.server.deferred
+        self.deferred = self._called in asked if isinstance(asked, tuple) else asked
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return an access of kind ``other``: only the server knows the effect of a call."""
-        return Access("other", f"{self._connection.name}/{self._called}")
+        return Access("other", f"{self.connection.name}/{self._called}")
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Call the tool on its server and return its result; an error output if the call fails or times out."""
-        return await self._connection.call(self._called, input)
+        return await self.connection.call(self._called, input)
 
 
 class McpTools:
@@ -54,23 +56,23 @@ class McpTools:
     def __init__(self, servers: Mapping[str, McpServer], *, cwd: str | None = None) -> None:
         self.tools: list[Tool] = []
         self.problems: list[str] = []
-        self._connections = [McpConnection(name, server, cwd=cwd) for name, server in servers.items()]
+        self.connections = [McpConnection(name, server, cwd=cwd) for name, server in servers.items()]
         self._group = AsyncExitStack()
 
     async def __aenter__(self) -> McpTools:
-        if not self._connections:
+        if not self.connections:
             return self
         try:
             await to_thread.run_sync(import_module, "mcp")  # a second or two
         except ImportError:
-            named = ", ".join(one.name for one in self._connections)
+            named = ", ".join(one.name for one in self.connections)
             self.problems.append(f"MCP servers ({named}) need an extra: pip install 'reverie[mcp]'")
             return self
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(anyio.create_task_group())
-            for connection in self._connections:
+            for connection in self.connections:
                 group.start_soon(connection.serve)
-            for connection in self._connections:
+            for connection in self.connections:
                 await connection.ready.wait()
             self._group = stack.pop_all()
         self._collect()
@@ -79,17 +81,17 @@ class McpTools:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for connection in self._connections:
+        for connection in self.connections:
             connection.close()
         # An exception of the body is not passed on: the task group would wrap it in a group.
         await self._group.aclose()
 
     def _collect(self) -> None:
-        by_name = {one.name: one for one in self._connections}
-        listed = {(one.name, str(tool["name"])): tool for one in self._connections for tool in one.listed}
+        by_name = {one.name: one for one in self.connections}
+        listed = {(one.name, str(tool["name"])): tool for one in self.connections for tool in one.listed}
         for (server, called), name in tool_names(listed).items():
             tool = McpTool(name, by_name[server], listed[server, called])
             self.tools.append(tool)
             if tool.problem:
                 self.problems.append(f"MCP server {server}, tool {called}: {tool.problem}")
-        self.problems += [f"MCP server {one.name}: {one.problem}" for one in self._connections if one.problem]
+        self.problems += [f"MCP server {one.name}: {one.problem}" for one in self.connections if one.problem]

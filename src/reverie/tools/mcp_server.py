@@ -33,6 +33,8 @@ class McpConnection:
         self.problem = ""
         self.listed: list[dict[str, Any]] = []
         """The server's own descriptions of its tools, as dicts of the MCP format."""
+        self.instructions = ""
+        """The text by which the server explains its use; empty while it is not connected."""
         self.ready = anyio.Event()
         """Set when the tools are listed or the connection has failed."""
         self._cwd = cwd
@@ -48,6 +50,7 @@ class McpConnection:
                 scope.deadline = anyio.current_time() + self.server.timeout_seconds
                 async with self._errors, self._open_client() as client:
                     self.listed = await _tools_of(client)
+                    self.instructions = (client.instructions or "").strip()
                     scope.deadline = math.inf
                     self._client = client
                     self.ready.set()
@@ -58,6 +61,7 @@ class McpConnection:
             self.problem = f"{_root_message(error)}{self._errors.shown()}"
         finally:
             self._client = None
+            self.instructions = ""
             self.ready.set()
 
     def close(self) -> None:

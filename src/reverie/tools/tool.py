@@ -10,7 +10,7 @@ from ..values import record
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["Access", "AccessKind", "NoPreview", "Output", "Tool", "error_output"]
+__all__ = ["Access", "AccessKind", "NoPreview", "Output", "Tool", "declaration", "error_output"]
 
 AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"]
 
@@ -31,12 +31,16 @@ class Access:
 
 @record
 class Output:
-    """A tool's result: text or content blocks, whether it is an error, and absolute paths it read or wrote."""
+    """A tool's result: text or content blocks, whether it is an error, and absolute paths it read or wrote.
+
+    ``found`` names deferred tools that requests declare from now on.
+    """
 
     content: str | list[dict[str, Any]]
     is_error: bool = False
     read: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
 
 
 def error_output(message: object) -> Output:
@@ -45,7 +49,10 @@ def error_output(message: object) -> Output:
 
 
 class Tool(Protocol):
-    """A tool of an agent; every input is checked against the schema before a method gets it."""
+    """A tool of an agent; every input is checked against the schema before a method gets it.
+
+    A tool with an attribute ``deferred = True`` is declared only after ToolSearch has found it.
+    """
 
     @property
     def name(self) -> str:
@@ -78,6 +85,11 @@ class Tool(Protocol):
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Run the call and return its output; return an error output instead of raising; clean up if cancelled."""
         ...
+
+
+def declaration(tool: Tool) -> dict[str, Any]:
+    """Return the declaration of a tool in a request: name, description and input schema."""
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
 
 
 class NoPreview:

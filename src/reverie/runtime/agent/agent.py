@@ -29,10 +29,10 @@ from .loop import Prompt, QueryRun, run_query
 from .opening_size import check_opening
 from .options import AgentOptions
 from .parts import AgentParts, has_small_window, open_parts
+from .servers import open_servers
 from .status import Status
 from .team.relay import Relay
 from .team.roster import AgentStatus
-from .tool_runs import declared_tools
 
 __all__ = ["Agent"]
 
@@ -135,7 +135,8 @@ class Agent:
             if options.tools is None:
                 parts.runs.add(relay_tools())
             await relay.open()
-        parts.runs.add(await parts.opening.enter(stack, self._first_message_text, self._check_opening))
+        await open_servers(parts, stack)
+        await parts.opening.enter(self._first_message_text, self._check_opening)
         stack.push_async_callback(parts.context.aclose)
         stack.push_async_callback(self._wind_down)
 
@@ -150,12 +151,11 @@ class Agent:
             texts.append(await lineage.memory.context())
         return "\n\n".join(text for text in texts if text)
 
-    def _check_opening(self, context: str, tools: Sequence[Tool]) -> None:
+    def _check_opening(self, context: str) -> None:
         """Raise ``WindowFull`` if the window cannot hold system prompt, tools and the first message."""
         parts = self.parts
-        declared = [*parts.runs.declared, *declared_tools(tools)]
         at, model = parts.thresholds(), parts.model.name
-        check_opening(at, model=model, system=parts.system, tools=declared, context=context)
+        check_opening(at, model=model, system=parts.system, tools=parts.runs.declared, context=context)
 
     async def _wind_down(self) -> None:
         """Stop agents that this one started, finish memory writes, run the end hooks, cancel all other tasks."""

@@ -1,4 +1,4 @@
-"""The context of a conversation: working directory, date, instruction files, skills, and tools of MCP servers.
+"""The context of a conversation: working directory, date, instruction files and skills.
 
 Text that may change never enters the cached prefix. It is attached when it is first known and when it changes.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from anyio import to_thread
@@ -21,7 +20,6 @@ from ...settings import Settings
 from ...tools.context import ToolContext
 from ...tools.skill import available_skills
 from ...tools.skills import brief_listing
-from ...tools.tool import Tool
 from ..guard.hooks import Hooks
 from ..instructions.reader import InstructionSet, NestedInstructions, changed, gather, render
 from ..places.projects import canonical_root
@@ -62,19 +60,16 @@ class OpeningContext:
 
     async def enter(
         self,
-        stack: AsyncExitStack,
         extra_text: Callable[[], Awaitable[str]],
-        check: Callable[[str, list[Tool]], None],
-    ) -> list[Tool]:
-        """Attach the first context, run the start hooks, and return the tools of the user's MCP servers.
+        check: Callable[[str], None],
+    ) -> None:
+        """Attach the first context and run the start hooks.
 
-        A resumed session gets only changed instructions. ``stack`` closes the servers; ``extra_text`` returns the
-        end of a new session's first message, such as the memory index; ``check`` raises if context and tools do not
-        fit the window.
+        A resumed session gets only changed instructions. ``extra_text`` returns the end of a new session's first
+        message, such as the memory index; ``check`` raises if the context does not fit the window.
         """
         new = not self._session.view.length
         self._session.listen(self._on_event)
-        tools = await self._mcp_tools(stack)
         await to_thread.run_sync(self._read_instructions)
         self._nested = NestedInstructions(self._context.cwd, self._gathered, consent=self._consent)
         for problem in self._gathered.problems:
@@ -85,16 +80,15 @@ class OpeningContext:
             more = await extra_text()
             parts = [self._environment_text(), render(self._gathered), listed, more]
             context = "\n\n".join(part for part in parts if part)
-            check(context, tools)
+            check(context)
             await self._session.attach(context, type=USER_CONTEXT)
         else:
             said = [_text(entry) for entry in self._session.view.history if entry.body.get("type") == USER_CONTEXT]
-            check("\n\n".join(said), tools)
+            check("\n\n".join(said))
             await self._resume()
         outcome = await self._hooks.run("session_start", {"source": "startup" if new else "resume"})
         if outcome.context:
             await self._session.attach(outcome.context, type="hook")
-        return tools
 
     async def attach(self, touched: Iterable[str] = ()) -> None:
         """Attach the date if it changed, and the nested instruction files near files that tools touched."""
@@ -153,16 +147,6 @@ class OpeningContext:
             unsaid = [one for one in self._gathered.files if not any(one.text.strip() in text for text in said)]
             if unsaid:
                 await self._session.attach(changed(InstructionSet(), InstructionSet(unsaid)), type=CHANGED)
-
-    async def _mcp_tools(self, stack: AsyncExitStack) -> list[Tool]:
-        if not self._settings.mcp_servers:
-            return []
-        from ...tools.mcp import McpTools
-
-        servers = await stack.enter_async_context(McpTools(self._settings.mcp_servers, cwd=str(self._context.cwd)))
-        for problem in servers.problems:
-            self._session.log.emit(FellBack(self._session.name, "mcp", problem))
-        return list(servers.tools)
 
     def _environment_text(self) -> str:
         cwd = self._context.cwd

@@ -9,20 +9,23 @@ from typing import Any, Final
 
 from anyio import CapacityLimiter, Lock, create_task_group
 
+from ...conversation.decisions import Cause, ToolsDeferred, ToolsFound
 from ...conversation.wire.schemas import input_problem
 from ...events import Event, PermissionDecided, ToolFinished, ToolStarted
 from ...models import malformed_input
 from ...settings import Mode, PermissionRules
 from ...tools.context import ToolContext
+from ...tools.deferred_tools import definition_tokens, schema_answer, tools_to_defer
 from ...tools.files.workspace import with_grant
-from ...tools.tool import Access, Output, Tool
+from ...tools.tool import Access, Output, Tool, declaration
+from ...tools.tool_search import ToolSearch
 from ...values import record, replace
 from ..guard.hooks import HookOutcome, Hooks
 from ..guard.permissions import Approval, ApprovalAnswer, Approver, PermissionScope, Verdict, decide, remember
 from ..session.replies import Call
 from ..session.session import Session
 
-__all__ = ["INTERRUPTED", "ToolPermissions", "ToolRuns", "declared_tools"]
+__all__ = ["INTERRUPTED", "ToolPermissions", "ToolRuns"]
 
 INTERRUPTED: Final = "[Stopped by the user before it finished. Its effects, if any, were not undone.]"
 CUT_OFF: Final = (
@@ -31,11 +34,6 @@ CUT_OFF: Final = (
 _SHOWN_CHARS: Final = 400
 _PARALLEL: Final = frozenset({"none", "read", "fetch"})
 """Kinds of access whose tool calls may run at the same time."""
-
-
-def declared_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """Return the declarations (name, description, input schema) of tools for a request, in the given order."""
-    return [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in tools]
 
 
 @record
@@ -66,8 +64,8 @@ class ToolRuns:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tools: dict[str, Tool] = {}
-        self.declared: list[dict[str, Any]] = []
-        """The tool declarations of the next request."""
+        self.deferred: dict[str, Tool] = {}
+        """The tools that requests declare only after they were found."""
         self.mode: Mode = permissions.rules.mode
         self.rules = permissions.rules
         self.context = context
@@ -81,12 +79,35 @@ class ToolRuns:
         self._emit = emit
         self._clock = clock
         self._approval_lock = Lock()
+        self._declared: list[dict[str, Any]] = []
+        self._found: set[str] = set()
         self.add(tools)
 
     def add(self, tools: Sequence[Tool]) -> None:
         """Add tools, and declare them after those that are there."""
         self.tools |= {tool.name: tool for tool in tools}
-        self.declared += declared_tools(tools)
+        self._declared += map(declaration, tools)
+
+    async def defer(self, max_tokens: int) -> None:
+        """Defer the tools that ask for it, and those of MCP servers if they take more tokens; add ToolSearch then."""
+        facts = self._session.view.facts
+        declared = {str(tool.get("name")) for tool in facts.tools}
+        tools = tools_to_defer(
+            self.tools.values(), max_tokens=max_tokens, declared=declared, earlier=facts.deferred_tools
+        )
+        self.deferred = {tool.name: tool for tool in tools}
+        self._declared = [one for one in self._declared if one["name"] not in self.deferred]
+        if tools:
+            self.add([ToolSearch(tools)])
+        sizes = {tool.name: definition_tokens(tool) for tool in tools}
+        if sizes != facts.deferred_tools:
+            await self._session.log.decide(ToolsDeferred(Cause("tools", "the deferred tools changed"), sizes))
+
+    @property
+    def declared(self) -> list[dict[str, Any]]:
+        """The tool declarations of the next request: deferred tools come last, in the order they were found."""
+        found = [self.deferred[name] for name in self._session.view.facts.found_tools if name in self.deferred]
+        return [*self._declared, *map(declaration, found)]
 
     @property
     def can_ask(self) -> bool:
@@ -95,7 +116,7 @@ class ToolRuns:
 
     def forked(self, context: ToolContext, *, approve: Approver | None, emit: Callable[[Event], None]) -> ToolRuns:
         """Return a ``ToolRuns`` of the same tools for a fork, with the current rules and another approver."""
-        return ToolRuns(
+        forked = ToolRuns(
             self._session,
             list(self.tools.values()),
             context,
@@ -104,6 +125,8 @@ class ToolRuns:
             emit=emit,
             clock=self._clock,
         )
+        forked.deferred = self.deferred
+        return forked
 
     async def run(self, calls: Sequence[Call]) -> None:
         """Run the calls of one reply and log their results; in parallel only if none of them writes or runs."""
@@ -139,8 +162,19 @@ class ToolRuns:
         """Run one call, log its output, also if it is an error, and note the files it touched."""
         output = await self.output(call)
         limit = tool.max_chars if (tool := self.tools.get(call.name)) is not None else None
+        await self._log_found(output.found)
         await self._session.result(call.id, output.content, is_error=output.is_error, max_chars=limit)
         self.touched.update(output.read, output.wrote)
+
+    async def _log_found(self, names: Sequence[str]) -> None:
+        """Log that deferred tools were found, so that requests declare them from now on."""
+        new = [name for name in names if name not in self._session.view.facts.found_tools]
+        if new:
+            await self._session.log.decide(ToolsFound(Cause("tools", "a search or a call named them"), new))
+
+    def _is_found(self, name: str) -> bool:
+        """Return whether a deferred tool was found in this session or, in a fork, by the fork itself."""
+        return name in self._found or name in self._session.view.facts.found_tools
 
     async def output(self, call: Call) -> Output:
         """Run one call and return its output without logging it; an invalid or forbidden call returns an error."""
@@ -148,6 +182,9 @@ class ToolRuns:
         if tool is None:
             known = ", ".join(self.tools)
             return Output(f"No tool is called {call.name!r}. There are: {known}.", is_error=True)
+        if call.name in self.deferred and not self._is_found(call.name):
+            self._found.add(call.name)
+            return Output(schema_answer(tool), is_error=True, found=(call.name,))
         if malformed_input({"input": call.input}):
             return Output("The input was not valid JSON, so the call was not run. Make it again.", is_error=True)
         if call.problem is not None:
@@ -240,6 +277,7 @@ class ToolRuns:
         started = self._clock()
         output = await _output_or_error(tool.run(given, context))
         shown = output.content if isinstance(output.content, str) else _texts(output.content)
+        self._found.update(output.found)
         seconds = self._clock() - started
         began, lines = shown[:_SHOWN_CHARS], len(shown.splitlines())
         self._emit(ToolFinished(self._session.name, call.id, call.name, output.is_error, began, seconds, lines))

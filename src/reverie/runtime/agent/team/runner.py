@@ -38,6 +38,7 @@ from ....ports import Model
 from ....settings import Mode, Settings
 from ....settings.records import turned_off
 from ....tools.tool import Output, Tool
+from ....tools.tool_search import NAME as TOOL_SEARCH
 from ....values import replace
 from ...guard.permissions import Approval, ApprovalAnswer, Approver
 from ...mail.local_queues import LocalQueues
@@ -302,12 +303,12 @@ class AgentRunner:
         )
 
     def _child_tools(self, kind: AgentKind, memory: TypeMemory | None) -> list[Tool]:
-        """Return the parent's tools that a type may use, Memory only for the type's own; report missing ones."""
+        """Return the parent's tools that a type may use, but its own Memory and ToolSearch; report missing ones."""
         known = self._parent.runs.tools
         names, unknown = allowed_tools(kind, list(known))
         if unknown:
             self._report(f"{kind.name} asks for tools that do not exist here: {', '.join(unknown)[:300]}")
-        tools = [known[name] for name in names if name != "Memory"]
+        tools = [known[name] for name in names if name not in ("Memory", TOOL_SEARCH)]
         return [*tools, memory.tool()] if memory is not None and "Memory" in names else tools
 
     def _model(self, kind: AgentKind, asked: str) -> tuple[str | Model, bool]:

@@ -1,0 +1,90 @@
+"""ToolSearch: find deferred tools by words or names, so that the next request declares them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ..memories.recall.search import MemoryIndex
+from ..memories.store.records import MemoryRecord
+from ..text.counts import counted
+from .context import ToolContext
+from .deferred_tools import first_line
+from .tool import Access, NoPreview, Output, Tool, error_output
+
+__all__ = ["NAME", "ToolSearch"]
+
+NAME: Final = "ToolSearch"
+_MOST: Final = 5
+"""How many tools a query finds at most."""
+_MOST_NAMES: Final = 20
+_LEAST_SHARE: Final = 0.5
+"""The share of the best score that a tool needs to be found."""
+_DESCRIPTION_CHARS: Final = 300
+_SCHEMA_CHARS: Final = 2_000
+
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": f"Words about the task; at most {_MOST} tools are found"},
+        "names": {
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": _MOST_NAMES,
+            "description": "Exact names from the list of deferred tools",
+        },
+    },
+    "additionalProperties": False,
+}
+
+
+class ToolSearch(NoPreview):
+    """The tool ToolSearch: finds deferred tools, which requests declare from then on."""
+
+    name = NAME
+    max_chars: float | None = None
+    description = (
+        "Find deferred tools. The list of deferred tools names tools that you cannot call yet. Give the names of all "
+        "that you need in one call, or a query if no name fits; you can call the found tools from your next turn on, "
+        "for the rest of the session."
+    )
+    input_schema = _INPUT
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._index: MemoryIndex | None = None
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Return an access of kind ``none``: finding a tool does not run it."""
+        return Access("none", str(input.get("query") or ""))
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Return the tools with these names and those that best match the query, with their descriptions."""
+        query, asked = str(input.get("query") or "").strip(), [str(name) for name in input.get("names") or ()]
+        if not (query or asked):
+            return error_output("give names from the list of deferred tools, or a query")
+        unknown = [name for name in asked if name not in self._tools]
+        found = [name for name in asked if name in self._tools]
+        found += self._matches(query or " ".join(unknown)) if query or (unknown and not found) else []
+        found = list(dict.fromkeys(found))
+        lines = [f"No deferred tool is called {name[:80]!r}." for name in unknown]
+        if not found:
+            lines.append("No deferred tool matches. Search with other words, or give names from the list.")
+            return Output("\n".join(lines))
+        lines.append(f"Found {counted(len(found), 'tool')}; the next request declares what is new:")
+        lines += [f"- {name}: {first_line(self._tools[name].description, _DESCRIPTION_CHARS)}" for name in found]
+        return Output("\n".join(lines), found=tuple(found))
+
+    def _matches(self, query: str) -> list[str]:
+        """Return the names of the tools that match a query best, the best first."""
+        if self._index is None:
+            self._index = MemoryIndex(map(_indexed, self._tools.values()))
+        matches = self._index.search(query, limit=_MOST)
+        return [one.file for one in matches if one.score >= _LEAST_SHARE * matches[0].score]
+
+
+def _indexed(tool: Tool) -> MemoryRecord:
+    """Return a tool as the search index takes it, with the schema of its inputs as the body."""
+    inputs = json.dumps(tool.input_schema.get("properties"), ensure_ascii=False)
+    return MemoryRecord(tool.name, tool.name, tool.description, body=inputs[:_SCHEMA_CHARS])
