@@ -14,6 +14,7 @@ __all__ = [
     "AgentRequest",
     "Agents",
     "Capabilities",
+    "Connectable",
     "Document",
     "Lease",
     "Messenger",
@@ -154,6 +155,15 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class Connectable(Protocol):
+    """A model whose client can be opened before its first request."""
+
+    async def connect(self) -> None:
+        """Load the provider's library and open the client, if that was not done; raise ``ModelError`` if it fails."""
         ...
 
 

@@ -21,7 +21,7 @@ import anyio
 from ..conversation.wire.options import REQUEST_FIELDS, refused_options
 from ..errors import InputError, ModelError, ModelUnavailable, ReplyBroken
 from ..model_facts import facts_of
-from ..ports import Capabilities, Model, Reply, ReplyDelta
+from ..ports import Capabilities, Connectable, Model, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
 
@@ -140,6 +140,11 @@ class RetryingModel:
     async def complete(self, request: Mapping[str, Any]) -> Reply:
         """Return the whole reply, which may be the fallback's, after retries if needed."""
         return await whole_reply(self.stream(request))
+
+    async def connect(self) -> None:
+        """Open the client of the first model, if it has one that can be opened early."""
+        if isinstance(self._model, Connectable):
+            await self._model.connect()
 
     async def aclose(self) -> None:
         """Close the connections of both models."""

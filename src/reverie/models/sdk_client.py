@@ -115,6 +115,13 @@ class SdkModel:
         """Send a request and return the whole reply."""
         return await whole_reply(self.stream(request))
 
+    async def connect(self) -> None:
+        """Load the SDK and open the client, so that the first request need not wait for that."""
+        try:
+            await self._client.open()
+        except Exception as error:
+            raise failure_of_exception(self.name, error) from error
+
     async def aclose(self) -> None:
         """Close the client; the next request opens a new one."""
         await self._client.aclose()

@@ -186,13 +186,15 @@ class Agent:
             raise SessionError("this agent is answering already: wait for QueryEnded, or interrupt() it")
         self._is_answering = True
         self._events.start_queue()
+        parts = self.parts
+        run = QueryRun(parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events)
         try:
-            parts = self.parts
-            run = QueryRun(parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events)
             async with aclosing(run_query(run, prompt)) as events:
                 async for event in events:
                     yield event
         finally:
+            if parts.memory is not None and (run.end is None or run.end.end == "aborted"):
+                parts.memory.cancel_recall()
             self._events.stop_queue()
             self._is_answering = False
 

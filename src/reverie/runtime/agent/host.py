@@ -117,7 +117,7 @@ class AgentHost:
             await self._parts.memory.attach_recalled()
 
     async def end_query(self) -> None:
-        """Cancel recall, and start in the background: extraction of memories, a dream if due, the model's limits."""
+        """Start in the background: extraction of memories, a dream if due, the model's limits."""
         self._parts.tasks.start_soon(self._parts.ask_limits)
         if self._parts.memory is not None:
             await self._parts.memory.end_query()

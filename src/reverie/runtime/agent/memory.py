@@ -69,6 +69,7 @@ class AgentMemory:
             policy=_fitted_recall(settings.recall, session.thresholds.effective),
             spent=self._spent_on_recall,
         )
+        self._recall.open_client()
         self._extractor = Extractor(
             session.parts.host,
             self.memory,
@@ -143,9 +144,12 @@ class AgentMemory:
         """Log the recalled memories for the model if the search has finished; do nothing otherwise."""
         await self._recall.surface()
 
-    async def end_query(self) -> None:
-        """Cancel a recall that still runs; start an extraction and a dream in the background if they are due."""
+    def cancel_recall(self) -> None:
+        """Cancel a recall that still runs, because its query was stopped."""
         self._recall.cancel()
+
+    async def end_query(self) -> None:
+        """Start an extraction and a dream in the background if they are due; a late recall is kept."""
         await self._extractor.after_query()
         await self.dreaming.after_query()
 
