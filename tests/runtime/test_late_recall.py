@@ -91,7 +91,7 @@ async def finished(recall: SessionRecall) -> MemoriesSurfaced:
 def test_the_first_prompt_waits_until_the_client_of_the_small_model_is_open(kept: Path) -> None:
     model = SlowModel(is_open=False)
 
-    async def act(recall: SessionRecall, _: Session) -> None:
+    async def act(recall: SessionRecall, session: Session) -> None:
         recall.open_client()
         recall.start("when is the launch?")
         results: list[MemoriesSurfaced | None] = []
@@ -124,7 +124,7 @@ def test_twin_a_wait_that_counts_the_opening_of_the_client_is_caught(
 
     monkeypatch.setattr(MemoryQueries, "_wait", at_once)
 
-    async def act(recall: SessionRecall, _: Session) -> None:
+    async def act(recall: SessionRecall, session: Session) -> None:
         recall.start("when is the launch?")
         assert await recall.take() is None
 
@@ -169,7 +169,7 @@ def test_opening_a_client_early_sends_no_request_and_a_missing_library_stops_not
 def test_a_late_choice_is_shown_in_a_later_turn_of_its_query_and_once(kept: Path) -> None:
     model = SlowModel()
 
-    async def act(recall: SessionRecall, _: Session) -> None:
+    async def act(recall: SessionRecall, session: Session) -> None:
         recall.start("when is the launch?")
         assert await recall.surface() is None
         await model.asked.wait()
@@ -195,7 +195,7 @@ def test_a_late_choice_is_shown_in_a_later_turn_of_its_query_and_once(kept: Path
 def test_a_late_choice_comes_with_the_next_prompt_if_it_still_helps(kept: Path, prompt: str, is_useful: bool) -> None:
     model = SlowModel()
 
-    async def act(recall: SessionRecall, _: Session) -> None:
+    async def act(recall: SessionRecall, session: Session) -> None:
         recall.start("when is the launch?")
         assert await recall.surface() is None
         await model.asked.wait()
@@ -217,7 +217,7 @@ def test_a_late_choice_comes_with_the_next_prompt_if_it_still_helps(kept: Path, 
 def test_the_choice_of_a_stopped_query_is_not_shown_with_the_next_prompt(kept: Path) -> None:
     model = SlowModel()
 
-    async def act(recall: SessionRecall, _: Session) -> None:
+    async def act(recall: SessionRecall, session: Session) -> None:
         recall.start("when is the launch?")
         assert await recall.surface() is None
         await model.asked.wait()
