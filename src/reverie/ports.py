@@ -19,6 +19,7 @@ __all__ = [
     "Lease",
     "Messenger",
     "Model",
+    "PlanDesk",
     "Reply",
     "ReplyDelta",
     "StartedAgent",
@@ -175,6 +176,18 @@ class Messenger(Protocol):
 
         ``control`` carries structured data besides the text, such as the answer to a shutdown request.
         """
+        ...
+
+
+class PlanDesk(Protocol):
+    """Where an agent hands in the plan of its session."""
+
+    async def propose(self, text: str) -> str:
+        """Save a plan, ask for its approval, and return the answer in words."""
+        ...
+
+    async def finish(self) -> str:
+        """End the open plan and return a sentence about it; raise ``InputError`` if there is none."""
         ...
 
 

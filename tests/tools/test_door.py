@@ -14,7 +14,7 @@ from reverie.conversation.wire.schemas import input_problem
 from reverie.settings import AgentPolicy
 from reverie.tools import ToolContext, standard_tools
 
-NAMES = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "TodoWrite", "Skill"]
+NAMES = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "TodoWrite", "Skill", "Plan"]
 
 
 def declared() -> list[dict[str, Any]]:
@@ -49,6 +49,8 @@ def test_descriptions_are_short_and_say_when_to_use_what(name: str) -> None:
         ("Bash", {"command": "ls", "timeout_seconds": 0}, False),
         ("TodoWrite", {"todos": [{"content": "x", "status": "done"}]}, False),
         ("TodoWrite", {"todos": []}, True),
+        ("Plan", {"action": "approve"}, False),
+        ("Plan", {"action": "done"}, True),
     ],
 )
 def test_schemas_take_what_fits_and_refuse_what_does_not(name: str, input: dict[str, Any], fits: bool) -> None:

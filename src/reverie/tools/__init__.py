@@ -29,6 +29,7 @@ def standard_tools(policy: AgentPolicy) -> list[Tool]:
     from .edit import Edit
     from .glob import Glob
     from .grep import Grep
+    from .plan import PlanTool
     from .read import Read
     from .skill import SkillTool
     from .todo import TodoWrite
@@ -36,7 +37,7 @@ def standard_tools(policy: AgentPolicy) -> list[Tool]:
     from .write import Write
 
     tools: list[Tool] = [Read(), Write(), Edit(), Glob(), Grep(), Bash(policy), BashOutput(), KillShell(), TodoWrite()]
-    tools.append(SkillTool())
+    tools += [SkillTool(), PlanTool()]
     if policy.web_fetch:
         tools.append(WebFetch())
     return tools

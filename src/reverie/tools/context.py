@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..events import Event
-from ..ports import Agents, Messenger
+from ..ports import Agents, Messenger, PlanDesk
 from ..settings import AgentPolicy
 from ..values import record
 from .files.read_state import ReadState
@@ -78,15 +78,18 @@ class ToolContext:
     """Starts and stops agents for this agent; None if it may start none."""
     post: Messenger | None = None
     """Sends messages to other agents; None if there are no other agents."""
+    plan: PlanDesk | None = None
+    """Takes the plan of the agent's session; None if it cannot have one."""
 
     def forked(self, **changes: Any) -> ToolContext:
-        """Return a copy for a fork, with ``changes`` applied: own reads, todos, grants and skills, no shells."""
+        """Return a copy for a fork, with ``changes``: own reads, todos, grants and skills, no shells, no plan."""
         own: dict[str, Any] = {
             "reads": self.reads.copy(),
             "todos": list(self.todos),
             "shells": Shells(),
             "granted": set(self.granted),
             "loaded_skills": list(self.loaded_skills),
+            "plan": None,
         }
         return replace(self, **(own | changes))
 

@@ -27,7 +27,7 @@ _INPUT: Final[dict[str, Any]] = {
                 {
                     "type": "object",
                     "properties": {
-                        "type": {"enum": list(CONTROLS)},
+                        "type": {"enum": [one for one in CONTROLS if one != "plan_approval_request"]},
                         "request_id": {"type": "string", "minLength": 1, "maxLength": 200},
                         "approve": {"type": "boolean"},
                         "reason": {"type": "string"},

@@ -17,6 +17,7 @@ from reverie.keys import check_key
 from reverie.layers.l7_relay.controls import (
     CONTROLS,
     Idle,
+    PlanApprovalRequest,
     PlanApprovalResponse,
     ShutdownRequest,
     ShutdownResponse,
@@ -267,6 +268,7 @@ def test_every_control_message_has_a_reader():
     made: dict[str, Callable[[], Any]] = {
         "shutdown_request": lambda: ShutdownRequest("1"),
         "shutdown_response": lambda: ShutdownResponse("1", True),
+        "plan_approval_request": lambda: PlanApprovalRequest("1"),
         "plan_approval_response": lambda: PlanApprovalResponse("1", True),
         "idle": Idle,
     }

@@ -12,7 +12,7 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
-    from .controls import CONTROLS, control_explanation, control_of, counts, stamped_letter
+    from .controls import CONTROLS, PlanApprovalResponse, control_explanation, control_of, counts, stamped_letter
     from .limits import AgentCounts, AgentSpending, over_limit, start_problem
     from .messages import EVERYBODY, MAX_SUMMARY_CHARS, Letter, agent_name, check_name, shown
     from .plan import AgentResult, answer_text, kinds_listing, narrower, notification_text, summary_of
@@ -32,6 +32,7 @@ __all__ = [
     "AgentSpending",
     "KindSource",
     "Letter",
+    "PlanApprovalResponse",
     "RelayPolicy",
     "agent_name",
     "allowed_tools",
@@ -69,6 +70,7 @@ __getattr__ = lazily(
         ),
         "controls": (
             "CONTROLS",
+            "PlanApprovalResponse",
             "control_of",
             "counts",
             "control_explanation",

@@ -1,7 +1,7 @@
 """Control messages between agents: typed, and never parsed from a text.
 
-A shutdown request asks, and the receiving agent answers. A plan approval counts only if it comes from the lead that the
-runtime knows.
+A shutdown request asks, and the receiving agent answers. A request to approve a plan is sent by the runtime; its answer
+counts only if it comes from the lead that the runtime knows.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "CONTROLS",
     "Control",
     "Idle",
+    "PlanApprovalRequest",
     "PlanApprovalResponse",
     "ShutdownRequest",
     "ShutdownResponse",
@@ -50,6 +51,13 @@ class ShutdownResponse:
 
 
 @record
+class PlanApprovalRequest:
+    """A control message that asks the lead to approve the plan in the letter's text."""
+
+    request_id: str
+
+
+@record
 class PlanApprovalResponse:
     """A control message that says whether an agent may execute the plan it proposed."""
 
@@ -66,11 +74,12 @@ class Idle:
     summary: str = ""
 
 
-Control: TypeAlias = ShutdownRequest | ShutdownResponse | PlanApprovalResponse | Idle
+Control: TypeAlias = ShutdownRequest | ShutdownResponse | PlanApprovalRequest | PlanApprovalResponse | Idle
 
 CONTROLS: Final[dict[str, type[Any]]] = {
     "shutdown_request": ShutdownRequest,
     "shutdown_response": ShutdownResponse,
+    "plan_approval_request": PlanApprovalRequest,
     "plan_approval_response": PlanApprovalResponse,
     "idle": Idle,
 }
@@ -131,6 +140,12 @@ def control_explanation(letter: Letter, lead: str | None) -> str:
             said = "It agrees to end" if answer.approve else "It goes on working"
             why = f": {quoted(answer.reason)}" if answer.reason else ""
             return f"{said} (request {quoted(answer.request_id)}){why}."
+        case PlanApprovalRequest() as asked:
+            return (
+                "It has written the plan below, waits, and changes nothing before you answer. Answer with SendMessage "
+                f'to {letter.sender}: message {{"type": "plan_approval_response", "request_id": '
+                f'"{quoted(asked.request_id)}", "approve": true}}; or approve false, with feedback.'
+            )
         case PlanApprovalResponse() as answer:
             if not counts(letter, lead):
                 who = lead or "nobody"

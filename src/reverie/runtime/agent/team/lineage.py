@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ....settings import Mode
 from ...mail.local_queues import LocalQueues
 from .roster import Roster
 from .type_memory import TypeMemory
@@ -29,5 +30,9 @@ class Lineage:
     """The message queues of the agents of this process, which write to each other by name."""
     lead: str = ""
     """The name of the agent that started this sub-agent."""
+    lead_mode: Callable[[], Mode] = lambda: "plan"
+    """Function that returns the permission mode of that agent, which limits the mode of this one."""
+    background: bool = False
+    """Whether that agent goes on meanwhile, so that it can answer messages."""
     protected: tuple[Path, ...] = ()
     """Paths where writes ask; empty means the Reverie directory."""

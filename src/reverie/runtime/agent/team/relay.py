@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anyio import to_thread
+from anyio import Event, to_thread
 
+from ....conversation.plans import Plan
 from ....errors import ReverieError
 from ....events import FellBack
-from ....layers.l7_relay import agent_name
+from ....layers.l7_relay import PlanApprovalResponse, agent_name, control_of, counts
 from ...mail.delivery import MAX_CHARS, drain
-from ...mail.local_queues import LetterQueue, LocalQueues
+from ...mail.local_queues import MAX_WAITING, LetterQueue, LocalQueues
 from ...mail.mailbox import Mailbox
 from ...mail.post_office import PostOffice
 from ...mail.sockets import MailSocket
@@ -39,6 +40,7 @@ class Relay:
         self._lead = lineage.lead if lineage is not None else None
         self._mailbox: Mailbox | None = None
         self._queue: LetterQueue | None = None
+        self._arrival = Event()
         roster = lineage.roster if lineage is not None else Roster(parts.options.settings.relay)
         self.spawner = Spawner(
             parts.session,
@@ -74,7 +76,7 @@ class Relay:
                 await self._parts.tasks.start(socket.serve)
                 if socket.problem:
                     self._report(f"{socket.problem}; messages arrive through the mailbox files only")
-            self._queue = self.queues.join(self._name, mailbox=self._mailbox)
+            self._queue = self.queues.join(self._name, mailbox=self._mailbox, wake=lambda: self._arrival.set())
         except ReverieError as error:
             self._report(f"{options.name} cannot receive messages: {error}")
             return
@@ -98,6 +100,35 @@ class Relay:
                 on_control=self._options.on_control,
                 max_chars=min(MAX_CHARS, self._parts.session.parts.offload.policy.aggregate_chars),
             )
+
+    @property
+    def can_ask_lead(self) -> bool:
+        """Whether a lead goes on while this agent works, so that it can answer."""
+        lineage = self._options.lineage
+        return lineage is not None and lineage.background and self._parts.context.post is not None
+
+    async def ask_lead(self, plan: Plan) -> PlanApprovalResponse | None:
+        """Send a plan to the lead, wait for the answer and return it; None if the lead cannot be reached.
+
+        The answer stays in the queue, so that the log shows it after the tool's result.
+        """
+        post, asked = self._parts.context.post, plan.request_id
+        control = {"type": "plan_approval_request", "request_id": asked}
+        if post is None or self._queue is None or not self._lead:
+            return None
+        try:
+            await post.send(self._lead, plan.text, summary="A plan waits for your approval", control=control)
+        except ReverieError as error:
+            self._report(f"the plan did not reach {self._lead}: {error}")
+            return None
+        while True:
+            self._arrival = Event()
+            for letter in self._queue.poll(MAX_WAITING):
+                answer = control_of(letter)
+                is_from_lead = counts(letter, self._lead)
+                if isinstance(answer, PlanApprovalResponse) and answer.request_id == asked and is_from_lead:
+                    return answer
+            await self._arrival.wait()
 
     def narrow(self, mode: str) -> None:
         """Restrict every agent that this agent started to the permissions of a mode; never widen them."""

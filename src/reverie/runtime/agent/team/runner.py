@@ -32,7 +32,7 @@ from ....events import (
     ReplyObserved,
     ToolStarted,
 )
-from ....layers.l7_relay import AgentKind, allowed_tools, line_for, names_in, narrower
+from ....layers.l7_relay import AgentKind, agent_name, allowed_tools, line_for, names_in, narrower
 from ....models.names import full_name
 from ....ports import Model
 from ....settings import Mode, Settings
@@ -279,7 +279,9 @@ class AgentRunner:
             memory=memory,
             has_parent_model=is_parents,
             queues=self._queues,
-            lead=options.name,
+            lead=agent_name(options.name),
+            lead_mode=lambda: parent.runs.mode,
+            background=member.background,
             protected=tuple(home / name for name in _HOME) if cwd != options.cwd else (),
         )
         return self._make_agent(
