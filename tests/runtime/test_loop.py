@@ -120,7 +120,7 @@ def test_a_resumed_session_edits_a_file_that_its_view_still_shows(change: str, t
     bench.ask("edit it", session="another" if change == "session" else "s")  # another process, the same log
     result = texts(bench.model.requests[3])
     assert ("port" in file.read_text()) == (change == "nothing")
-    assert ("has changed since you read it" in result) == (change == "file")
+    assert ("changed on disk since you read it" in result) == (change == "file")
     assert ("you have not read" in result) == (change == "session")
 
 

@@ -73,7 +73,7 @@ def test_a_file_that_changed_since_it_was_read_is_left_alone(context: ToolContex
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # the time alone would not tell
     output = write(context, "a.txt", "new") if tool == "write" else edit(context, "a.txt", "ne", "two")
     assert output.is_error
-    assert "changed since you read it" in str(output.content)
+    assert "changed on disk since you read it" in str(output.content)
     assert path.read_text() == "0ne "
 
 

@@ -199,7 +199,7 @@ def test_a_stored_result_is_read_by_the_handle_or_path_that_the_view_names(tmp_p
         assert Read().access({"file_path": name}, context).kind == "none"
         assert text(read(context, name, offset=4_000, limit=1)).startswith("  4000\trow 4000")
         assert "row 2" in text(read(context, name, byte_offset=6, byte_limit=5))
-    assert not len(context.reads)
+    assert not context.reads.known.count
 
 
 def test_a_file_goes_before_a_handle_of_the_same_name(tmp_path: Path) -> None:

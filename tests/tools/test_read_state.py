@@ -1,58 +1,44 @@
-"""The read state has limits, forgets files that leave the view, and is copied for forks."""
+"""The read state joins parts of one version, forgets nothing, and is copied for forks."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import anyio
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reverie.conversation.file_reads import FileRead, FileReads, logged_reads, named_files
 from reverie.tools import ToolContext
-from reverie.tools.edit import Edit
-from reverie.tools.files.read_state import MAX_BYTES, MAX_ENTRIES, FileRead, ReadState
-from reverie.tools.read import Read
+from reverie.tools.files.read_state import ReadState
+
+SPANS = st.none() | st.lists(st.tuples(st.integers(1, 30), st.integers(0, 10)), min_size=1, max_size=4).map(
+    lambda found: tuple((first, first + more) for first, more in found)
+)
+READS = st.lists(st.builds(FileRead, st.sampled_from("abcdef"), st.sampled_from(["old", "new"]), SPANS), max_size=30)
 
 
-def reading(
-    path: str, text: str = "x", version: str = "v", spans: tuple[tuple[int, int], ...] | None = None
-) -> FileRead:
-    return FileRead(path, version, 1, text, spans)
+def reading(path: str, version: str = "v", spans: tuple[tuple[int, int], ...] | None = None) -> FileRead:
+    return FileRead(path, version, spans)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.integers(0, 60), st.booleans()), max_size=80))
-def test_it_holds_the_most_recent_within_both_bounds(steps: list[tuple[str, int, bool]]) -> None:
-    state = ReadState(max_entries=4, max_bytes=100)
-    order: list[str] = []
-    sizes: dict[str, int] = {}
-    for number, (path, size, looks) in enumerate(steps):
-        if looks:
-            if state.get(path) is not None:
-                order.remove(path)
-                order.append(path)
-            continue
-        state.note(reading(path, "x" * size, version=str(number)))
-        if path in order:
-            order.remove(path)
-        order.append(path)
-        sizes[path] = size
-        while len(order) > 4 or sum(sizes[each] for each in order) > 100:
-            order.pop(0)
-        assert [each.path for each in state.snapshot()] == order
-        assert state.size_bytes == sum(sizes[each] for each in order)
-
-
-def test_the_bounds_are_a_hundred_entries_and_25_megabytes() -> None:
-    assert (MAX_ENTRIES, MAX_BYTES) == (100, 25_000_000)
+@given(READS)
+def test_it_holds_the_last_version_of_every_file_newest_first(reads: list[FileRead]) -> None:
     state = ReadState()
-    for number in range(150):
+    for one in reads:
+        state.note(one)
+    last = {one.path: (at, one.version) for at, one in enumerate(reads)}
+    found = state.known.newest_first()
+    assert [one.path for one in found] == sorted(last, key=lambda path: -last[path][0])
+    assert all(one.version == last[one.path][1] for one in found)
+
+
+def test_no_number_of_files_drops_an_older_one() -> None:
+    state = ReadState()
+    for number in range(3_000):
         state.note(reading(str(number)))
-    assert len(state) == 100
-    for number in range(4):
-        state.note(reading(f"big{number}", "x" * 8_000_000))
-    assert [each.path for each in state.snapshot()] == ["big1", "big2", "big3"]
-    state.note(reading("too big", "x" * 25_000_001))
-    assert "too big" not in state
+    assert state.get("0") is not None
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 10)), min_size=1, max_size=10), st.integers(1, 45))
@@ -67,7 +53,7 @@ def test_parts_of_one_version_add_up_to_exactly_the_lines_that_were_shown(
     assert known.shows(line, line) == any(first <= line <= first + more for first, more in parts)
 
 
-def test_a_part_of_another_version_replaces_what_was_known() -> None:
+def test_a_part_of_another_version_replaces_the_earlier_read() -> None:
     state = ReadState()
     state.note(reading("a", version="old"))
     state.note(reading("a", version="new", spans=((5, 9),)))
@@ -76,33 +62,34 @@ def test_a_part_of_another_version_replaces_what_was_known() -> None:
     assert not known.shows(1, 1)
 
 
-def test_a_file_whose_read_was_forgotten_must_be_read_again_before_it_is_edited(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
-    context = ToolContext(cwd=tmp_path)
-    change = {"file_path": "a.txt", "old_string": "one", "new_string": "two"}
-
-    async def steps() -> None:
-        await Read().run({"file_path": "a.txt"}, context)
-        context.reads.forget([str(tmp_path / "a.txt")])
-        refused = await Edit().run(change, context)
-        assert refused.is_error
-        assert "read it first" in str(refused.content)
-        assert "one" in str((await Read().run({"file_path": "a.txt"}, context)).content)
-        assert not (await Edit().run(change, context)).is_error
-
-    anyio.run(steps)
-
-
-def test_a_fork_has_read_the_same_and_what_it_reads_stays_its_own(tmp_path: Path) -> None:
+def test_a_fork_has_read_the_same_files_and_its_own_reads_stay_its_own(tmp_path: Path) -> None:
     context = ToolContext(cwd=tmp_path)
     context.reads.note(reading("a"))
     fork = context.forked(restricted=True)
     fork.reads.note(reading("b"))
-    fork.reads.forget(["a"])
-    assert [each.path for each in context.reads.snapshot()] == ["a"]
-    assert [each.path for each in fork.reads.snapshot()] == ["b"]
-    kept = context.reads.snapshot()
-    context.reads.clear()
-    assert len(context.reads) == 0
-    assert context.reads.size_bytes == 0
-    assert [each.path for each in kept] == ["a"]
+    assert [one.path for one in context.reads.known.newest_first()] == ["a"]
+    assert [one.path for one in fork.reads.known.newest_first()] == ["b", "a"]
+
+
+@pytest.mark.requirement("W7")
+@given(READS, st.integers(0, 30))
+def test_the_log_gives_the_same_state_whole_or_in_steps(reads: list[FileRead], at: int) -> None:
+    assert logged_reads(named_files(reads).get("files")) == reads
+    once = FileReads().after(reads)
+    assert FileReads().after(reads[:at]).after(reads[at:]) == once
+    assert not named_files([])
+
+
+@pytest.mark.requirement("W7")
+@pytest.mark.parametrize(
+    "listed", [None, "x", 3, [3], [{}], [{"path": "a"}], [{"path": 1, "version": "v"}], [{"path": "a", "version": 2}]]
+)
+def test_a_damaged_list_of_files_in_the_log_counts_for_nothing(listed: Any) -> None:
+    assert logged_reads(listed) == []
+
+
+@pytest.mark.requirement("W7")
+@pytest.mark.parametrize("lines", [None, 3, "x", [3], [["a", "b"]], [[1]]])
+def test_damaged_lines_of_a_read_in_the_log_show_no_line(lines: Any) -> None:
+    (found,) = logged_reads([{"path": "a", "version": "v", "lines": lines}])
+    assert not found.shows(1, 1)

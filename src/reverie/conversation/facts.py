@@ -35,11 +35,13 @@ from .decisions import (
     ToolsFound,
     WindowLearned,
 )
+from .entries import ASSISTANT, META, Entry
+from .file_reads import FILES, FileReads, logged_reads
 from .plans import Plan, plan_after
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
-__all__ = ["Facts", "facts_after"]
+__all__ = ["Facts", "facts_after", "facts_with"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _PROJECTIONS: Final = 32
@@ -96,6 +98,10 @@ class Facts:
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
     windows: Mapping[str, int] = field(default_factory=lambda: _NONE)
     """The windows in tokens that refusals taught, by model."""
+    files: FileReads = FileReads()
+    """The files that tools have read or written, whether or not the view still shows them."""
+    last_reply: Entry | None = None
+    """The last reply of the log, also after a cut."""
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
@@ -120,6 +126,15 @@ def _carried_changes(item: Item) -> list[Any]:
     content: Any = item.message.get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
     return [change for block in blocks for change in block.get("tool_changes") or ()]
+
+
+def facts_with(facts: Facts, entry: Entry) -> Facts:
+    """Return the facts after an entry that is no decision: a message or metadata."""
+    if entry.kind == META:
+        return replace(facts, meta={**facts.meta, **entry.body})
+    if entry.kind == ASSISTANT:
+        return replace(facts, last_reply=entry)
+    return replace(facts, files=facts.files.after(logged_reads(entry.body[FILES]))) if FILES in entry.body else facts
 
 
 def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: C901 - one case per decision

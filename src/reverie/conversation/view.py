@@ -39,7 +39,7 @@ from .decisions import (
     decision_of,
 )
 from .entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry, Message
-from .facts import Facts, facts_after
+from .facts import Facts, facts_after, facts_with
 from .layered_map import LayeredMap
 from .shared_lists import (
     OPEN_GROUPS,
@@ -287,12 +287,11 @@ class View:
         if entry.kind == DECISION:
             if not isinstance(decision := decision_of(entry.body), Unknown):
                 self._decide(entry, decision)
-        elif entry.kind in (USER, ASSISTANT, ATTACHMENT):
-            message = message_of(entry)
+        elif entry.kind in (USER, ASSISTANT, ATTACHMENT, META):
+            self.facts = facts_with(self.facts, entry)
+            message = message_of(entry) if entry.kind != META else None
             if message is not None:
                 self._say(Item(entry.uuid, entry.kind, message, entry))
-        elif entry.kind == META:
-            self.facts = replace(self.facts, meta={**self.facts.meta, **entry.body})
 
     def _say(self, item: Item) -> None:
         """Add an item to the history and to the view."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 from ..errors import InputError
 from ..values import replace
 from .context import ToolContext
-from .files.read_state import FileRead
 from .files.replacement import TextEdit, text_edit
 from .files.text_files import TextFile, load
 from .tool import Output
@@ -46,7 +45,7 @@ class Edit(FileChanger):
         before, change = _file_and_edit(input, context)
         return before.text, change.text
 
-    def _change(self, input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         path = str(input["file_path"])
         refuse_notebook(path)
         before, change = _file_and_edit(input, context)
@@ -61,10 +60,10 @@ class Edit(FileChanger):
             )
         reading = write_text(path, change.text, context, before=before)
         if known.spans is not None:
-            reading = replace(reading, spans=_moved_spans(known.spans, change), text=known.text)
+            reading = replace(reading, spans=_moved_spans(known.spans, change))
         count = len(change.places)
         places = f"{count} places" if count > 1 else f"line {change.places[0][0]}"
-        return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,)), reading
+        return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,), files=(reading,))
 
 
 def _file_and_edit(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, TextEdit]:

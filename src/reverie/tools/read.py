@@ -96,36 +96,35 @@ class Read(NoPreview):
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Return the content of a file or stored result, and note in ``context.reads`` which lines were shown."""
         try:
-            output, reading = await anyio.to_thread.run_sync(_read, input, context)
+            output = await anyio.to_thread.run_sync(_read, input, context)
         except (InputError, StorageError) as error:
             return error_output(error)
         except OSError as error:
             return error_output(not_found(str(input["file_path"]), error, context))
-        if reading is not None:
-            context.reads.note(reading)
+        for read in output.files:
+            context.reads.note(read)
         return output
 
 
-def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead | None]:
+def _read(input: Mapping[str, Any], context: ToolContext) -> Output:
     path = str(input["file_path"])
     stored = stored_result(path, context)
     if stored is not None:
         source = _Source(stored, len(stored))
         if media := _media(stored):
-            return _image(source, media), None
-        return Output(_answer(source, stored.decode("utf-8", "replace"), input, context)[0]), None
+            return _image(source, media)
+        return Output(_answer(source, stored.decode("utf-8", "replace"), input, context)[0])
     source = _load(path, input, context)
     media = _media(source.data)
     if media:
-        return _image(source, media), None
+        return _image(source, media)
     text = decoded_text(source.data, source.target)[0].replace("\r\n", "\n")
     answer, shown = _answer(source, text, input, context)
-    output = Output(answer, read=(source.target,))
     if shown is None:
-        return output, None
+        return Output(answer, read=(source.target,))
     version = version_of(source.data) if source.whole else f"{source.size_bytes}:{source.mtime_ns}"
     spans = None if shown.whole else ((shown.first, shown.last),)
-    return output, FileRead(source.target, version, source.mtime_ns, shown.text, spans)
+    return Output(answer, read=(source.target,), files=(FileRead(source.target, version, spans),))
 
 
 def _load(path: str, input: Mapping[str, Any], context: ToolContext) -> _Source:

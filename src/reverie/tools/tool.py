@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from ..conversation.file_reads import FileRead
 from ..values import record
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Access:
 class Output:
     """A tool's result: text or content blocks, whether it is an error, and absolute paths it read or wrote.
 
-    ``found`` names deferred tools that requests declare from now on.
+    ``found`` names deferred tools that requests declare from now on; ``files`` has the versions of the files that the
+    agent may edit from now on.
     """
 
     content: str | list[dict[str, Any]]
@@ -41,6 +43,7 @@ class Output:
     read: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
+    files: tuple[FileRead, ...] = ()
 
 
 def error_output(message: object) -> Output:

@@ -11,7 +11,6 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from .context import ToolContext
 from .files.diffs import unified_diff
-from .files.numbered_lines import show_lines
 from .files.read_state import FileRead, version_of
 from .files.text_files import TextFile, encoded_text, load, replace_text
 from .files.workspace import access_to
@@ -45,13 +44,13 @@ class FileChanger:
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Change the file completely or not at all, and note the new content in ``context.reads``."""
         try:
-            output, read = await anyio.to_thread.run_sync(self._change, input, context)
+            output = await anyio.to_thread.run_sync(self._change, input, context)
         except (InputError, StorageError) as error:
             return error_output(error)
         except OSError as error:
             return error_output(not_found(str(input["file_path"]), error, context))
-        context.reads.forget([read.path])
-        context.reads.note(read)
+        for read in output.files:
+            context.reads.note(read)
         return output
 
     def _diff(self, input: Mapping[str, Any], context: ToolContext) -> str:
@@ -65,8 +64,8 @@ class FileChanger:
         """Return the file's text before and after the change, without changing the file."""
         raise NotImplementedError
 
-    def _change(self, input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
-        """Change the file; return the output and a ``FileRead`` of the new content."""
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Change the file and return the output, with a ``FileRead`` of the new content."""
         raise NotImplementedError
 
 
@@ -85,7 +84,7 @@ class Write(FileChanger):
         before = _existing_file(str(input["file_path"]), context)
         return before.text if before is not None else "", str(input["content"])
 
-    def _change(self, input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         path, text = str(input["file_path"]), str(input["content"])
         refuse_notebook(path)
         before = _existing_file(path, context)
@@ -95,7 +94,7 @@ class Write(FileChanger):
         reading = write_text(path, text, context, before=before)
         lines = text.count("\n") + (not text.endswith("\n") and bool(text))
         verb = "replaced" if before is not None else "created"
-        return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,)), reading
+        return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,), files=(reading,))
 
 
 def _existing_file(path: str, context: ToolContext) -> TextFile | None:
@@ -118,9 +117,9 @@ def load_read(before: TextFile, context: ToolContext) -> FileRead:
     """Return the agent's read of a file; raise if it has not read the file, or the file changed since."""
     reading = context.reads.get(before.target)
     if reading is None:
-        raise InputError(f"you have not read {before.target} yet, or no longer see it: read it first, then change it")
+        raise InputError(f"you have not read {before.target} yet: read it first, then change it")
     if reading.version != before.version:
-        raise InputError(f"{before.target} has changed since you read it: read it again, then change it")
+        raise InputError(f"{before.target} changed on disk since you read it: read it again, then change it")
     return reading
 
 
@@ -139,6 +138,4 @@ def check_writable(before: TextFile) -> None:
 def write_text(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> FileRead:
     """Write a text and return a ``FileRead`` of the whole file; ``before`` is the file to replace, or None."""
     data = encoded_text(text, before)
-    target, mtime_ns = replace_text(path, data, context, before=before)
-    shown = show_lines(text, None, None, context.policy)
-    return FileRead(target, version_of(data), mtime_ns, shown.text)
+    return FileRead(replace_text(path, data, context, before=before), version_of(data))

@@ -9,20 +9,15 @@ from typing import Any, Final, cast
 from anyio import to_thread
 
 from ...conversation.authorship import utterances
-from ...conversation.reads import files_in_view
 from ...conversation.view import View
-from ...conversation.wire.blocks import as_blocks
 from ...errors import ReverieError
 from ...tools.context import Todo, ToolContext
-from ...tools.files.numbered_lines import show_lines
-from ...tools.files.read_state import MAX_ENTRIES, FileRead
-from ...tools.files.text_files import load
 from ...tools.files.workspace import open_plain_file
 from ...tools.skill import available_skills
 from ...tools.skills import load_skill
 from ..session.compact.restore import OpenContent, RestorableText
 
-__all__ = ["OpenItems", "restore_reads", "todos_in"]
+__all__ = ["OpenItems", "todos_in"]
 
 _FILES: Final = 20
 _READ_CHARS: Final = 60_000
@@ -49,7 +44,7 @@ class OpenItems:
 
     def _files(self) -> list[RestorableText]:
         found: list[RestorableText] = []
-        for reading in reversed(self._context.reads.snapshot()):
+        for reading in self._context.reads.known.newest_first():
             if Path(reading.path).name in _INSTRUCTIONS or len(found) >= _FILES:
                 continue
             try:
@@ -74,37 +69,6 @@ def todos_in(view: View) -> list[Todo]:
             if one.kind == "call" and one.tool == "TodoWrite" and isinstance(given, dict):
                 return _todos(cast("dict[str, Any]", given).get("todos"))
     return []
-
-
-def restore_reads(view: View, context: ToolContext) -> None:
-    """Note in ``context.reads`` the files that a resumed session's view shows whole; this may block.
-
-    A file that no longer looks as the view shows it gets a version that never matches, so that Edit asks to read
-    it again.
-    """
-    found = files_in_view(view)
-    shown = {
-        str(block.get("tool_use_id")): block.get("content")
-        for result in view.results
-        if found.get(result.path or "") == result.tool_use_id
-        for block in as_blocks(result.piece.message)
-    }
-    for path, called in list(found.items())[-MAX_ENTRIES:]:
-        try:
-            file = load(path, context)
-        except (OSError, ReverieError):
-            continue
-        numbered = show_lines(file.text, None, None, context.policy)
-        is_same = numbered.whole and numbered.text == _plain_text(shown.get(called))
-        version = file.version if is_same else "changed"
-        context.reads.note(FileRead(file.target, version, file.stat.st_mtime_ns, numbered.text))
-
-
-def _plain_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    return "".join(str(cast("dict[str, Any]", block).get("text", "")) for block in blocks if isinstance(block, dict))
 
 
 def _todos(given: Any) -> list[Todo]:

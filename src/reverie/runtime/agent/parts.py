@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from ...conversation.tokens.window import Thresholds
 from ...errors import ModelError
-from ...events import CompactionEnded, Event, ModelRetried
+from ...events import Event, ModelRetried
 from ...models import Retry, RetryingModel
 from ...models.anthropic import AnthropicModel
 from ...ports import Model
@@ -32,7 +32,7 @@ from ..session.session import Session
 from .event_feed import EventFeed
 from .memory import AgentMemory
 from .models import Models, fitted_output_limit
-from .open_items import OpenItems, restore_reads, todos_in
+from .open_items import OpenItems, todos_in
 from .opening_context import OpeningContext
 from .options import AgentOptions
 from .status import Meter
@@ -104,8 +104,6 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     stack.push_async_callback(models.close)
     session = await _opened_session(options, model, events, stack)
     context = _tool_context(options, session, events.emit)
-    await to_thread.run_sync(restore_reads, session.view, context)
-    session.listen(_read_state_listener(context.reads))
     hooks = Hooks(settings.hooks, options.hooks, session=options.name, cwd=str(options.cwd), emit=events.emit)
     session.hooks = hooks
     session.parts.compact.restorer = OpenItems(context)
@@ -195,6 +193,7 @@ def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event
         read_back=lambda handle: session.parts.stored(session.view, handle),
         emit=emit,
         home=settings.home,
+        reads=ReadState(session.view.facts.files),
         todos=todos_in(session.view),
     )
 
@@ -210,19 +209,6 @@ def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small:
         return list(options.tools)
     tools = [tool for tool in standard_tools(options.settings.agent) if not is_small or tool.name in SMALL_TOOLS]
     return [*tools, memory.tool()] if memory is not None else tools
-
-
-def _read_state_listener(reads: ReadState) -> Callable[[Event], None]:
-    """Return a listener that forgets all reads after a compaction.
-
-    The version of a file whose read was cleared stays known, so that Edit still works on it.
-    """
-
-    def listener(event: Event) -> None:
-        if isinstance(event, CompactionEnded):
-            reads.clear()
-
-    return listener
 
 
 def _retry_reporter(name: str, emit: Callable[[Event], None]) -> Callable[[Retry], None]:

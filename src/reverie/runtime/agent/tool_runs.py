@@ -163,7 +163,9 @@ class ToolRuns:
         output = await self.output(call)
         limit = tool.max_chars if (tool := self.tools.get(call.name)) is not None else None
         await self._log_found(output.found)
-        await self._session.result(call.id, output.content, is_error=output.is_error, max_chars=limit)
+        await self._session.result(
+            call.id, output.content, is_error=output.is_error, max_chars=limit, files=output.files
+        )
         self.touched.update(output.read, output.wrote)
 
     async def _log_found(self, names: Sequence[str]) -> None:

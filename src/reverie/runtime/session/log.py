@@ -9,6 +9,7 @@ from anyio import Lock, to_thread
 
 from ...conversation.decisions import Decision, Unknown, body_of, decision_of
 from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
+from ...conversation.file_reads import FileRead, named_files
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...events import DecisionMade, EntryAppended, Event, Listener
@@ -76,9 +77,12 @@ class SessionLog:
         self.emit(EntryAppended(self.name, entry.uuid, kind))
         return entry
 
-    async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
+    async def attach(
+        self, content: str | list[dict[str, Any]], *, type: str = "note", files: Iterable[FileRead] = ()
+    ) -> Entry:
         """Log an attachment: content that the program adds for the model, such as a date or a changed file."""
-        return await self.append(ATTACHMENT, {"type": type, "message": {"role": "user", "content": content}})
+        message = {"role": "user", "content": content}
+        return await self.append(ATTACHMENT, {"type": type, "message": message, **named_files(files)})
 
     async def decide(self, decision: Decision) -> Entry:
         """Log one decision and return its entry; it is durable and in the view when this returns."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ...conversation.decisions import Cause, Pinned, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uuid
+from ...conversation.file_reads import FileRead, named_files
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
@@ -221,12 +222,19 @@ class Session:
             self.parts.use_prices(billed.call.model)
 
     async def result(
-        self, tool_use_id: str, output: Any, *, is_error: bool = False, max_chars: float | None = None
+        self,
+        tool_use_id: str,
+        output: Any,
+        *,
+        is_error: bool = False,
+        max_chars: float | None = None,
+        files: Sequence[FileRead] = (),
     ) -> Entry:
         """Log the result of a tool call; a big one moves to disk at once and a preview is logged in its place.
 
-        ``max_chars`` is the limit that the tool declares for its own results. A result that arrives after its
-        placeholder was sent is logged as an attachment. Raise ``InputError`` for an unknown tool call.
+        ``max_chars`` is the limit that the tool declares for its own results; ``files`` are the files that the call
+        read or wrote. A result that arrives after its placeholder was sent is logged as an attachment. Raise
+        ``InputError`` for an unknown tool call.
         """
         use = self.view.tool_call(tool_use_id)
         if use is None:
@@ -240,11 +248,11 @@ class Session:
         if late:
             notice = f"[Result of tool call {tool_use_id}, after it was given up]"
             blocks: list[Any] = content if isinstance(content, list) else [text_block(content or "(empty)")]
-            return await self.log.attach([text_block(notice), *blocks], type="late_result")
+            return await self.log.attach([text_block(notice), *blocks], type="late_result", files=files)
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
         if is_error:
             block["is_error"] = True
-        return await self.log.append(USER, {"message": {"role": "user", "content": [block]}})
+        return await self.log.append(USER, {"message": {"role": "user", "content": [block]}, **named_files(files)})
 
     async def prepare(
         self,

@@ -107,8 +107,8 @@ def _newline(text: str) -> str:
     return "\r\n" if ends and ends == text.count("\n") and ends == text.count("\r") else "\n"
 
 
-def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFile | None) -> tuple[str, int]:
-    """Write a file's content atomically; return its resolved path and modification time in nanoseconds.
+def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFile | None) -> str:
+    """Write a file's content atomically and return its resolved path.
 
     ``before`` is the file to replace, whose rights are kept; None creates a new file. If the file has changed
     since ``before`` was loaded, or the new file exists already, raise and change nothing.
@@ -122,7 +122,6 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
                 write_durably(descriptor, data)
                 if before is not None:
                     _keep_rights(descriptor, before.stat)
-                mtime_ns = os.fstat(descriptor).st_mtime_ns
             finally:
                 os.close(descriptor)
             _put(folder, temporary, name, target, before)
@@ -130,7 +129,7 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             raise
-        return target, mtime_ns
+        return target
 
 
 def _keep_rights(descriptor: int, before: os.stat_result) -> None:
@@ -156,7 +155,7 @@ def _put(folder: int, temporary: str, name: str, target: str, before: TextFile |
         return
     now = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if _identity(now) != _identity(before.stat) or target != before.target:
-        raise InputError(f"{target} has changed since you read it: read it again, then edit")
+        raise InputError(f"{target} changed on disk since you read it: read it again, then edit")
     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
