@@ -49,6 +49,7 @@ from reverie.events import (
     ThinkingStreamed,
     ToolFinished,
     ToolStarted,
+    UserMessaged,
     event_body,
 )
 from reverie.runtime.places.projects import inbox_key, log_key, project_slug
@@ -82,6 +83,7 @@ SAMPLES: list[Event] = [
     AgentProgressed("s", "a1", "Reading view.py"),
     AgentEnded("s", "a1", "completed", "found it", 4, 12_000, 0.03),
     MessageArrived("s", "m1", "worker-2", "the tests pass"),
+    UserMessaged("s", "worker-2", "The tests pass.", "tests"),
     QueryEnded("s", "completed", "", 3, 0.02),
     SessionClosed("s"),
 ]
@@ -100,7 +102,15 @@ def told(event: Event) -> str:
             return "the model"
         case ToolStarted() | ToolFinished() | PermissionDecided():
             return "tools"
-        case InboxDrained() | HookRan() | MessageArrived() | AgentStarted() | AgentProgressed() | AgentEnded():
+        case (
+            UserMessaged()
+            | InboxDrained()
+            | HookRan()
+            | MessageArrived()
+            | AgentStarted()
+            | AgentProgressed()
+            | AgentEnded()
+        ):
             return "others"
         case CompactionProgressed() | CompactionEnded() | NotesWritten() | BackgroundChanged() | DreamChanged():
             return "layers"

@@ -46,6 +46,7 @@ __all__ = [
     "ThinkingStreamed",
     "ToolFinished",
     "ToolStarted",
+    "UserMessaged",
     "event_body",
 ]
 
@@ -343,6 +344,16 @@ class MessageArrived:
 
 
 @record
+class UserMessaged:
+    """An agent sent a message to the user; ``sender`` is the agent's name."""
+
+    session: str
+    sender: str
+    text: str
+    summary: str = ""
+
+
+@record
 class QueryEnded:
     """A query ended; ``end`` is ``completed``, ``blocking_limit``, ``prompt_too_long``, ``model_error``, ``aborted``,
     ``hook_stopped``, ``max_turns`` or ``budget``."""
@@ -389,6 +400,7 @@ Event: TypeAlias = (
     | AgentProgressed
     | AgentEnded
     | MessageArrived
+    | UserMessaged
     | QueryEnded
     | SessionClosed
 )

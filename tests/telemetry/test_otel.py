@@ -43,6 +43,7 @@ from reverie.events import (
     ThinkingStreamed,
     ToolFinished,
     ToolStarted,
+    UserMessaged,
 )
 from reverie.telemetry import OpenTelemetry, semconv
 from reverie.telemetry.metrics import token_counts
@@ -186,6 +187,7 @@ A_QUERY: list[Event] = [
     AgentProgressed("s", "a1", SECRET),
     AgentEnded("s", "a1", "completed", SECRET),
     MessageArrived("s", "m1", "worker", SECRET),
+    UserMessaged("s", "worker", SECRET, SECRET),
     QueryEnded("s", "completed", SECRET, 2, 0.5),
     SessionClosed("s"),
 ]

@@ -54,6 +54,7 @@ PICK = "\0pick"
     "--max-turns", metavar="N", type=click.IntRange(min=1), help="Maximum number of model replies per prompt."
 )
 @click.option("--budget", metavar="USD", type=click.FloatRange(min=0), help="Maximum cost of the session, in dollars.")
+@click.option("--name", metavar="NAME", default="", help="The name that other agents use to write to this one.")
 @click.option(
     "--cwd",
     metavar="DIR",
@@ -73,6 +74,7 @@ def command(
     deny: tuple[str, ...],
     max_turns: int | None,
     budget: float | None,
+    name: str,
     cwd: Path | None,
     no_color: bool,
 ) -> int:
@@ -82,6 +84,7 @@ def command(
     answers PROMPT followed by the text on stdin, and exits with 0 (completed), 1 (stopped early), 2 (bad input)
     or 130 (interrupted).
     """
+    from ..layers.l7_relay import check_agent_name
     from .terminal.options import Options
 
     if output_format != "text" and not once:
@@ -102,6 +105,7 @@ def command(
         mode=cast("Mode | None", permission_mode),
         max_turns=max_turns,
         budget_usd=budget,
+        name=check_agent_name(name) if name else "",
     )
     if alone:
         refuse_silence(options)

@@ -43,6 +43,7 @@ from ..events import (
     ThinkingStreamed,
     ToolFinished,
     ToolStarted,
+    UserMessaged,
 )
 from . import semconv as names
 from .metrics import Metrics, decision_attributes, model_attributes, token_counts
@@ -62,7 +63,7 @@ LogEvent: TypeAlias = EntryAppended | DecisionMade | LogDamaged | InboxDrained |
 WorkEvent: TypeAlias = (
     PermissionDecided | ModelRetried | ModelChanged | HookRan | NotesWritten | BackgroundChanged | DreamChanged
 )
-AgentEvent: TypeAlias = AgentStarted | AgentEnded | MessageArrived
+AgentEvent: TypeAlias = AgentStarted | AgentEnded | MessageArrived | UserMessaged
 
 
 class NanosecondClock(Protocol):
@@ -133,7 +134,7 @@ class OpenTelemetry:
                 | DreamChanged()
             ):
                 self._record_work(spans, event, at)
-            case AgentStarted() | AgentEnded() | MessageArrived():
+            case AgentStarted() | AgentEnded() | MessageArrived() | UserMessaged():
                 self._record_agent(spans, event, at)
             case TextStreamed() | ThinkingStreamed() | AgentProgressed():
                 pass  # the whole reply follows, and an agent's own session reports its steps
@@ -237,6 +238,8 @@ class OpenTelemetry:
             case MessageArrived():
                 span.add_event("message_arrived", {names.MESSAGE_ID: event.id, names.SENDER: event.sender}, at)
                 metrics.messages.add(1)
+            case UserMessaged():
+                span.add_event("user_messaged", {names.SENDER: event.sender}, at)
 
     def close(self) -> None:
         """End all spans of sessions that are still open."""

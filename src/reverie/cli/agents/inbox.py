@@ -11,12 +11,11 @@ from typing import Any
 import click
 
 from ...errors import InputError
-from ...layers.l7_relay import Letter
+from ...layers.l7_relay import USER, Letter
 from ...runtime.mail.directory import mailbox_owners
 from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
 from ..output import emit_json, paint, say, warn
-from .send import USER
 
 __all__ = ["command"]
 

@@ -8,16 +8,13 @@ from functools import partial
 import click
 
 from ...errors import InputError
-from ...layers.l7_relay import EVERYBODY
+from ...layers.l7_relay import EVERYBODY, USER
 from ...runtime.mail.directory import mailbox_owners
 from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
 from ..output import emit_json, say
 
-__all__ = ["USER", "command"]
-
-USER = "user"
-"""Default sender and mailbox name of the person at the keyboard."""
+__all__ = ["command"]
 
 
 @click.command(short_help="Send a message to an agent.")

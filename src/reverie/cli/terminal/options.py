@@ -28,6 +28,8 @@ class Options:
     mode: Mode | None = None
     max_turns: int | None = None
     budget_usd: float | None = None
+    name: str = ""
+    """The name that other agents write to; empty means the session's name."""
 
     def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
         """Create an agent with these options, except that ``session`` replaces the session of the options."""
@@ -42,6 +44,7 @@ class Options:
             approve=approve,
             max_turns=self.max_turns,
             budget_usd=self.budget_usd,
+            name=self.name,
         )
 
     def without_prompt(self) -> Options:

@@ -23,6 +23,7 @@ from ...events import (
     RequestPrepared,
     TextStreamed,
     ToolStarted,
+    UserMessaged,
     event_body,
 )
 from ...runtime.agent.agent import Agent
@@ -128,7 +129,7 @@ def write_line(value: dict[str, Any]) -> None:
 
 
 def print_warning(event: Event) -> None:
-    """Print a fallback, log damage, a denied tool or a retry on stderr; ignore any other event."""
+    """Print a fallback, log damage, a denied tool, a retry or an agent's message on stderr; ignore other events."""
     match event:
         case ModelChanged():
             warn(f"model: {event.line}")
@@ -140,6 +141,8 @@ def print_warning(event: Event) -> None:
             warn(f"{event.tool} was denied: {event.reason}")
         case ModelRetried():
             warn(f"{event.why}; retrying (attempt {event.attempt})")
+        case UserMessaged():
+            warn(f"message from {event.sender}: {event.text}")
         case _:
             pass
 

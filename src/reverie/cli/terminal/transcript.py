@@ -33,6 +33,7 @@ from ...events import (
     ThinkingStreamed,
     ToolFinished,
     ToolStarted,
+    UserMessaged,
 )
 from ..output import counted, printable
 from .agents import AgentLines
@@ -175,6 +176,8 @@ class Transcript:
                 self.note(f"! hook {one_line(event.hook)}: {one_line(event.problem)}", "warning")
             case HookRan() if event.message:
                 self.note(event.message)
+            case UserMessaged():
+                self.note(f"✉ {one_line(event.sender)}: {event.text}", "title")
             case _:
                 pass
 

@@ -12,9 +12,18 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
-    from .controls import CONTROLS, PlanApprovalResponse, control_explanation, control_of, counts, stamped_letter
+    from .controls import (
+        CONTROLS,
+        PlanApprovalResponse,
+        ShutdownResponse,
+        control_explanation,
+        control_of,
+        counts,
+        read_control,
+        stamped_letter,
+    )
     from .limits import AgentCounts, AgentSpending, over_limit, start_problem
-    from .messages import EVERYBODY, MAX_SUMMARY_CHARS, Letter, agent_name, check_name, shown
+    from .messages import EVERYBODY, MAX_SUMMARY_CHARS, USER, Letter, agent_name, check_agent_name, check_name, shown
     from .plan import AgentResult, answer_text, kinds_listing, narrower, notification_text, summary_of
     from .policy import RelayPolicy
     from .progress import fork_is_cheaper, line_for, line_problem, names_in
@@ -26,6 +35,7 @@ __all__ = [
     "KEY_BYTES",
     "MAX_LETTER_BYTES",
     "MAX_SUMMARY_CHARS",
+    "USER",
     "AgentCounts",
     "AgentKind",
     "AgentResult",
@@ -34,9 +44,11 @@ __all__ = [
     "Letter",
     "PlanApprovalResponse",
     "RelayPolicy",
+    "ShutdownResponse",
     "agent_name",
     "allowed_tools",
     "answer_text",
+    "check_agent_name",
     "check_name",
     "control_explanation",
     "control_of",
@@ -51,6 +63,7 @@ __all__ = [
     "over_limit",
     "parse_kind",
     "read",
+    "read_control",
     "sealed",
     "shown",
     "signed",
@@ -71,9 +84,11 @@ __getattr__ = lazily(
         "controls": (
             "CONTROLS",
             "PlanApprovalResponse",
+            "ShutdownResponse",
             "control_of",
             "counts",
             "control_explanation",
+            "read_control",
             "stamped_letter",
         ),
         "limits": (
@@ -86,7 +101,9 @@ __getattr__ = lazily(
             "EVERYBODY",
             "Letter",
             "MAX_SUMMARY_CHARS",
+            "USER",
             "agent_name",
+            "check_agent_name",
             "check_name",
             "shown",
         ),

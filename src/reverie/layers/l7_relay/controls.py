@@ -123,18 +123,23 @@ def counts(letter: Letter, lead: str | None) -> bool:
     return control is not None
 
 
-def control_explanation(letter: Letter, lead: str | None) -> str:
-    """Return the text that explains a letter's control message to its recipient's model; empty without one."""
+def control_explanation(letter: Letter, lead: str | None, *, can_answer: bool = True) -> str:
+    """Return the text that explains a letter's control message to its recipient's model; empty without one.
+
+    ``can_answer`` says whether the recipient has the tool SendMessage.
+    """
     match control_of(letter):
         case None:
             return ""
         case ShutdownRequest() as asked:
             why = f" Reason given: {quoted(asked.reason)}." if asked.reason else ""
             id = quoted(asked.request_id)
+            if not can_answer:
+                return f"It asks you to end your work.{why} Put down what you are doing, and answer with your result."
             return (
                 f"It asks you to end your work.{why} Finish or put down what you are doing, then answer with "
                 f'SendMessage to {letter.sender}: message {{"type": "shutdown_response", "request_id": "{id}", '
-                '"approve": true}; or approve false, with a reason.'
+                '"approve": true}, which ends you; or approve false, with a reason.'
             )
         case ShutdownResponse() as answer:
             said = "It agrees to end" if answer.approve else "It goes on working"

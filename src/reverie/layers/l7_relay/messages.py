@@ -17,9 +17,22 @@ from ...memories.recall.fence import escaped
 from ...memories.store.trust import LABELS
 from ...values import field, record
 
-__all__ = ["EVERYBODY", "MAX_SUMMARY_CHARS", "Letter", "agent_name", "check_name", "letter_id", "quoted", "shown"]
+__all__ = [
+    "EVERYBODY",
+    "MAX_SUMMARY_CHARS",
+    "USER",
+    "Letter",
+    "agent_name",
+    "check_agent_name",
+    "check_name",
+    "letter_id",
+    "quoted",
+    "shown",
+]
 
 EVERYBODY: Final = "*"
+USER: Final = "user"
+"""The address of the person at the keyboard, and the name of their mailbox; no agent has it."""
 MAX_SUMMARY_CHARS: Final = 200
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?")
@@ -60,9 +73,16 @@ def check_name(name: str, what: str = "agent") -> str:
     return name
 
 
+def check_agent_name(name: str) -> str:
+    """Return a name that a person chose for an agent; raise ``InputError`` if it is invalid or the user's own."""
+    if name.casefold() == USER:
+        raise InputError(f"{name!a} is the address of the user: choose another name for the agent")
+    return check_name(name)
+
+
 def agent_name(text: str) -> str:
-    """Return a text unchanged if it is a valid agent name, else a name made from it that ends with its hash."""
-    if _NAME.fullmatch(text):
+    """Return a text unchanged if an agent can have it as its name, else a name made from it that ends with its hash."""
+    if _NAME.fullmatch(text) and text.casefold() != USER:
         return text
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain).strip("-_.") or "agent"

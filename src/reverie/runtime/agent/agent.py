@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from ...conversation.entries import new_uuid
 from ...errors import InputError, ReverieError, SessionError
 from ...events import Event, Listener
+from ...layers.l7_relay import check_agent_name
 from ...ports import AgentRequest, Model, StartedAgent, Storage
 from ...settings import Mode, Settings, load_settings
 from ...tools import relay_tools
@@ -36,6 +37,8 @@ from .team.roster import AgentStatus
 
 __all__ = ["Agent"]
 
+NO_AGENTS: Final = "agents are switched off (switches.relay), or the model's window is too small"
+
 
 class Agent:
     """A model with tools and permissions that answers prompts and keeps the conversation in a session."""
@@ -58,11 +61,13 @@ class Agent:
         clock: Callable[[], float] = time.time,
         bridge: Bridge | None = None,
         on_control: ControlHandler | None = None,
+        name: str = "",
     ) -> None:
         """Prepare an agent without opening it; a model, mode or limit left out comes from the settings.
 
         ``bridge`` carries messages to ``bridge:<id>``; ``on_control`` is called with control messages that this
-        agent must obey, such as a request to shut down.
+        agent must obey, such as a request to shut down. ``name`` is the name that other agents write to, by default
+        the session's; opening the agent raises an error if another running agent has it.
         """
         place = Path(cwd).resolve()
         known = settings or load_settings(project=canonical_root(place))
@@ -84,6 +89,7 @@ class Agent:
                 clock=clock,
                 bridge=bridge,
                 on_control=on_control,
+                address=check_agent_name(name) if name else "",
             )
         )
 
@@ -130,6 +136,8 @@ class Agent:
         self._parts = parts = await open_parts(options, self._events, stack)
         has_room = options.tools is not None or not has_small_window(parts.session)
         self._relay = relay = Relay(parts, Agent.from_options) if options.settings.switches.relay and has_room else None
+        if relay is None and options.address:
+            raise InputError(f"no agent can write to {options.address} here: {NO_AGENTS}")
         self._host = AgentHost(parts, relay)
         if relay is not None:
             if options.tools is None:
@@ -315,7 +323,7 @@ class Agent:
         if self._stack is None:
             raise SessionError("this agent is not open: use it in 'async with'")
         if self._relay is None:
-            raise InputError("agents are switched off here (switches.relay), or the model's window is too small")
+            raise InputError(NO_AGENTS)
         return self._relay
 
 

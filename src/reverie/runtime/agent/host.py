@@ -83,9 +83,11 @@ class AgentHost:
         parts.events.emit(FellBack(parts.options.name, "model", f"{before.name} {why}; {parts.model.name} is asked"))
         return True
 
-    def end_by_limit(self, turns: int) -> QueryEnd | None:
-        """Return the query's end if its turns, its budget or a sub-agent's limits are used up; otherwise None."""
+    def early_end(self, turns: int) -> QueryEnd | None:
+        """Return the query's end if the agent approved a shutdown, or if a limit is reached; otherwise None."""
         options = self._parts.options
+        if self._relay is not None and self._relay.shutdown_by:
+            return QueryEnd("completed", f"it approved the request of {self._relay.shutdown_by} to end")
         if turns >= options.max_turns:
             return QueryEnd("max_turns", f"{turns} turns were taken, and no more are allowed")
         over = options.lineage.over_limit() if options.lineage is not None else ""
@@ -101,6 +103,8 @@ class AgentHost:
         if self._absent is not None and self.has_fallen_back:
             self._parts.use_model(self._absent)
             self._absent, self.has_fallen_back = None, False
+        if self._relay is not None:
+            self._relay.shutdown_by = ""
         if self._parts.memory is not None:
             self._parts.memory.start_recall(prompt)
         await self._parts.opening.refresh()

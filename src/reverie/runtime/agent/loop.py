@@ -77,8 +77,8 @@ class QueryHost(Protocol):
         """Switch to the fallback model, with ``for_query`` only for this query; return False if there is none left."""
         ...
 
-    def end_by_limit(self, turns: int) -> QueryEnd | None:
-        """Return the end of the query if a limit on turns or money is reached; otherwise None."""
+    def early_end(self, turns: int) -> QueryEnd | None:
+        """Return the end of the query if a limit on turns or money is reached or the agent is to end; else None."""
         ...
 
     async def begin_query(self, prompt: str) -> None:
@@ -186,8 +186,8 @@ async def _survived(run: QueryRun, error: ModelError) -> bool:
 
 
 async def _request(run: QueryRun) -> dict[str, Any] | None:
-    """Return the next request; set ``run.end`` and return None if a limit is reached or the window is full."""
-    run.end = run.host.end_by_limit(run.turns)
+    """Return the next request; set ``run.end`` and return None if the query ends early or the window is full."""
+    run.end = run.host.early_end(run.turns)
     if run.end is not None:
         return None
     try:

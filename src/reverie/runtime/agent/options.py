@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...layers.l7_relay import agent_name
 from ...ports import Model, Storage
 from ...settings import Mode, Settings
 from ...tools.tool import Tool
@@ -46,3 +47,10 @@ class AgentOptions:
     on_control: ControlHandler | None = None
     lineage: Lineage | None = None
     """A sub-agent's place in its team; None for a main agent."""
+    address: str = ""
+    """The name that the caller chose for messages of other agents; empty means the session's name."""
+
+    @property
+    def agent_name(self) -> str:
+        """The name that other agents use for this one."""
+        return agent_name(self.address or self.name)

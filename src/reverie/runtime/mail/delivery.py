@@ -18,6 +18,7 @@ from ...conversation.decisions import Cause, MessageQueued
 from ...errors import SessionBusy, StorageError
 from ...events import FellBack, MessageArrived
 from ...layers.l7_relay import Letter, control_explanation, control_of, counts, shown
+from ...values import record
 from ..session.session import Session
 from .local_queues import LetterQueue
 from .mailbox import Mailbox
@@ -37,22 +38,25 @@ async def drain(
     queue: LetterQueue | None = None,
     lead: str | None = None,
     on_control: ControlHandler | None = None,
+    can_answer: bool = True,
     max_letters: int = MAX_LETTERS,
     max_chars: int = MAX_CHARS,
 ) -> int:
     """Deliver waiting letters up to both limits, and return how many were shown; others wait for the next call.
 
     ``lead`` is the agent whose approval of a plan is valid; ``on_control`` is called with each letter whose
-    control message is valid. A mailbox that fails is reported as an event.
+    control message is valid; ``can_answer`` says whether the reader has the tool SendMessage. A mailbox that fails is
+    reported as an event.
     """
     limit = _DeliveryLimit(max_letters, max_chars)
+    reader = _Reader(session, lead, on_control, can_answer, limit)
     try:
         while mailbox is not None and limit.left:
             letters = await to_thread.run_sync(mailbox.poll, limit.left)
             for letter in letters:
                 if not limit.admits(letter):
                     break
-                await _show(session, letter, lead, on_control, limit)
+                await reader.show(letter)
                 await to_thread.run_sync(mailbox.mark_read, letter)
             if not letters:
                 break
@@ -66,7 +70,7 @@ async def drain(
     for letter in queue.poll(limit.left) if queue is not None else ():
         if queue is None or not limit.admits(letter):
             break
-        await _show(session, letter, lead, on_control, limit)
+        await reader.show(letter)
         queue.mark_read(letter)
     return limit.shown
 
@@ -86,17 +90,27 @@ class _DeliveryLimit:
         return fits
 
 
-async def _show(
-    session: Session, letter: Letter, lead: str | None, on_control: ControlHandler | None, limit: _DeliveryLimit
-) -> None:
-    """Log a letter, emit its arrival and call ``on_control`` if its control is valid; skip a letter in the log."""
-    if letter.id in session.view.facts.queued:
-        return
-    control = control_of(letter)
-    why = str(letter.control["type"]) if control is not None and letter.control is not None else "message"
-    text = shown(letter, tag=secrets.token_hex(8), note=control_explanation(letter, lead))
-    await session.log.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
-    limit.shown += 1
-    session.log.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
-    if on_control is not None and counts(letter, lead):
-        on_control(letter)
+@record
+class _Reader:
+    """The session that letters are shown in, and the rules for their control messages."""
+
+    session: Session
+    lead: str | None
+    on_control: ControlHandler | None
+    can_answer: bool
+    limit: _DeliveryLimit
+
+    async def show(self, letter: Letter) -> None:
+        """Log a letter, emit its arrival, and call ``on_control`` if its control is valid; skip one in the log."""
+        session = self.session
+        if letter.id in session.view.facts.queued:
+            return
+        control = control_of(letter)
+        why = str(letter.control["type"]) if control is not None and letter.control is not None else "message"
+        note = control_explanation(letter, self.lead, can_answer=self.can_answer)
+        text = shown(letter, tag=secrets.token_hex(8), note=note)
+        await session.log.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
+        self.limit.shown += 1
+        session.log.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
+        if self.on_control is not None and counts(letter, self.lead):
+            self.on_control(letter)

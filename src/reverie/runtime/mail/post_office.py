@@ -14,7 +14,15 @@ from anyio import to_thread
 
 from ...conversation.entries import new_uuid
 from ...errors import InputError, ReverieError
-from ...layers.l7_relay import EVERYBODY, Letter, check_name, stamped_letter
+from ...layers.l7_relay import (
+    EVERYBODY,
+    USER,
+    Letter,
+    ShutdownResponse,
+    check_name,
+    read_control,
+    stamped_letter,
+)
 from .files import folders_of, socket_owner
 from .local_queues import LetterQueue, LocalQueues
 from .mailbox import Mailbox
@@ -55,7 +63,13 @@ class PostOffice:
         bridge: Bridge | None = None,
         max_chars: int = MAX_CHARS,
         clock: Callable[[], float] = time.time,
+        on_user: Callable[[Letter], None] | None = None,
+        on_shutdown: Callable[[str], None] | None = None,
     ) -> None:
+        """Send as ``name``; ``on_user`` shows a letter to the user.
+
+        ``on_shutdown`` is called with the address of an agent whose request to end was approved.
+        """
         if mailbox is not None and mailbox.agent != name:
             raise InputError(f"{name} cannot send from the mailbox of {mailbox.agent}")
         self.name = check_name(name)
@@ -64,13 +78,15 @@ class PostOffice:
         self._bridge = bridge
         self._max_chars = max_chars
         self._clock = clock
+        self._on_user = on_user
+        self._on_shutdown = on_shutdown
         self._avoided: dict[tuple[str, ...], float] = {}
 
     async def send(self, to: str, message: str, *, summary: str = "", control: Mapping[str, Any] | None = None) -> str:
         """Deliver a message and return a sentence about it; raise ``InputError`` if it cannot be addressed.
 
-        ``to`` is a name, ``*`` for all, ``uds:<path>`` or ``bridge:<id>``. A message that is too long is refused
-        too.
+        ``to`` is a name, ``user``, ``*`` for all agents, ``uds:<path>`` or ``bridge:<id>``. A message that is too long
+        is refused too.
         """
         if len(message) > self._max_chars:
             raise InputError(
@@ -78,15 +94,26 @@ class PostOffice:
                 "part, or write the rest to a file and name the file"
             )
         content = _Content(message, summary, control)
+        said = await self._delivered_to(to, content)
+        answer = read_control(control) if control is not None else None
+        if self._on_shutdown is None or not isinstance(answer, ShutdownResponse) or not answer.approve:
+            return said
+        self._on_shutdown(to)
+        return f"{said} You end now, as you approved."
+
+    async def _delivered_to(self, to: str, content: _Content) -> str:
+        """Deliver a message to an address, and return a sentence about it."""
         kind, colon, rest = to.partition(":")
         if to == EVERYBODY:
             return await self._to_all(content)
+        if to == USER and self._on_user is not None:
+            return await self._to_user(content, self._on_user)
         if colon and kind == _SOCKET:
             return await self._to_socket(rest, content)
         if colon and kind == _BRIDGE:
             return await self._over_bridge(rest, content)
         if colon:
-            raise InputError(f"{to[:80]!a} is not an address: use a name, '*', 'uds:<path>' or 'bridge:<id>'")
+            raise InputError(f"{to[:80]!a} is not an address: use a name, 'user', '*', 'uds:<path>' or 'bridge:<id>'")
         there = await self.others()
         if to not in there:
             raise InputError(f"there is no agent named {to[:80]!a}; there are: {', '.join(there) or 'none'}")
@@ -111,6 +138,15 @@ class PostOffice:
             raise next(iter(failed.values()))
         sent = ", ".join(name for name in there if name not in failed)
         return f"Sent to {sent}." + "".join(f" Not to {name}: {error}." for name, error in failed.items())
+
+    async def _to_user(self, content: _Content, show: Callable[[Letter], None]) -> str:
+        """Show a message to the user, and leave it in the user's mailbox if there is one."""
+        team = self._mailbox.team if self._mailbox is not None else "default"
+        show(content.letter((team, self.name), (team, USER), 1, self._clock()))
+        if self._mailbox is None or USER not in await to_thread.run_sync(self._mailbox.others):
+            return "Shown to the user."
+        await self._mailed(self._mailbox, USER, None, content)
+        return "Shown to the user, and left in the user's mailbox."
 
     async def _to_name(self, name: str, content: _Content) -> str:
         near = self._queues.find(name)

@@ -8,8 +8,8 @@ from anyio import Event, to_thread
 
 from ....conversation.plans import Plan
 from ....errors import ReverieError
-from ....events import FellBack
-from ....layers.l7_relay import PlanApprovalResponse, agent_name, control_of, counts
+from ....events import FellBack, UserMessaged
+from ....layers.l7_relay import Letter, PlanApprovalResponse, control_of, counts
 from ...mail.delivery import MAX_CHARS, drain
 from ...mail.local_queues import MAX_WAITING, LetterQueue, LocalQueues
 from ...mail.mailbox import Mailbox
@@ -31,8 +31,9 @@ class Relay:
     def __init__(self, parts: AgentParts, make_agent: Callable[[AgentOptions], ChildAgent]) -> None:
         self._parts = parts
         self._options = parts.options
-        self._name = agent_name(parts.options.name)
-        """The name that other agents use for this one."""
+        self._name = parts.options.agent_name
+        self.shutdown_by = ""
+        """The agent whose request to end this agent approved in the running query; empty if none."""
         self.listing = ""
         """The list of agent types for the first message; empty before ``open``, or if there are none."""
         lineage = parts.options.lineage
@@ -72,12 +73,18 @@ class Relay:
                 self._mailbox = await to_thread.run_sync(
                     lambda: Mailbox(home, policy.team, self._name, session=options.name, clock=clock)
                 )
+                if options.address:
+                    await to_thread.run_sync(self._mailbox.acquire)
                 socket = MailSocket(self._mailbox)
                 await self._parts.tasks.start(socket.serve)
                 if socket.problem:
                     self._report(f"{socket.problem}; messages arrive through the mailbox files only")
             self._queue = self.queues.join(self._name, mailbox=self._mailbox, wake=lambda: self._arrival.set())
         except ReverieError as error:
+            if options.address:
+                if self._mailbox is not None:
+                    await to_thread.run_sync(self._mailbox.close)
+                raise
             self._report(f"{options.name} cannot receive messages: {error}")
             return
         self._parts.context.post = PostOffice(
@@ -86,7 +93,16 @@ class Relay:
             queues=self.queues,
             bridge=options.bridge,
             max_chars=policy.max_message_chars,
+            on_user=self._show_user,
+            on_shutdown=self._end_after_approval,
         )
+
+    def _show_user(self, letter: Letter) -> None:
+        text = letter.text or ", ".join(f"{key}: {value}" for key, value in (letter.control or {}).items())
+        self._parts.events.emit(UserMessaged(self._options.name, letter.sender, text, letter.summary))
+
+    def _end_after_approval(self, requester: str) -> None:
+        self.shutdown_by = requester
 
     async def deliver(self) -> None:
         """Log the results of background agents and new messages, so that the model sees them."""
@@ -98,6 +114,7 @@ class Relay:
                 queue=self._queue,
                 lead=self._lead,
                 on_control=self._options.on_control,
+                can_answer="SendMessage" in self._parts.runs.tools,
                 max_chars=min(MAX_CHARS, self._parts.session.parts.offload.policy.aggregate_chars),
             )
 
@@ -141,7 +158,7 @@ class Relay:
             self.queues.leave(self._name)
         if self._mailbox is not None:
             # A chosen name keeps its mailbox for the next session; a generated name is never used again.
-            close = self._mailbox.close if self._options.is_named else self._mailbox.retire
+            close = self._mailbox.close if self._options.is_named or self._options.address else self._mailbox.retire
             await to_thread.run_sync(close)
 
     def _report(self, problem: str) -> None:

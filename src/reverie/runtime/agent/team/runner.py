@@ -31,8 +31,9 @@ from ....events import (
     QueryEnded,
     ReplyObserved,
     ToolStarted,
+    UserMessaged,
 )
-from ....layers.l7_relay import AgentKind, agent_name, allowed_tools, line_for, names_in, narrower
+from ....layers.l7_relay import AgentKind, allowed_tools, line_for, names_in, narrower
 from ....models.names import full_name
 from ....ports import Model
 from ....settings import Mode, Settings
@@ -233,8 +234,9 @@ class AgentRunner:
             finally:
                 closing.shield = True  # a cancelled agent must still close its log
                 await child.__aexit__(*sys.exc_info())
-        completed = end.end == "completed"
-        return RunEnd("completed" if completed else "failed", text, "" if completed else f"{end.end}: {end.detail}")
+        if end.end != "completed":
+            return RunEnd("failed", text, f"{end.end}: {end.detail}")
+        return RunEnd("completed", f"{text}\n\n[{end.detail}]".strip() if end.detail else text)
 
     async def _answer_of(self, member: TeamMember, child: ChildAgent, prompt: str) -> str:
         """Give an open sub-agent its prompt, write progress lines if they are on, and return its last text."""
@@ -279,7 +281,7 @@ class AgentRunner:
             memory=memory,
             has_parent_model=is_parents,
             queues=self._queues,
-            lead=agent_name(options.name),
+            lead=options.agent_name,
             lead_mode=lambda: parent.runs.mode,
             background=member.background,
             protected=tuple(home / name for name in _HOME) if cwd != options.cwd else (),
@@ -349,6 +351,8 @@ class AgentRunner:
                 member.tokens, member.cost_usd = meter.tokens, meter.cost_usd
             case AgentStarted() | AgentProgressed() | AgentEnded():
                 self._emit(event)
+            case UserMessaged():
+                self._emit(replace(event, session=self._options.name))
             case PermissionDecided(allowed=False):
                 self._emit(replace(event, reason=f"{member.id}: {event.reason}"))
             case _:
