@@ -98,6 +98,10 @@ class ModelFacts:
     many_images: int = 20
     """The number of images above which each side may have at most ``many_images_side`` pixels."""
     many_images_side: int = 2_000
+    documents_are_images: bool = False
+    """Whether PDF documents count towards ``many_images``; their pages always count towards ``max_images``."""
+    max_body_bytes: int = 32_000_000
+    """The largest body of a request."""
     image_tokens: int = 1_568
     image_side: int = 1_568
     """The longest side that the model sees; a larger image is scaled down to it."""

@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 import pytest
 
-from pictures import image_block, png
+from pictures import image_block, pdf, pdf_block, png
 from reverie import Agent, Session, Settings
 from reverie.conversation.decisions import ImagesDropped
 from reverie.conversation.wire import blocks as wire_blocks
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.conversation.wire.canonical import canonical, extends
-from reverie.conversation.wire.images import ImageHead, base64_head, image_problem, pictures_in
+from reverie.conversation.wire.images import ImageHead, base64_head, image_problem, media_in
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.errors import ImageRefused
 from reverie.events import DecisionMade, Event, QueryEnded
@@ -73,7 +73,7 @@ DOORS: dict[str, Door] = {"read": by_read, "mcp": by_mcp, "result": by_result, "
 def faults(request: dict[str, Any], model: str) -> Iterator[str]:
     """Yield the reasons for which a provider would refuse this request, by the public rules about images."""
     facts = facts_of(model)
-    shown = [image for message in request["messages"] for image in pictures_in(as_blocks(message))]
+    shown = [image for message in request["messages"] for _, image in media_in(as_blocks(message))]
     yield from (problem.text for problem in problems(request, limits=Limits(max_images=facts.max_images)))
     yield from filter(None, (image_problem(image, facts, len(shown) > facts.many_images) for image in shown))
     if len(shown) > facts.max_images:
@@ -151,7 +151,7 @@ def test_every_later_request_is_accepted(
     if model == CHECKED:  # nothing that was sent changes, so no thinking is lost
         for before, after in pairwise(sent):
             assert extends(canonical(before), canonical(after))
-    shown = list(pictures_in(block for message in again["messages"] for block in as_blocks(message)))
+    shown = [one for _, one in media_in(block for message in again["messages"] for block in as_blocks(message))]
     assert shown or load == "broken" or (not pillow and load in ("tall", "heavy"))
 
 
@@ -346,3 +346,31 @@ def test_an_agent_reads_a_tall_screenshot_and_goes_on_after_a_restart(
         assert server.refusals == []
         assert [fault for request in server.requests for fault in faults(request, CHECKED)] == []
         assert len(server.requests) == 3
+
+
+async def with_documents(home: Path, model: str, documents: list[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """Give a session one PDF after another; return the last request's blocks and the originals of those left out."""
+    async with session_in(home / "home") as session:
+        await session.say("look at the documents")
+        for number, data in enumerate(documents):
+            await asked(session, model)
+            (call,) = await session.observe(reply(number))
+            await session.result(call.id, [pdf_block(data)])
+        request = await asked(session, model)
+        assert [*faults(request, model)] == []
+    results = [block for message in request["messages"] for block in as_blocks(message) if "tool_use_id" in block]
+    shown = [block["content"][0] for block in results]
+    stored = sorted((home / "home").rglob("document-*.pdf"))
+    return shown, [one.read_bytes() for one in stored]
+
+
+@pytest.mark.requirement("V8", "V10")
+@pytest.mark.parametrize(("model", "most"), [(CHECKED, 600), (FREE, 100)])
+def test_a_document_that_no_request_may_have_is_a_text_with_its_handle(model: str, most: int, tmp_path: Path) -> None:
+    documents = [pdf(1), pdf(most + 1, packed=True), b"no PDF", pdf(2)]
+    shown, stored = anyio.run(with_documents, tmp_path, model, documents)
+    assert [block["type"] for block in shown] == ["document", "text", "text", "document"]
+    assert shown[1]["text"].startswith(f"[Document not shown: it has more than {most} images or PDF pages (application")
+    assert "Its handle: document-" in shown[1]["text"]
+    assert shown[2]["text"].startswith("[Document not shown: The PDF specified was not valid.")
+    assert sorted(stored) == sorted(documents[1:3])

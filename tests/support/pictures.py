@@ -1,4 +1,4 @@
-"""Small makers of images: real PNG files of any size, and the heads of other formats."""
+"""Small makers of images and documents: real PNG and PDF files of any size, and the heads of other formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 import zlib
 from typing import Any
 
-__all__ = ["gif_head", "image_block", "jpeg_head", "png", "webp_head"]
+__all__ = ["gif_head", "image_block", "jpeg_head", "pdf", "pdf_block", "png", "webp_head"]
 
 
 def png(width: int, height: int, *, at_least_bytes: int = 0) -> bytes:
@@ -55,6 +55,36 @@ def webp_head(kind: str, width: int, height: int) -> bytes:
         + struct.pack("<I", len(body))
         + body
     )
+
+
+def pdf(pages: int, *, packed: bool = False, at_least_bytes: int = 0) -> bytes:
+    """Return a PDF with empty pages; ``packed`` puts all objects but a stream into a compressed object stream."""
+    kids = b" ".join(b"%d 0 R" % (number + 3) for number in range(pages))
+    objects = {
+        1: b"<< /Type /Catalog /Pages 2 0 R >>",
+        2: b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, pages),
+        **{number + 3: b"<< /Type /Page /Parent 2 0 R >>" for number in range(pages)},
+    }
+    noise = random.Random(pages).randbytes(at_least_bytes)
+    extra = b"9998 0 obj\n<< /Length %d >>\nstream\n%s\nendstream\nendobj\n" % (len(noise), noise) if noise else b""
+    if not packed:
+        body = b"".join(b"%d 0 obj\n%s\nendobj\n" % one for one in objects.items())
+    else:
+        places, inner = b"", b""
+        for number, value in objects.items():
+            places += b"%d %d " % (number, len(inner))
+            inner += value + b" "
+        stream = zlib.compress(places + inner)
+        fields = (len(objects), len(places), len(stream))
+        head = b"<< /Type /ObjStm /N %d /First %d /Filter /FlateDecode /Length %d >>" % fields
+        body = b"9999 0 obj\n" + head + b"\nstream\n" + stream + b"\nendstream\nendobj\n"
+    return b"%PDF-1.7\n" + body + extra + b"trailer << /Root 1 0 R >>\n%%EOF\n"
+
+
+def pdf_block(data: bytes | str) -> dict[str, Any]:
+    """Return a document block with these bytes, or with a text in place of their base64."""
+    text = data if isinstance(data, str) else base64.b64encode(data).decode()
+    return {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": text}}
 
 
 def image_block(data: bytes | str, media_type: str = "image/png") -> dict[str, Any]:

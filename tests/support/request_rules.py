@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any, Final
 
-from pictures import image_block, png
+from pictures import image_block, pdf, pdf_block, png
 from reverie.values import field, record
 
 __all__ = ["ALL", "RULES", "Case", "Rule", "request_of"]
@@ -154,6 +154,8 @@ CITED: Final = {"type": "text", "text": "Hello.", "citations": [{"type": "x"}]}
 OLD, NEW = "2023-06-01", "2026-10-21"
 EXTRA: Final = "Extra inputs are not permitted"
 COMPACTING: Final = others(*OF_4_5)
+ON_BEDROCK: Final = "us.anthropic.claude-opus-5-5-v1:0"
+ON_GOOGLE: Final = "claude-opus-5-5@20260901"
 SIDE: Final = image_block(png(1, 8_001))
 BEFORE_4_7: Final = (*OF_4_6, *OF_4_5)
 FORCED_REFUSED: Final = ("fable-5-2", "mythos-5-2", "fable-5-1", "mythos-5-1", "opus-5-5", "sonnet-5-5")
@@ -638,6 +640,41 @@ CACHE: Final = [
 
 IMAGES: Final = [
     Rule(
+        "body-size",
+        "A body has at most 32 MB, 20 MB on Bedrock and 30 MB on Google Cloud.",
+        "api/overview",
+        [
+            refused(talk(user("x" * 32_000_000)), "Request exceeds the maximum size", ("opus-5-5",)),
+            refused({"model": ON_BEDROCK, **talk(user("x" * 20_000_000))}, "Request exceeds", ("opus-5-5",)),
+            refused({"model": ON_GOOGLE, **talk(user("x" * 30_000_000))}, "Request exceeds", ("opus-5-5",)),
+        ],
+    ),
+    Rule(
+        "pdf-pages",
+        "PDF pages count like images: 600 a request, 100 on models with a window of 200,000 tokens.",
+        "build-with-claude/pdf-support",
+        [
+            split(talk(user([pdf_block(pdf(101))])), "messages: Too much media: 0 images and 101 PDF pages", OF_4_5),
+            split(talk(user([pdf_block(pdf(60, packed=True))] * 2)), "messages: Too much media", OF_4_5),
+            split(
+                talk(user(), reply(use()), user([result(content=[pdf_block(pdf(99)), *[image_block(png(1, 1))] * 2])])),
+                "messages: Too much media: 2 images and 99 PDF pages > 100",
+                OF_4_5,
+            ),
+            refused(talk(user([pdf_block(pdf(601))])), "messages: Too much media: 0 images and 601 PDF pages"),
+            accepted(talk(user([pdf_block(pdf(90))]))),
+        ],
+    ),
+    Rule(
+        "pdf-data",
+        "A PDF document is a PDF in base64.",
+        "build-with-claude/pdf-support",
+        [
+            refused(talk(user([pdf_block("no base64!")])), "messages.0.content.0.document.source.base64.data: invalid"),
+            refused(talk(user([pdf_block(b"no PDF")])), "messages.0.content.0.document.source.base64.data: The PDF"),
+        ],
+    ),
+    Rule(
         "image-count",
         "600 images a request, 100 on models with a window of 200,000 tokens.",
         "build-with-claude/vision",
@@ -676,7 +713,7 @@ IMAGES: Final = [
     ),
     Rule(
         "image-pixels",
-        "A side has at most 8,000 pixels, 2,000 in a request with more than 20 images.",
+        "A side has at most 8,000 pixels, 2,000 with more than 20 images (on cloud platforms, with documents).",
         "build-with-claude/vision",
         [
             refused(talk(user([SIDE])), "messages.0.content.0.image.source.base64.data: At least one of the image dim"),
@@ -689,6 +726,13 @@ IMAGES: Final = [
                 talk(user([image_block(png(1, 2_001))] * 21)),
                 "messages.0.content.0.image.source.base64.data: At least one of the image dimensions exceed max "
                 "allowed size for many-image requests: 2000",
+            ),
+            accepted(talk(user([image_block(png(1, 2_001)), *[pdf_block(pdf(1))] * 20]))),
+            refused(
+                {"model": ON_BEDROCK, **talk(user([image_block(png(1, 2_001)), *[pdf_block(pdf(1))] * 20]))},
+                "messages.0.content.0.image.source.base64.data: At least one of the image dimensions exceed max "
+                "allowed size for many-image requests: 2000",
+                ("opus-5-5",),
             ),
         ],
     ),

@@ -77,6 +77,9 @@ class PrefixRendered:
     max_images: int = 100
     max_image_bytes: int = 10_000_000
     """The largest image that the model takes, counted in base64 characters."""
+    max_body_bytes: int = 32_000_000
+    documents_are_images: bool = False
+    """Whether PDF documents count among the many images that have to be smaller."""
     checked: bool = False
     """Whether a session has checked the options by the facts of the model, which the user may have corrected."""
 

@@ -55,7 +55,7 @@ from .tokens.tally import CUT, ClearingEvent, CountEvent, RedrawEvent, ReplyEven
 from .tool_calls import ToolCall, with_fresh_calls
 from .wire.blocks import Block, accepted_message, as_blocks, edit_block
 from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
-from .wire.images import NO_IMAGES, image_totals, pictures_in
+from .wire.images import NO_IMAGES, image_totals, media_in
 
 __all__ = ["View"]
 
@@ -398,7 +398,7 @@ class View:
             self._groups_finished += 1
 
     def _note_results(self, entry: Entry, piece: MessagePiece) -> None:
-        self.images += image_totals(pictures_in(as_blocks(piece.message)))
+        self.images += image_totals(one for _, one in media_in(as_blocks(piece.message)))
         found = results_in(piece, self._tail[-1].expects, self._finished.calls, entry, self.length - 1)
         self._finished.results.extend(found)
         self._results_shown += len(found)
@@ -472,7 +472,7 @@ class View:
         gone = [(image.message, image.ordinal) for image in decision.images]
         groups = groups_of(self.groups, {message for message, _ in gone})
         self._redraw(self.overrides.without_images(gone, decision.text), groups)
-        self.images = image_totals(one for message in self.messages() for one in pictures_in(as_blocks(message)))
+        self.images = image_totals(one for message in self.messages() for _, one in media_in(as_blocks(message)))
 
     def _drop_thinking(self, decision: ThinkingDropped) -> None:
         named = frozenset(decision.messages)

@@ -53,7 +53,9 @@ _THINKING: Final = re.compile(
     r"messages\.(\d+)\.content\.(\d+): Invalid `signature` in `thinking` block\. "
     r"The block is bound to a different conversation"
 )
-_IMAGE: Final = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?\.image\b")
+_IMAGE: Final = re.compile(
+    r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?\.(?:image|document|pdf)\b"
+)
 _NO_CREDIT: Final = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 _RETRYABLE: Final = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 _STATUSES: Final[Mapping[str, int]] = {
@@ -104,7 +106,7 @@ def _failure(
 
 
 def _refused_block(said: str, message: str) -> ModelRefused | None:
-    """Return the error that names the thinking block or the image that a provider refused, or None."""
+    """Return the error that names the thinking block, the image or the document that a provider refused, or None."""
     if found := _THINKING.match(message):
         return ThinkingRefused(said, message_index=int(found[1]), block_index=int(found[2]))
     if found := _IMAGE.match(message):

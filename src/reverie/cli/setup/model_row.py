@@ -26,7 +26,7 @@ _GROUPS = {
     "by the provider": ("compaction", "context_editing"),
     "images": (
         *("max_images", "max_image_bytes", "max_image_side", "many_images", "many_images_side"),
-        *("image_tokens", "image_side"),
+        *("image_tokens", "image_side", "documents_are_images", "max_body_bytes"),
     ),
 }
 _FRAME = ("name", "match", "source", "date", "strict", "platforms")

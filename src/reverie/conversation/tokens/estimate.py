@@ -19,6 +19,7 @@ import msgspec
 
 from ...values import replace
 from ..entries import clean
+from ..wire.documents import document_pages
 from ..wire.images import GENERAL, base64_head, image_data, image_tokens
 
 __all__ = [
@@ -210,7 +211,9 @@ def _block(block: Any, into: list[float], depth: int = 0) -> None:
 
 
 def _media_tokens(block: dict[str, Any]) -> float:
-    """Return the tokens of an image by its pixels; a flat number for a document or an image of unknown size."""
+    """Return the tokens of an image by its pixels; a flat number for each page, and for an image of unknown size."""
+    if block.get("type") == "document":
+        return MEDIA_TOKENS * max(1, document_pages(block))
     given = image_data(block)
     head = None if given is None else base64_head(given[0])
     return MEDIA_TOKENS if head is None else float(image_tokens(head.width, head.height, _SHARPEST))

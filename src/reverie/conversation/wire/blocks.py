@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..entries import Message, clean
-from .images import GENERAL, base64_head, image_data, image_problem, pictures_in
+from .documents import pdf_problem
+from .images import GENERAL, base64_head, image_data, image_problem, media_in
 
 __all__ = [
     "Block",
@@ -28,6 +29,7 @@ Block = dict[str, Any]
 STUB: Final = "[This tool call was interrupted; no result was recorded.]"
 FAILED: Final = "[The tool failed without saying why.]"
 IMAGE_GONE: Final = "[image]"
+DOCUMENT_GONE: Final = "[PDF document]"
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,256}\Z")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _MEDIA: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -118,7 +120,7 @@ def has_thinking(message: Message) -> bool:
 
 def count_images(blocks: list[Block]) -> int:
     """Return the number of images in these blocks, including those inside tool results."""
-    return sum(1 for _ in pictures_in(blocks))
+    return sum(1 for number, _ in media_in(blocks) if number >= 0)
 
 
 def accepted_message(message: Message, role: str) -> Message | None:
@@ -353,7 +355,10 @@ def _media(block: Block) -> Block:
     source = block.get("source")
     if not isinstance(source, dict) or not _readable(cast(Block, source), kind):
         return text_block(f"[{kind}]")
-    return _sendable(_trimmed(block)) if kind == "image" else _trimmed(block)
+    if kind == "image":
+        return _sendable(_trimmed(block))
+    problem = pdf_problem(block)
+    return _trimmed(block) if problem is None else text_block(f"[document that cannot be sent: {problem}]")
 
 
 def _sendable(image: Block) -> Block:

@@ -18,10 +18,10 @@ from ..entries import Message
 from ..layered_map import LayeredMap
 from ..tokens.estimate import Measure, measure_message
 from .blocks import (
+    DOCUMENT_GONE,
     IMAGE_GONE,
     Block,
     as_blocks,
-    count_images,
     has_server_tools,
     is_signed_summary,
     paired_server_tools,
@@ -30,6 +30,7 @@ from .blocks import (
     text_block,
     unmatched_result,
 )
+from .images import is_media, media_in
 
 __all__ = [
     "THINKING",
@@ -250,22 +251,17 @@ def _message_of_blocks(pieces: tuple[MessagePiece, ...], blocks: list[Block]) ->
 
 
 def _without_images(blocks: list[Block], gone: frozenset[int], text: str) -> list[Block]:
-    """Return a message's blocks with the images at these positions replaced by text."""
-    out: list[Block] = []
-    ordinal = 0
-    for block in blocks:
-        here = count_images([block])
-        if not here or gone.isdisjoint(range(ordinal, ordinal + here)):
-            out.append(block)
-        elif block["type"] == "image":
-            out.append(text_block(text))
-        else:
-            parts: list[Block] = []
-            at = ordinal
-            for part in block["content"]:
-                is_image = part["type"] == "image"
-                parts.append(text_block(text) if is_image and at in gone else part)
-                at += is_image
-            out.append({**block, "content": parts})
-        ordinal += here
-    return out
+    """Return a message's blocks with the images and PDF documents of these numbers replaced by text."""
+    numbers = (number for number, _ in media_in(blocks))
+
+    def shown(block: Block) -> Block:
+        if is_media(block):
+            number = next(numbers)
+            return text_block(text if number >= 0 else DOCUMENT_GONE) if number in gone else block
+        if block["type"] != "tool_result" or not isinstance(block.get("content"), list):
+            return block
+        content: list[Block] = block["content"]
+        parts = [shown(part) for part in content]
+        return block if all(map(is_, parts, content)) else {**block, "content": parts}
+
+    return [shown(block) for block in blocks]

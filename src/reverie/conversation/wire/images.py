@@ -1,5 +1,6 @@
 """Images by their first bytes: type, pixels and tokens, and the reason for which a provider would refuse one.
 
+The totals of a request count the pages of PDF documents too.
 The limits are those of the page build-with-claude/vision; a model's own values are in its facts.
 """
 
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 from ...model_facts import ModelFacts
 from ...values import record
 from ..decisions import NO_PREFIX, PrefixRendered
+from .documents import document_pages, has_pages, pdf_data
 
 __all__ = [
     "GENERAL",
@@ -27,7 +29,9 @@ __all__ = [
     "image_problem",
     "image_tokens",
     "image_totals",
-    "pictures_in",
+    "is_media",
+    "max_media_chars",
+    "media_in",
 ]
 
 Block: TypeAlias = dict[str, Any]
@@ -36,8 +40,8 @@ PATCH_PIXELS: Final = 28
 """The side of the square of pixels that a model reads as one token."""
 GENERAL: Final = ModelFacts("", (), "build-with-claude/vision", "2026-11-16")
 """The limits that hold for every model; no log makes a request beyond them."""
-MAX_CHARS_IN_ALL: Final = 26_000_000
-"""The most base64 of a request: its body has at most 32 MB, and a window of a million tokens has about 5 MB of text."""
+TEXT_BYTES: Final = 6_000_000
+"""The part of a request's body that is left for text: a window of a million tokens has about 5 MB of it."""
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # All formats but JPEG have their size in the first 32 bytes; a JPEG may have a photo's data and a colour profile first.
 _FIRST_CHARS: Final = 4_096
@@ -144,57 +148,90 @@ def image_tokens(width: int, height: int, facts: ModelFacts) -> int:
     return min(tokens, facts.image_tokens)
 
 
-def pictures_in(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the images among these blocks in order, those inside tool results too."""
+def is_media(block: Mapping[str, Any]) -> bool:
+    """Say whether a block is an image, or a document that the provider reads page by page."""
+    return block["type"] == "image" or has_pages(block)
+
+
+def media_in(blocks: Iterable[Block]) -> Iterator[tuple[int, Block]]:
+    """Yield the images and PDF documents among these blocks in order, those inside tool results too.
+
+    Each has its number: images count from 0 upwards, documents from -1 downwards, so that the numbers of images in
+    older logs stay as they are.
+    """
+    images = documents = 0
     for block in blocks:
-        if block["type"] == "image":
-            yield block
-        elif block["type"] == "tool_result" and isinstance(block.get("content"), list):
-            yield from (part for part in cast("list[Block]", block["content"]) if part["type"] == "image")
+        inner = block.get("content") if block["type"] == "tool_result" else [block]
+        for part in cast("list[Block]", inner) if isinstance(inner, list) else ():
+            if part["type"] == "image":
+                yield images, part
+                images += 1
+            elif is_media(part):
+                documents += 1
+                yield -documents, part
 
 
 @record
 class ImageTotals:
-    """The images of a view together: the limits of a request are about all of them."""
+    """The images and PDF documents of a view together: the limits of a request are about all of them."""
 
     count: int = 0
+    """The number of images."""
     chars: int = 0
-    """The characters of their data in base64."""
+    """The characters of their data in base64, and of the documents' data."""
     wide: int = 0
     """Images with a side that is too long once there are many of them."""
     largest: int = 0
-    """The characters of the largest one."""
+    """The characters of the largest image."""
+    pages: int = 0
+    """The pages of the documents, which count like images."""
+    documents: int = 0
 
     def __add__(self, other: ImageTotals) -> ImageTotals:
-        if not other.count:  # most messages have no image
+        if not other.count and not other.documents:  # most messages have no image
             return self
         return ImageTotals(
             self.count + other.count,
             self.chars + other.chars,
             self.wide + other.wide,
             max(self.largest, other.largest),
+            self.pages + other.pages,
+            self.documents + other.documents,
         )
 
     def excess(self, limits: PrefixRendered | ModelFacts | None) -> str:
         """Return the reason for which a request with these limits may not have all of the images; empty if it may."""
         limits = limits or NO_PREFIX
-        if self.count > limits.max_images:
-            return f"more than {limits.max_images} images"
-        if self.chars > MAX_CHARS_IN_ALL:
-            return f"images of more than {MAX_CHARS_IN_ALL // 1_000_000} MB in all"
-        if self.wide and self.count > GENERAL.many_images:
+        if self.count + self.pages > limits.max_images:
+            return f"more than {limits.max_images} images{' or PDF pages' if self.pages else ''}"
+        if self.chars > max_media_chars(limits):
+            return f"images of more than {max_media_chars(limits) // 1_000_000} MB in all"
+        if self.wide and self.is_many(limits):
             return f"images wider than {GENERAL.many_images_side} pixels among more than {GENERAL.many_images}"
         largest = limits.max_image_bytes
         return f"an image of more than {largest // 1_000_000} MB" if self.largest > largest else ""
+
+    def is_many(self, limits: PrefixRendered | ModelFacts) -> bool:
+        """Say whether there are so many images that each of them has to be smaller."""
+        documents = self.documents if limits.documents_are_images else 0
+        return self.count + documents > GENERAL.many_images
+
+
+def max_media_chars(limits: PrefixRendered | ModelFacts) -> int:
+    """Return the most base64 that a request may have beside its text."""
+    return limits.max_body_bytes - TEXT_BYTES
 
 
 NO_IMAGES: Final = ImageTotals()
 
 
-def image_totals(pictures: Iterable[Block]) -> ImageTotals:
-    """Return the totals of these images."""
+def image_totals(media: Iterable[Block]) -> ImageTotals:
+    """Return the totals of these images and PDF documents."""
     total = NO_IMAGES
-    for block in pictures:
+    for block in media:
+        if block["type"] == "document":
+            total += ImageTotals(chars=len(pdf_data(block) or ""), pages=document_pages(block), documents=1)
+            continue
         given = image_data(block)
         if given is None:
             total += ImageTotals(1)

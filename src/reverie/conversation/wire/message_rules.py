@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .block_rules import EXTRA, block_fault, is_list, is_object, text_fault
+from .documents import document_pages, has_pages, pdf_problem
 from .images import image_problem
 from .management_rules import CompactionBlock, placement_problems
 from .option_rules import thinking_is_on
@@ -23,7 +24,19 @@ class RequestWalk:
     """One pass over a request that collects problems, images, breakpoints, tools and tool-call ids."""
 
     __slots__ = (
-        *("added", "cites", "compactions", "found", "ids", "images", "marks", "names", "references", "request"),
+        *(
+            "added",
+            "cites",
+            "compactions",
+            "documents",
+            "found",
+            "ids",
+            "images",
+            "marks",
+            "names",
+            "references",
+            "request",
+        ),
         *("rules", "servers", "tool_blocks"),
     )
 
@@ -32,6 +45,7 @@ class RequestWalk:
         self.rules = rules
         self.found = found
         self.images: list[tuple[str, dict[str, Any]]] = []
+        self.documents: list[tuple[str, dict[str, Any]]] = []
         self.marks: list[tuple[str, Any]] = []
         self.ids: set[str] = set()
         self.names: dict[str, Any] = {}
@@ -105,14 +119,20 @@ class RequestWalk:
             if is_list(block.get("content")):
                 self.inside(block["content"], f"{path}.tool_result.content")
         elif kind in ("document", "search_result"):
-            for index, part in enumerate(block["content"] if kind == "search_result" else ()):
-                if part.get("citations") and self.rules.is_latest:
-                    where = f"{path}.search_result.content.{index}.citations"
-                    self.add(where, "citations are not permitted on text blocks of user messages")
-            citations = block.get("citations")
-            self.cites = self.cites or (is_object(citations) and citations.get("enabled") is True)
+            self.document(block, path)
         elif kind in ("tool_addition", "tool_removal"):
             self.tool_change(block, path)
+
+    def document(self, block: dict[str, Any], path: str) -> None:
+        """Collect a document or search result, and check the citations in it."""
+        if has_pages(block):
+            self.documents.append((path, block))
+        for index, part in enumerate(block["content"] if block["type"] == "search_result" else ()):
+            if part.get("citations") and self.rules.is_latest:
+                where = f"{path}.search_result.content.{index}.citations"
+                self.add(where, "citations are not permitted on text blocks of user messages")
+        citations = block.get("citations")
+        self.cites = self.cites or (is_object(citations) and citations.get("enabled") is True)
 
     def inside(self, content: list[Any], path: str) -> None:
         """Collect images, breakpoints and references inside a tool result."""
@@ -332,15 +352,26 @@ class RequestWalk:
                 self.add(path, f"Tool reference '{name}' has no corresponding tool definition")
         for path, message in strict_tool_faults(self.request, self.cites):
             self.add(path, message)
+        self.media()
+        self.breakpoints()
+
+    def media(self) -> None:
+        """Check each image and document, and how many images and pages there are."""
         facts, most = self.rules.facts, self.rules.limits.max_images
         most = facts.max_images if most is None else most
-        if len(self.images) > most:
-            self.add("messages", f"Too much media: {len(self.images)} images > {most}")
+        pages = sum(document_pages(block) for _, block in self.documents)
+        if len(self.images) + pages > most:
+            counted = " and ".join([f"{len(self.images)} images", *([f"{pages} PDF pages"] if pages else [])])
+            self.add("messages", f"Too much media: {counted} > {most}")
+        many = len(self.images) + (len(self.documents) if facts.documents_are_images else 0) > facts.many_images
         for path, block in self.images:
-            said = image_problem(block, facts, many=len(self.images) > facts.many_images)
+            said = image_problem(block, facts, many=many)
             if said is not None:
                 self.add(f"{path}.image.source.base64.data", said)
-        self.breakpoints()
+        for path, block in self.documents:
+            said = pdf_problem(block)
+            if said is not None:
+                self.add(f"{path}.document.source.base64.data", said)
 
     def breakpoints(self) -> None:
         """Check the number, the form and the order of the breakpoints."""

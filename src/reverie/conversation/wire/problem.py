@@ -15,7 +15,7 @@ LATEST_VERSION = "2026-10-21"
 class Limits:
     """The provider's limits, and its features beyond the public API; None takes the model's own limit."""
 
-    max_body_bytes: int = 32_000_000
+    max_body_bytes: int | None = None
     max_images: int | None = None
     max_breakpoints: int = 4
     cache_edits: bool = False

@@ -17,7 +17,7 @@ from ..entries import Message
 from ..view import View
 from .blocks import IMAGE_GONE, STUB, Block, as_blocks, block_as_text, is_signed_summary, placeholder
 from .flatten import missing_result_block, render
-from .images import GENERAL, MAX_CHARS_IN_ALL, NO_IMAGES, ImageTotals, image_totals, pictures_in
+from .images import NO_IMAGES, ImageTotals, image_totals, max_media_chars, media_in
 from .options import opening_of, tools_of
 
 __all__ = [
@@ -253,12 +253,12 @@ def _edit(block: Block, seen: set[str]) -> Block | None:
 
 
 def visible_images(view: View) -> list[tuple[Image, Block]]:
-    """Return the images of a view with their places, oldest first."""
+    """Return the images and PDF documents of a view with their places, oldest first."""
     found: list[tuple[Image, Block]] = []
     for group in view.groups:
         for piece in group.pieces:
             gone = view.overrides.images.get(piece.uuid, frozenset())
-            for ordinal, block in enumerate(pictures_in(as_blocks(piece.message))):
+            for ordinal, block in media_in(as_blocks(piece.message)):
                 if ordinal not in gone:
                     found.append((Image(piece.uuid, ordinal), block))
     return found
@@ -293,13 +293,19 @@ def _without_newest(measured: list[_Measured], unsent: set[str], limits: PrefixR
 
 def _without_oldest(measured: list[_Measured], limits: PrefixRendered) -> list[_Measured]:
     """Return the images without those that are too large, and without the oldest if the others are still too many."""
-    many = len(measured) > GENERAL.many_images
-    kept = [one for one in measured if one[1].largest <= limits.max_image_bytes and not (many and one[1].wide)]
-    count, chars = len(kept), sum(totals.chars for _, totals in kept)
+    many = sum((totals for _, totals in measured), NO_IMAGES).is_many(limits)
+    kept = [
+        one
+        for one in measured
+        if one[1].largest <= limits.max_image_bytes and one[1].pages <= limits.max_images and not (many and one[1].wide)
+    ]
+    count = sum(totals.count + totals.pages for _, totals in kept)
+    chars, most_chars = sum(totals.chars for _, totals in kept), max_media_chars(limits)
     first = 0
-    if count > limits.max_images or chars > MAX_CHARS_IN_ALL:
-        while count > limits.max_images * KEPT_IMAGES or chars > MAX_CHARS_IN_ALL * KEPT_IMAGES:
-            count, chars = count - 1, chars - kept[first][1].chars
+    if count > limits.max_images or chars > most_chars:
+        while count > limits.max_images * KEPT_IMAGES or chars > most_chars * KEPT_IMAGES:
+            gone = kept[first][1]
+            count, chars = count - gone.count - gone.pages, chars - gone.chars
             first += 1
     return kept[first:]
 

@@ -46,10 +46,10 @@ def problems(
     a version are not checked. Neither are beta features without ``betas``, the ones that the request names.
     """
     request = request if isinstance(request, dict) else dict(request)
-    found = _body(request, limits)
+    rules = RequestRules(facts or facts_of(str(request.get("model") or "")), version, limits)
+    found = _body(request, rules.facts.max_body_bytes if limits.max_body_bytes is None else limits.max_body_bytes)
     if found and found[0].status == 413:
         return found
-    rules = RequestRules(facts or facts_of(str(request.get("model") or "")), version, limits)
     if betas is not None:
         needs = (need for need in beta_needs(request) if not set(need.betas) & set(betas))
         found.extend(Problem(need.path, need.message) for need in needs)
@@ -78,7 +78,7 @@ def too_long(tokens: int, max_tokens: int) -> Problem | None:
     return Problem("", f"prompt is too long: {tokens} tokens > {max_tokens} maximum")
 
 
-def _body(request: Mapping[str, Any], limits: Limits) -> list[Problem]:
+def _body(request: Mapping[str, Any], max_bytes: int) -> list[Problem]:
     """Return the problem of a body that is not valid JSON and Unicode or is too large; else an empty list."""
     try:
         body = _quick.encode(request)
@@ -91,7 +91,7 @@ def _body(request: Mapping[str, Any], limits: Limits) -> list[Problem]:
             path = next(_not_json(request), "")
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             return [Problem(path, f"the value cannot be sent as JSON: {reason}")]
-    if size > limits.max_body_bytes:
+    if size > max_bytes:
         return [Problem("", "Request exceeds the maximum size", status=413, kind="request_too_large")]
     return []
 

@@ -15,7 +15,7 @@ from ...lazy import lazily
 if TYPE_CHECKING:
     from .content import Content, Output, ResultForms, result_forms, text_of
     from .duplicates import SeenResults
-    from .images import CheckedImage, Scale, check_image
+    from .images import CheckedImage, Scale, check_document, check_image
     from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
     from .plan import Aggregate, Duplicate, KeepResult, Offload, Placeholder, Plan, plan_aggregate, plan_result
     from .policy import OffloadPolicy, fitted_policy, limit_chars
@@ -36,6 +36,7 @@ __all__ = [
     "ResultStore",
     "Scale",
     "SeenResults",
+    "check_document",
     "check_image",
     "fitted_policy",
     "limit_chars",
@@ -66,7 +67,7 @@ __getattr__ = lazily(
             "text_of",
         ),
         "duplicates": ("SeenResults",),
-        "images": ("CheckedImage", "Scale", "check_image"),
+        "images": ("CheckedImage", "Scale", "check_document", "check_image"),
         "plan": (
             "Aggregate",
             "Duplicate",

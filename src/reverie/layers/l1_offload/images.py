@@ -1,4 +1,4 @@
-"""Check an image before it enters the view: a copy that fits is shown, or a text; the original stays readable."""
+"""Check an image or a PDF before it enters the view: it is shown, or a copy that fits, or a text with a handle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from ...conversation.decisions import Cause, ResultOffloaded
 from ...conversation.wire.blocks import Block, text_block
-from ...conversation.wire.images import ImageTotals, base64_head, image_data, image_problem, image_totals
+from ...conversation.wire.documents import PDF, document_pages, pdf_data, pdf_problem
+from ...conversation.wire.images import ImageTotals, base64_head, image_data, image_problem, image_totals, is_media
 from ...errors import StorageConflict, StorageError
 from ...model_facts import ModelFacts
 from ...values import record
@@ -17,11 +18,12 @@ from .offload import LAYER, ResultStore
 from .plan import RESULTS
 from .preview import image_text, scaled_text
 
-__all__ = ["CheckedImage", "Scale", "check_image"]
+__all__ = ["CheckedImage", "Scale", "check_document", "check_image"]
 
 Scale: TypeAlias = Callable[[bytes, int, int], bytes | None]
 """Return a copy of an image within a side in pixels and a number of bytes; None if it cannot be made."""
-_ENDINGS: Final = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+_ENDINGS: Final = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", PDF: "pdf"}
+_NAMES: Final = {"image": "an image", "document": "a document"}
 
 
 @record
@@ -35,8 +37,8 @@ class CheckedImage:
 
     @property
     def pictures(self) -> ImageTotals:
-        """The totals of the images that are shown."""
-        return image_totals(block for block in self.blocks if block["type"] == "image")
+        """The totals of the images and documents that are shown."""
+        return image_totals(block for block in self.blocks if is_media(block))
 
 
 def check_image(
@@ -62,6 +64,19 @@ def check_image(
     if given is None:  # the image is at an address, and there is nothing to store
         return CheckedImage((text_block(image_text(problem or "", str(fixed.get("source")))),))
     return _stored(store, given, shown, problem)
+
+
+def check_document(store: ResultStore, block: Block, facts: ModelFacts, held: ImageTotals) -> CheckedImage:
+    """Return a PDF document as a provider accepts it beside the media in the view, ``held``; else a text."""
+    data = pdf_data(block)
+    one = image_totals([block])
+    alone = one.excess(facts)
+    problem = pdf_problem(block) or (f"it has {alone}" if alone else _no_room(one, facts, held))
+    if problem is None:
+        return CheckedImage((block,))
+    if data is None:  # the document is at an address, and there is nothing to store
+        return CheckedImage((text_block(image_text(problem, str(block.get("source")), kind="document")),))
+    return _stored(store, (data, PDF), block, problem)
 
 
 def _fixed(block: Block) -> Block:
@@ -108,28 +123,35 @@ def _stored(store: ResultStore, given: tuple[str, str], shown: Block, problem: s
         data = base64.b64decode(text, validate=True)
     except ValueError:
         data = text.encode("utf-8", "surrogatepass")
-    head, sha256 = base64_head(text), hashlib.sha256(data).hexdigest()
-    size = "" if head is None else f", {head.width} x {head.height} pixels"
-    about = f"{media}{size}, {len(data):,} bytes"
-    handle = f"image-{sha256[:16]}"
+    kind, sha256 = "document" if media == PDF else "image", hashlib.sha256(data).hexdigest()
+    about = f"{media}{_size(text, shown)}, {len(data):,} bytes"
+    handle = f"{kind}-{sha256[:16]}"
     path = f"{store.folder}/{RESULTS}/{handle}.{_ENDINGS.get(media, 'bin')}"
     place, fallback = f"{store.root.rstrip('/')}/{path}" if store.root else path, ""
     try:
         _write(store, path, data)
     except StorageError as error:
-        handle, fallback = "", f"the original of an image ({about}) could not be stored: {error}"
+        handle, fallback = "", f"the original of {_NAMES[kind]} ({about}) could not be stored: {error}"
     if problem is None:
         copy = base64_head(shown["source"]["data"])
         assert copy is not None  # the copy was checked
         said = scaled_text(about, f"{copy.width} x {copy.height}", place, handle)
         blocks = shown, text_block(said)
     else:
-        said = image_text(problem, about, place, handle)
+        said = image_text(problem, about, place, handle, kind)
         blocks = (text_block(said),)
     if not handle:
         return CheckedImage(blocks, fallback=fallback)
-    reason = "an image was scaled down" if problem is None else f"an image cannot be sent: {problem}"
+    reason = "an image was scaled down" if problem is None else f"{_NAMES[kind]} cannot be sent: {problem}"
     return CheckedImage(blocks, ResultOffloaded(Cause(LAYER, reason), handle, said, path, sha256, len(data), "bytes"))
+
+
+def _size(text: str, shown: Block) -> str:
+    """Return the pixels of an image or the pages of a document, in words that follow its type."""
+    if shown["type"] == "document":
+        return f", {document_pages(shown)} pages"
+    head = base64_head(text)
+    return "" if head is None else f", {head.width} x {head.height} pixels"
 
 
 def _write(store: ResultStore, path: str, data: bytes) -> None:

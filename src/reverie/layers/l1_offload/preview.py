@@ -43,10 +43,11 @@ def repeated_text(first: str, tool: str, *, size_bytes: int, handle: str) -> str
     )
 
 
-def image_text(problem: str, about: str, path: str = "", handle: str = "") -> str:
-    """Return the text shown for an image that cannot be sent: the problem, and where the original can be read."""
-    where = f". Saved to: {path}\nIts handle: {handle}. Make a smaller copy to see it" if handle else ""
-    return f"[Image not shown: {problem} ({about}){where}]"
+def image_text(problem: str, about: str, path: str = "", handle: str = "", kind: str = "image") -> str:
+    """Return the text shown for an image or document that cannot be sent: the problem, and the original's place."""
+    advice = "Make a smaller copy to see it" if kind == "image" else "Take out the pages that you need to see them"
+    where = f". Saved to: {path}\nIts handle: {handle}. {advice}" if handle else ""
+    return f"[{kind.capitalize()} not shown: {problem} ({about}){where}]"
 
 
 def scaled_text(about: str, size: str, path: str, handle: str) -> str:

@@ -107,6 +107,8 @@ async def render_prefix(
         capabilities=sorted(capabilities),
         max_images=facts.max_images,
         max_image_bytes=facts.max_image_bytes,
+        max_body_bytes=facts.max_body_bytes,
+        documents_are_images=facts.documents_are_images,
         checked=True,
     )
     if before is None or replace(before, cause=cause) != prefix:

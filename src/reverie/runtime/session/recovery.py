@@ -8,7 +8,7 @@ from ...conversation.decisions import Cause, Image, ImagesDropped, ThinkingDropp
 from ...conversation.thinking import replies_with_thinking, thinking_tokens
 from ...conversation.view import View
 from ...conversation.wire.blocks import IMAGE_GONE, Block, as_blocks
-from ...conversation.wire.images import image_problem, pictures_in
+from ...conversation.wire.images import image_problem, media_in
 from ...conversation.wire.request import build_request, visible_images
 from ...errors import CompactionError, ImageRefused, ModelError, PromptTooLong, ThinkingRefused
 from ...events import FellBack
@@ -113,4 +113,4 @@ def _named_images(view: View, error: ImageRefused) -> list[Block]:
         content: Any = block.get("content")
         parts = cast("list[Block]", content) if isinstance(content, list) else []
         block = parts[error.part_index] if error.part_index < len(parts) else {}
-    return [block] if block.get("type") == "image" else list(pictures_in(blocks))
+    return [block] if block.get("type") in ("image", "document") else [one for _, one in media_in(blocks)]

@@ -12,6 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from ...cache.simulator import CacheRules
+from ...conversation.wire.images import GENERAL
 from ...conversation.wire.validate import Limits
 from ...errors import InputError
 from ...model_facts import facts_of
@@ -200,7 +201,8 @@ class MessagesServer:
 
     async def _body(self, request: Request) -> dict[str, Any]:
         raw = await request.body()
-        if len(raw) > self._limits.max_body_bytes:
+        most = self._limits.max_body_bytes
+        if len(raw) > (GENERAL.max_body_bytes if most is None else most):
             raise ProviderRefusal(413, "Request exceeds the maximum size")
         try:
             body: Any = msgspec.json.decode(raw)

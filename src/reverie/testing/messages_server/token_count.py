@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from ...conversation.wire.canonical import canonical_block
+from ...conversation.wire.documents import document_pages
 
 __all__ = ["TokenCounter", "count_block_tokens"]
 
@@ -17,7 +18,7 @@ _UNCOUNTED: Final = ("signature",)
 
 
 def count_block_tokens(block: Any) -> int:
-    """Return the tokens of a block: one per 4 bytes of JSON, at least 1; 2,000 per image or document; 0 for
+    """Return the tokens of a block: one per 4 bytes of JSON, at least 1; 2,000 per image or PDF page; 0 for
     signatures.
     """
     media, bare = _without_media(block)
@@ -25,12 +26,12 @@ def count_block_tokens(block: Any) -> int:
 
 
 def _without_media(block: Any) -> tuple[int, Any]:
-    """Return the number of images and documents in a block, and the block without their bytes."""
+    """Return the number of images, pages and documents in a block, and the block without their bytes."""
     if not isinstance(block, Mapping):
         return 0, block
     fields = dict(cast(Mapping[str, Any], block))
     if fields.get("type") in ("image", "document"):
-        return 1, {**fields, "source": None}
+        return max(1, document_pages(fields)), {**fields, "source": None}
     for name in _UNCOUNTED:
         fields.pop(name, None)
     inner = fields.get("content")

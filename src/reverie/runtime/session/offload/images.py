@@ -1,4 +1,4 @@
-"""Check the images of results, messages and attachments as they enter a session, before their first send."""
+"""Check images and PDFs of results, messages and attachments as they enter a session, before their first send."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ....conversation.wire.blocks import Block
+from ....conversation.wire.documents import has_pages
 from ....conversation.wire.images import ImageTotals
 from ....events import FellBack
-from ....layers.l1_offload import CheckedImage, ResultStore, check_image
+from ....layers.l1_offload import CheckedImage, ResultStore, check_document, check_image
 from ....model_facts import ModelFacts
 from ..log import SessionLog
 from .image_copies import can_scale, scaled
@@ -17,7 +18,7 @@ __all__ = ["ImageIntake"]
 
 
 class ImageIntake:
-    """Replaces each new image that a provider would refuse by a smaller copy or by a text with a handle."""
+    """Replaces each new image or PDF that a provider would refuse by a smaller copy or by a text with a handle."""
 
     def __init__(self, store: ResultStore, facts: Callable[[], ModelFacts]) -> None:
         """Store originals in a session's folder; ``facts`` returns the limits of the model in use."""
@@ -36,7 +37,8 @@ class ImageIntake:
                 await log.decide(checked.decision)
             if checked.fallback:
                 log.emit(FellBack(log.name, "images", checked.fallback))
-        if not can_scale() and not self._told and any(checked.decision is not None for checked in checks):
+        refused = [one.decision for one in checks if one.decision is not None and one.decision.path.count("/image-")]
+        if refused and not can_scale() and not self._told:
             self._told = True
             log.emit(
                 FellBack(log.name, "images", "an image is not shown; `pip install reverie[images]` scales it down")
@@ -53,16 +55,20 @@ class ImageIntake:
                 out.append({**block, "content": self._all(block["content"], held, checks)})
             else:
                 now = sum((checked.pictures for checked in checks), held)
-                checks.append(check_image(self._store, block, self._facts(), now, scaled if can_scale() else None))
+                checks.append(self._one(block, now))
                 out.extend(checks[-1].blocks)
         return out
 
+    def _one(self, block: Block, held: ImageTotals) -> CheckedImage:
+        if block["type"] == "document":
+            return check_document(self._store, block, self._facts(), held)
+        return check_image(self._store, block, self._facts(), held, scaled if can_scale() else None)
+
 
 def _may_show(block: Any) -> bool:
-    """Say whether a block is an image, or a tool result that may have some."""
+    """Say whether a block is an image or a PDF, or a tool result that may have some."""
     if not isinstance(block, dict):
         return False
     fields = cast(Block, block)
-    return fields.get("type") == "image" or (
-        fields.get("type") == "tool_result" and isinstance(fields.get("content"), list)
-    )
+    kind = fields.get("type")
+    return kind == "image" or has_pages(fields) or (kind == "tool_result" and isinstance(fields.get("content"), list))
