@@ -1,8 +1,7 @@
-"""``reverie notes`` and ``reverie skill``: show, update and edit notes, and turn them into a skill."""
+"""``reverie notes``: show, update and edit the notes of a session."""
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -13,7 +12,6 @@ import pytest
 from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.layers.l3_notes.sections import HEADINGS
-from reverie.memories.store.frontmatter import parse
 from reverie.runtime.session.notes.keeper import NOTES_FILE
 
 from .conftest import Asked, Reverie, on_a_screen
@@ -110,9 +108,8 @@ def test_an_edit_that_loses_the_headings_is_refused_and_kept(tmp_path: Path) -> 
         ("notes", "nobody"),
         ("notes", "nobody", "--update"),
         ("notes",),
-        ("skill", "nobody"),
-        ("skill", "fence-7", "--name", "Not Valid"),
-        ("skill", "fence-7", "--out", "/proc/nowhere"),
+        ("notes", "fence-7", "--update", "--as-skill"),
+        ("notes", "fence-7", "--dry-run"),
     ],
 )
 def test_bad_input_is_one_line_and_2(reverie: Reverie, arguments: tuple[str, ...]) -> None:
@@ -120,23 +117,3 @@ def test_bad_input_is_one_line_and_2(reverie: Reverie, arguments: tuple[str, ...
     assert (code, out) == (2, "")
     assert err.strip()
     assert "Traceback" not in err
-
-
-@pytest.mark.requirement("L3.9")
-def test_a_session_becomes_a_skill(reverie: Reverie, asked: Asked, tmp_path: Path) -> None:
-    made = asked("skill", "fence-7", "--out", tmp_path)
-    path = Path(made["path"])
-    assert path == tmp_path / made["name"] / "SKILL.md"
-    skill = parse(path.read_text())
-    assert (skill.fields["name"], made["text"]) == (path.parent.name, path.read_text())
-    assert "make test" in skill.body
-    assert "2,000 sheep" in str(skill.fields["description"])
-    code, _, err = reverie("skill", "fence-7", "--out", tmp_path)
-    assert code == 2
-    assert "was not changed" in err
-    code, out, _ = reverie("skill", "fence-7", "--name", "mend-fences", "--dry-run", "--out", tmp_path)
-    assert code == 0
-    assert out.startswith("---\nname: mend-fences\n")
-    assert "\x1b" not in out
-    assert not (tmp_path / "mend-fences").exists()
-    assert json.loads(json.dumps(made)) == made

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import InputError
-from reverie.memories.rules.secrets import find_secrets, refuse_secrets
+from reverie.memories.rules.secrets import find_secrets, refuse_secrets, without_secrets
 from reverie.runtime.memory.memory import Memory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,6 +35,21 @@ def test_they_are_found_however_they_are_quoted(fakes: dict[str, str], wrap: str
 def test_invisible_characters_hide_nothing(fakes: dict[str, str]) -> None:
     fake = fakes["github"]
     assert find_secrets(fake[:9] + "\u200b" + fake[9:])
+
+
+@pytest.mark.requirement("M10")
+def test_secrets_can_be_taken_out_of_a_text_that_stays_readable(fakes: dict[str, str]) -> None:
+    found = {name: fake for name, fake in fakes.items() if find_secrets(f"Use {fake} here.\nMore text.")}
+    for name, fake in found.items():
+        cleaned = without_secrets(f"Run it with {fake} now.\nMore text.")
+        assert find_secrets(cleaned) == [], name
+        assert [run for run in re.findall(r"[A-Za-z0-9+]{16,}", fake) if run in cleaned] == [], name
+        assert cleaned.startswith("Run it with "), name
+        assert "left out]" in cleaned, name
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "aB3+" * 60 + "\n-----END RSA PRIVATE KEY-----"
+    assert without_secrets(f"a\n{key}\nThen go on.") == "a\n[private key left out]\nThen go on."
+    clean = "no secret\u200b here"
+    assert without_secrets(clean) is clean
 
 
 def clean_texts(chance: random.Random) -> list[str]:

@@ -32,6 +32,7 @@ __all__ = [
 MAIN: Final = "main"
 LAYERS: Final[Mapping[str, str]] = {
     "session_memory": "notes",
+    "skill": "notes",
     "compact": "compact",
     "extract": "extract",
     "recall": "recall",

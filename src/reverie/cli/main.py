@@ -48,8 +48,10 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "compact": ("reverie.cli.compaction.compact", "Replace old messages of a session with a summary."),
         "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
         "loss": ("reverie.cli.compaction.loss", "List the names and numbers that compactions removed from view."),
-        "notes": ("reverie.cli.compaction.notes", "Show, update or edit the running notes of a session."),
-        "skill": ("reverie.cli.compaction.skill", "Turn a session into a skill."),
+        "notes": (
+            "reverie.cli.compaction.notes",
+            "Show, update or edit the notes of a session, or turn it into a skill.",
+        ),
     },
     "Memory": {
         "memory": ("reverie.cli.memory", "Read, change, undo and approve memories."),
@@ -72,6 +74,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
 }
 COMMANDS: Mapping[str, tuple[str, str]] = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
+# Old names of commands: they work, name the new command, and are not listed.
+OLD_NAMES: Mapping[str, tuple[str, str]] = {"skill": ("reverie.cli.compaction.skill", "Turn a session into a skill.")}
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -123,7 +127,7 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
 
 @click.group(
     cls=LazyGroup,
-    table=COMMANDS,
+    table={**COMMANDS, **OLD_NAMES},
     sections=SECTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -1,4 +1,4 @@
-"""``reverie notes``: show, update or edit the running notes of a session."""
+"""``reverie notes``: show, update or edit the running notes of a session, or turn them into a skill."""
 
 from __future__ import annotations
 
@@ -31,20 +31,39 @@ from ..sessions.recordings import recordings
 __all__ = ["command"]
 
 
-@click.command(short_help="Show, update or edit the running notes of a session.")
+@click.command(short_help="Show, update or edit the notes of a session, or turn it into a skill.")
 @click.argument("session", metavar="SESSION|FILE")
 @click.option("--update", is_flag=True, help="Update the notes now, without a model.")
 @click.option("--edit", is_flag=True, help="Edit the notes in $VISUAL or $EDITOR and log the changes.")
+@click.option("--as-skill", is_flag=True, help="Turn the session into a skill: DIR/NAME/SKILL.md.")
+@click.option("--name", metavar="NAME", default="", help="With --as-skill: name of the skill; default: by its task.")
+@click.option("--out", metavar="DIR", default="", help="With --as-skill: its parent; default: skills in the home.")
+@click.option("--model", metavar="NAME", default="", help="With --as-skill: the model to ask; default: setting model.")
+@click.option("--local", is_flag=True, help="With --as-skill: use no model, even if one is set.")
+@click.option("--force", is_flag=True, help="With --as-skill: replace the SKILL.md of an existing skill.")
+@click.option("--dry-run", is_flag=True, help="With --as-skill: print the file, call no model and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(session: str, update: bool, edit: bool, as_json: bool) -> None:
-    """Show, update or edit the running notes of a session.
+def command(session: str, update: bool, edit: bool, as_skill: bool, as_json: bool, **skill: Any) -> None:
+    """Show, update or edit the running notes of a session, or turn it into a skill.
 
     If a session has no notes yet, or FILE is a recording of another agent, temporary notes are written and printed.
     --update and --edit save the notes in the session's log and in its summary.md.
+
+    --as-skill writes a file in the Agent Skills format from the notes and the user's messages since the last
+    compaction. A model writes it if one is set; without one it is a skeleton that says what to fill in. Read it
+    before you share it: it quotes the session.
     """
     settings = load_settings()
-    if update and edit:
-        raise InputError("--update and --edit exclude each other: use one of them")
+    if update + edit + as_skill > 1:
+        raise InputError("--update, --edit and --as-skill exclude each other: use one of them")
+    if as_skill:
+        from .skill import SkillOptions, write_as_skill
+
+        options = SkillOptions(skill.pop("name"), skill.pop("out"), as_json=as_json, **skill)
+        return write_as_skill(session, options, settings)
+    if any(skill.values()):
+        unused = next(name for name, value in skill.items() if value).replace("_", "-")
+        raise InputError(f"--{unused} needs --as-skill")
     if edit and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("--edit needs a terminal; edit the session's summary.md instead")
     if update or edit:

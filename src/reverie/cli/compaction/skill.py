@@ -1,66 +1,165 @@
-"""``reverie skill``: turn a session into a skill file that agents can use."""
+"""Turn a session into a skill file that agents can use: ``reverie notes --as-skill``, and its old name."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+import anyio
 import click
+from anyio import to_thread
 
 from ...conversation.view import View
-from ...errors import InputError
-from ...layers.l3_notes import Notes, render_skill, skill_of, take_notes, words_since_compaction
-from ..output import emit_json, say
-from ..sessions.recordings import recordings
+from ...errors import InputError, StorageError
+from ...layers.l3_notes import SkillMaterial, checked_name, render_skill, skill_material
+from ...paths import replace_file
+from ...runtime.places.projects import project_slug
+from ...runtime.session.accounts import Accounts
+from ...runtime.session.ledger import LedgerStore
+from ...runtime.session.notes.skill_writer import SOURCE, SkillWriter, WrittenSkill
+from ...settings import Settings, load_settings
+from ...values import record
+from ..output import emit_json, say, warn
+from ..sessions.recordings import Recording, recordings
 
-__all__ = ["command", "skill_text", "write_skill"]
+__all__ = ["SkillOptions", "command", "refuse_existing", "save_skill", "write_as_skill"]
+
+FILE_NAME = "SKILL.md"
 
 
-@click.command(short_help="Turn a session into a skill.")
+@record
+class SkillOptions:
+    """How to make a skill: its name and parent directory, the model to ask, and whether to replace or only to show.
+
+    Without ``folder`` the skill goes below Reverie's home, where the agent finds it in every project.
+    """
+
+    name: str = ""
+    folder: str = ""
+    model: str = ""
+    local: bool = False
+    force: bool = False
+    dry_run: bool = False
+    as_json: bool = False
+
+
+@click.command(short_help="Turn a session into a skill.", hidden=True)
 @click.argument("session", metavar="SESSION|FILE")
 @click.option("--name", metavar="NAME", default="", help="Name of the skill; default: from the session's title.")
-@click.option(
-    "--out",
-    "folder",
-    metavar="DIR",
-    default="skills",
-    show_default=True,
-    help="Parent directory of the skill's folder.",
-)
+@click.option("--out", metavar="DIR", default="skills", show_default=True, help="Parent directory of the skill.")
 @click.option("--dry-run", is_flag=True, help="Print the file and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(session: str, name: str, folder: str, dry_run: bool, as_json: bool) -> None:
-    """Turn a session into a skill: DIR/NAME/SKILL.md in the Agent Skills format.
+def command(session: str, name: str, out: str, dry_run: bool, as_json: bool) -> None:
+    """Turn a session into a skill without a model: the old name of 'reverie notes SESSION --as-skill --local'."""
+    warn("'reverie skill' is now 'reverie notes SESSION --as-skill', which can let a model write the skill")
+    write_as_skill(session, SkillOptions(name, out, "", True, False, dry_run, as_json), load_settings())
 
-    The skill is built, without a model, from the session's notes and the user's messages since the last compaction.
-    Read it before you share it: it quotes the session.
-    """
-    one = recordings(session)[0]
-    called, text = skill_text(View().fold_all(one.entries), name)
-    path = Path(folder) / called / "SKILL.md"
-    if not dry_run:
-        write_skill(path, text)
-    if as_json:
-        emit_json({"session": one.session, "path": str(path), "written": not dry_run, "name": called, "text": text})
-    elif dry_run:
+
+def write_as_skill(session: str, options: SkillOptions, settings: Settings) -> None:
+    """Make a skill of a session or a recording, write it unless it is a dry run, and print the result."""
+    found = recordings(session)[0]
+    parent = Path(options.folder) if options.folder else settings.home / "skills"
+    if options.name:
+        folder = parent / checked_name(options.name)
+        if not (options.force or options.dry_run):
+            refuse_existing(folder)
+    material = skill_material(View().fold_all(found.entries))
+    made, cost = anyio.run(_written, found, material, parent, options, settings)
+    text = render_skill(made.skill)
+    path = parent / made.skill.name / FILE_NAME
+    if not options.dry_run:
+        save_skill(path.parent, text, force=options.force)
+    for problem in made.problems:
+        warn(problem)
+    if options.as_json:
+        about = {"session": found.session, "path": str(path), "written": not options.dry_run, "name": made.skill.name}
+        emit_json(
+            {
+                **about,
+                "by": made.by,
+                "model_calls": made.model_calls,
+                "cost_usd": cost,
+                "problems": list(made.problems),
+                "text": text,
+            }
+        )
+    elif options.dry_run:
         say(text.rstrip("\n"))
     else:
-        say(f"wrote {path}")
+        say(saved_line(path, made))
 
 
-def skill_text(view: View, name: str = "") -> tuple[str, str]:
-    """Return the name of the skill made from a session's view, and the text of its SKILL.md."""
-    notes = Notes(dict(view.facts.notes))
-    skill = skill_of(take_notes(view) if notes.empty else notes, words_since_compaction(view), name=name)
-    return skill.name, render_skill(skill)
+def saved_line(path: Path, made: WrittenSkill) -> str:
+    """Return the sentence about a skill that was written, with what is left to do for the user."""
+    if made.by == "model":
+        return f"wrote {path}: read it before you use or share it, it quotes the session"
+    return f"wrote {path}: a skeleton made without a model; fill in the lines that begin with TODO"
 
 
-def write_skill(path: Path, text: str) -> None:
-    """Write a new skill file and its folders; raise InputError if the file exists or cannot be written."""
+def refuse_existing(folder: Path) -> None:
+    """Raise InputError if the folder of a skill exists."""
+    if folder.exists() or folder.is_symlink():
+        raise InputError(f"{folder} exists already and was not changed; use another --name or --out, or --force")
+
+
+def save_skill(folder: Path, text: str, *, force: bool = False) -> None:
+    """Write a skill's file and its folders; raise InputError if its folder exists, unless ``force``, or on failure."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"{path} exists already and was not changed; use another --name or --out") from None
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir()
+            force = True
+        if not force:
+            refuse_existing(folder)
+        replace_file(str(folder), FILE_NAME, text.encode())
     except OSError as error:
-        raise InputError(f"cannot write {path} ({error.strerror}); use another --out") from None
+        raise InputError(f"cannot write {folder / FILE_NAME} ({error.strerror}); use another --out") from None
+    except StorageError as error:
+        raise InputError(f"{error}; use another --out") from None
+
+
+async def _written(
+    found: Recording, material: SkillMaterial, parent: Path, options: SkillOptions, settings: Settings
+) -> tuple[WrittenSkill, float | None]:
+    """Return the skill of a session and the price of the model's calls in USD, None if there is no price."""
+    named = "" if options.local else options.model or settings.model or ""
+    model = None
+    if named and options.dry_run:
+        warn("a dry run calls no model: this is the skeleton, which a model's skill will replace")
+    elif named:
+        from ...models import open_model
+
+        model = open_model(named, aliases=settings.model_aliases, corrections=settings.models)
+    costs: list[float | None] = []
+    with LedgerStore(settings.home) as ledger:
+        accounts = Accounts(ledger, session=found.session, project=_slug_of(found), clock=time.time)
+        writer = SkillWriter(
+            model,
+            corrections=settings.models,
+            record_call=lambda reply: to_thread.run_sync(lambda: costs.append(_billed(accounts, reply))),
+            is_taken=lambda name: not options.force and (parent / name).exists(),
+        )
+        try:
+            made = await writer.written(material, name=options.name)
+        finally:
+            if model is not None:
+                await model.aclose()
+    known = [cost for cost in costs if cost is not None]
+    return made, sum(known) if len(known) == len(costs) and costs else None
+
+
+def _billed(accounts: Accounts, reply: Mapping[str, Any]) -> float | None:
+    """Enter a model call in the ledger and return its price in USD, None if it is unknown."""
+    billed = accounts.side_call(reply, source=SOURCE)
+    if billed is None:
+        return None
+    accounts.enter(billed, f"{SOURCE}-{uuid4()}")
+    return billed.call.cost_usd
+
+
+def _slug_of(found: Recording) -> str:
+    return project_slug(Path(found.cwd)) if found.cwd else ""

@@ -174,13 +174,29 @@ async def show_notes(chat: Chat, rest: str) -> None:
 
 
 async def make_skill(chat: Chat, rest: str) -> None:
-    """Write the session as a skill below Reverie's home; ``rest`` names it, else the session's title does."""
-    from ..compaction.skill import skill_text, write_skill
+    """Let the chat's model turn the session into a skill below Reverie's home; ``rest`` names it, and Esc cancels."""
+    from ...layers.l3_notes import checked_name, render_skill, skill_material
+    from ...runtime.session.notes.skill_writer import SOURCE, SkillWriter
+    from ..compaction.skill import FILE_NAME, refuse_existing, save_skill, saved_line
 
-    name, text = await to_thread.run_sync(skill_text, chat.agent.session.view, rest)
-    path = chat.settings.home / "skills" / name / "SKILL.md"
-    await to_thread.run_sync(write_skill, path, text)
-    chat.transcript.note(f"wrote {path}: read it before you share it, it quotes this session")
+    session, parent = chat.agent.session, chat.settings.home / "skills"
+    if rest:
+        refuse_existing(parent / checked_name(rest))
+    material = await to_thread.run_sync(skill_material, session.view)
+    writer = SkillWriter(
+        chat.agent.model,
+        corrections=session.settings.models,
+        record_call=lambda reply: session.parts.host.record_call(reply, source=SOURCE),
+        is_taken=lambda name: (parent / name).exists(),
+    )
+    made = await chat.interruptible(writer.written(material, name=rest))
+    if made is None:
+        return
+    for problem in made.problems:
+        chat.transcript.note(one_line(problem, 300), "warning")
+    folder = parent / made.skill.name
+    await to_thread.run_sync(save_skill, folder, render_skill(made.skill))
+    chat.transcript.note(saved_line(folder / FILE_NAME, made))
 
 
 async def show_todos(chat: Chat, rest: str) -> None:
@@ -247,7 +263,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "undo": Command("undo the last compaction", undo),
     "reload": Command("send the changed system prompt and tools anew; the cache and thinking are lost", reload),
     "notes": Command("the running notes", show_notes, anytime=True),
-    "skill": Command("turn this session into a skill: /skill [NAME]", make_skill),
+    "skillify": Command("turn this session into a skill: /skillify [NAME]", make_skill),
     "memory": Command("list, show or undo memories: /memory [FILE | undo]", show_memory, anytime=True),
     "agents": Command("agents of this session: /agents [stop ID]", show_agents, anytime=True),
     "todos": Command("the agent's todo list", show_todos, anytime=True),
@@ -260,7 +276,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 async def run_command(chat: Chat, line: str) -> None:
     """Run the slash command in ``line``; show a warning if its name is unknown or it raises a ReverieError."""
     name, _, rest = line.removeprefix("/").partition(" ")
-    command = COMMANDS.get({"exit": "quit", "new": "clear"}.get(name, name))
+    command = COMMANDS.get({"exit": "quit", "new": "clear", "skill": "skillify"}.get(name, name))
     if command is None:
         chat.transcript.note(f"there is no /{one_line(name)}; /help lists all commands", "warning")
         return

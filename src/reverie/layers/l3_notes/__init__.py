@@ -23,7 +23,16 @@ if TYPE_CHECKING:
         parse_notes,
         render_notes,
     )
-    from .skill import render_skill, skill_of, words_since_compaction
+    from .skill import (
+        Skill,
+        SkillMaterial,
+        checked_name,
+        render_skill,
+        skill_from_answer,
+        skill_material,
+        skill_prompt,
+        skill_skeleton,
+    )
 
 __all__ = [
     "CURRENT",
@@ -33,9 +42,12 @@ __all__ = [
     "NotesBudget",
     "NotesLimits",
     "NotesPolicy",
+    "Skill",
+    "SkillMaterial",
     "Template",
     "budget_excesses",
     "changed_sections",
+    "checked_name",
     "covered_by",
     "directive",
     "enough_tokens",
@@ -47,10 +59,12 @@ __all__ = [
     "projection_of",
     "render_notes",
     "render_skill",
-    "skill_of",
+    "skill_from_answer",
+    "skill_material",
+    "skill_prompt",
+    "skill_skeleton",
     "take_notes",
     "template_of",
-    "words_since_compaction",
     "worth_logging",
 ]
 
@@ -89,9 +103,14 @@ __getattr__ = lazily(
             "render_notes",
         ),
         "skill": (
+            "Skill",
+            "SkillMaterial",
+            "checked_name",
             "render_skill",
-            "skill_of",
-            "words_since_compaction",
+            "skill_from_answer",
+            "skill_material",
+            "skill_prompt",
+            "skill_skeleton",
         ),
     },
 )

@@ -14,7 +14,7 @@ from typing import Final
 from ...errors import InputError
 from ...values import record
 
-__all__ = ["RULES", "SecretFinding", "SecretRule", "find_secrets", "refuse_secrets"]
+__all__ = ["RULES", "SecretFinding", "SecretRule", "find_secrets", "refuse_secrets", "without_secrets"]
 
 
 @record
@@ -53,6 +53,10 @@ def _prefixed(name: str, prefixes: str, rest: str) -> SecretRule:
     either = "|".join(re.escape(prefix) for prefix in prefixes.split())
     return _rule(name, prefixes, f"{_BEGIN}(?:{either}){rest}{_END}")
 
+
+_PRIVATE_KEY: Final = "private key"
+_KEY_REST: Final = re.compile(r"[A-Za-z0-9+/=:,\s\\]*(?:-+END [A-Z0-9 ]*-+)?")
+"""The part of a private key behind the characters by which its rule recognises it."""
 
 RULES: Final[tuple[SecretRule, ...]] = (
     # code and packages
@@ -110,7 +114,7 @@ RULES: Final[tuple[SecretRule, ...]] = (
     _prefixed("1Password service token", "ops_eyJ", "[A-Za-z0-9_=-]{100,2000}"),
     _prefixed("age secret key", "AGE-SECRET-KEY-1", "[0-9A-Z]{58}"),
     _rule(
-        "private key", "-----BEGIN",
+        _PRIVATE_KEY, "-----BEGIN",
         r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\n)*[A-Za-z0-9+/=:,\s\\-]{40}", spaced=True,
     ),
     # models
@@ -230,17 +234,34 @@ _MIN_ENTROPY: Final = 3.4
 def find_secrets(text: str) -> list[SecretFinding]:
     """Return the kind and position of each secret in a text, in order; positions ignore invisible characters."""
     text = _INVISIBLE.sub("", text)
-    spans = [*_of_rules(text), *_beside_keywords(text)]
     findings: list[SecretFinding] = []
-    reached, line, counted = -1, 1, 0
-    for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if start < reached:
-            continue
-        reached = end
+    line, counted = 1, 0
+    for start, end, name in _spans(text):
         line += text.count("\n", counted, start)
         counted = start
         findings.append(SecretFinding(name, line, start - text.rfind("\n", 0, start), end - start))
     return findings
+
+
+def without_secrets(text: str) -> str:
+    """Return a text in which a note of its kind replaces each secret; a text without secrets is unchanged."""
+    visible = _INVISIBLE.sub("", text)
+    parts: list[str] = []
+    reached = 0
+    for start, end, name in _spans(visible):
+        parts += [visible[reached : max(start, reached)], f"[{name} left out]"]
+        rest = _KEY_REST.match(visible, end) if name == _PRIVATE_KEY else None
+        reached = rest.end() if rest else end
+    return "".join([*parts, visible[reached:]]) if parts else text
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and kind of each secret, in order and without overlap."""
+    reached = -1
+    for start, end, name in sorted([*_of_rules(text), *_beside_keywords(text)], key=lambda span: (span[0], -span[1])):
+        if start >= reached:
+            reached = end
+            yield start, end, name
 
 
 def _of_rules(text: str) -> Iterator[tuple[int, int, str]]:
