@@ -12,11 +12,29 @@ from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
-from reverie.conversation.decisions import CallRecorded, Cause, Compacted, CompactionFailed, NotesUpdated, Pinned
+from reverie.conversation.decisions import (
+    CallRecorded,
+    Cause,
+    Compacted,
+    CompactionFailed,
+    InstructionsAttached,
+    NotesUpdated,
+    Pinned,
+    Snipped,
+)
+from reverie.conversation.tokens.tally import CUT
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.errors import CompactionError, PromptTooLong, SessionError, WindowFull
-from reverie.events import CacheBroken, CompactionEnded, CompactionProgressed, DecisionMade, Event, FellBack
+from reverie.events import (
+    CacheBroken,
+    CompactionEnded,
+    CompactionProgressed,
+    DecisionMade,
+    Event,
+    FellBack,
+    ReplyObserved,
+)
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.models import ScriptedModel
 from reverie.models.anthropic import AnthropicModel
@@ -85,6 +103,20 @@ class Talk:
             if found:
                 return found[-1]
         raise AssertionError("it was never compacted")
+
+    async def billed_answer(self, per_byte: float) -> None:
+        """Answer the last request with a reply that reports usage: so many tokens a byte of the request."""
+        request = self.requests[-1]
+        self.turns += 1
+        n = self.turns
+        call = {"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"file_path": f"src/part_{n}/model.py"}}
+        usage = {"input_tokens": int(len(repr(request)) * per_byte), "output_tokens": 30}
+        reply = {"id": f"m{n}", "role": "assistant", "model": MODEL, "content": [call], "usage": usage}
+        await self.session.observe(reply)
+        await self.session.result(f"t{n}", f"part {n} " + PROSE * 40)
+
+    def decisions(self) -> list[Any]:
+        return [event.decision for event in self.of(DecisionMade)]
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -719,6 +751,75 @@ def test_snip_and_collapse_make_room_by_cuts_that_leave_the_users_words():
                 assert "Compacted" not in made
                 sent = str(talk.requests[-1]["messages"])
                 assert all(f"Question {query}?" in sent for query in range(14))
+
+    run(steps)
+
+
+@pytest.mark.requirement("L2.11", "L4.1")
+@pytest.mark.parametrize("per_byte", [0.2, 0.25, 0.33])
+def test_a_snip_that_frees_enough_prevents_the_compaction(per_byte: float):
+    """The bill before the snip, without the removed messages, is the count until the next reply reports."""
+
+    async def steps() -> None:
+        storage, settings = InMemoryStorage(), small(60_000, **keeping(snip=True))
+        async with opened(storage, settings) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            await talk.prepare()
+            while not any(isinstance(one, Snipped) for one in talk.decisions()):
+                await talk.billed_answer(per_byte)
+                await talk.prepare()
+                assert talk.turns < 200
+        billed = talk.of(ReplyObserved)[-1].usage["input_tokens"]  # of the last request before the snip
+        async with opened(storage, settings) as session:  # the count is in the log
+            again = Talk(session, talk.events)
+            request = await again.prepare()
+            assert not any(isinstance(one, Compacted | CompactionFailed) for one in talk.decisions())
+            sent = len(repr(request)) * per_byte
+            assert abs(session.view.token_count.tokens - sent) < 0.1 * sent
+            assert billed > session.thresholds.auto_compact * 0.9
+            assert session.view.token_count.threshold_tokens < session.thresholds.auto_compact * 0.8
+
+    run(steps)
+
+
+@pytest.mark.requirement("L2.11")
+def test_known_bad_a_snip_after_which_no_bill_counts_is_followed_by_a_compaction(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("reverie.conversation.view.SNIP", CUT)
+
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(60_000, **keeping(snip=True))) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            await talk.prepare()
+            while not any(isinstance(one, Snipped) for one in talk.decisions()):
+                await talk.billed_answer(0.2)
+                await talk.prepare()
+            assert any(isinstance(one, Compacted) for one in talk.decisions())
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.15", "T3")
+def test_the_metrics_of_a_compaction_count_the_attachments_in_view_by_type():
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(**keeping())) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            await session.attach("Today is Monday.", type="date")
+            await session.attach("A file changed.", type="note")
+            await session.attach("Another file changed.", type="note")
+            await session.log.decide(InstructionsAttached(Cause("instructions", "near"), ["/p/AGENTS.md"], "Be brief."))
+            for _ in range(6):
+                await talk.turn()
+            await session.compact()
+            (ended,) = talk.of(CompactionEnded)
+            assert ended.metrics["attachments"] == {"note": 2, "date": 1, "instructions_attached": 1}
+            await talk.turn()
+            for _ in range(6):
+                await talk.turn()
+            await session.compact()
+            assert talk.of(CompactionEnded)[-1].metrics["attachments"] == {}  # all of them were cut before
 
     run(steps)
 

@@ -51,7 +51,7 @@ from .shared_lists import (
     results_in,
 )
 from .tokens.counting import TokenCount
-from .tokens.tally import CUT, ClearingEvent, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
+from .tokens.tally import CUT, KEPT, SNIP, ClearingEvent, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
 from .wire.blocks import Block, accepted_message, as_blocks, edit_block
 from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
@@ -445,7 +445,7 @@ class View:
             case Compacted() | Collapsed() | Snipped():
                 self._history.items.append(LoggedCut(entry.uuid, entry, decision))
                 self._items_said += 1
-                self._rebuild()
+                self._rebuild(SNIP if isinstance(decision, Snipped) else CUT)
             case CompactionUndone():
                 self._rebuild()
             case _:
@@ -479,10 +479,10 @@ class View:
         shown = replace(self.overrides, thinking=self.overrides.thinking | named)
         self._redraw(shown, groups_of(self.groups, named))
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, cut: CountEvent = CUT) -> None:
         """Build the view again from the items that are still visible, after a cut or its undoing."""
         replied = self.last_reply_time
-        self._count(CUT)
+        self._count(cut)
         self.cuts += 1
         known = self.visible_items.if_undone_is(self.facts.undone)
         self.visible_items = known.after(self.history_from(known.count))
@@ -494,6 +494,7 @@ class View:
         for item in self.visible_items.items:
             for placed in placed_items(item, first=not self.length) if item.uuid not in self.facts.retired else ():
                 self._show(placed, again=True)
+        self._count(KEPT)
         self.last_reply_time = replied
         self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
         self.facts = self.facts.with_amendments_in(self.visible_items.items)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...conversation.entries import ATTACHMENT, DECISION, Entry
+from ...conversation.entries import DECISION, Entry
 from ...conversation.reads import cleared_results
-from ...conversation.tokens.accounting import Accounting, account, metrics
+from ...conversation.tokens.accounting import Accounting, account, attachments_in, metrics
 from ...conversation.tokens.estimate import measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...conversation.view import View
@@ -95,9 +95,7 @@ def accounting_of(view: View) -> Accounting:
     def weigh(block: Any) -> float:
         return correction.tokens(measure_block(block))
 
-    shown = {piece.uuid for group in view.groups for piece in group.pieces}
-    attached = [entry.body for entry in view.history if entry.kind == ATTACHMENT and entry.uuid in shown]
-    return account(view.messages(), attached, weigh=weigh)
+    return account(view.messages(), attachments_in(view), weigh=weigh)
 
 
 def tools_of(found: Accounting) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ from math import ceil
 from typing import Any, Final, cast
 
 from ...values import field, record
+from ..view import View
 from .estimate import estimate_block
 
-__all__ = ["READ_TOOLS", "Accounting", "DuplicateRead", "account", "metrics"]
+__all__ = ["READ_TOOLS", "Accounting", "DuplicateRead", "account", "attachments_in", "metrics"]
 
 LOCAL_COMMAND_TAG: Final = "local-command-stdout"
 UNKNOWN: Final = "unknown"
@@ -186,6 +187,13 @@ def account(
         attachments=dict(kinds.most_common()),
         duplicate_reads=tuple(duplicates),
     )
+
+
+def attachments_in(view: View) -> list[Mapping[str, Any]]:
+    """Return the bodies of the attachments that a view shows; those that a decision shows have its name as type."""
+    shown = {piece.uuid for group in view.groups for piece in group.pieces if piece.attachment}
+    found = (entry.body for entry in view.history if entry.uuid in shown)
+    return [{"type": body["decision"]} if "decision" in body else body for body in found]
 
 
 def _attachment_type(attachment: Mapping[str, Any]) -> str:

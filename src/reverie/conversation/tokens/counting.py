@@ -182,6 +182,19 @@ class TokenCount(Struct, frozen=True):
         """Return a new count without these tokens, which the provider will not bill, until the next bill."""
         return replace(self.freed(tokens), cleared_tokens=self.cleared_tokens + tokens)
 
+    def without(self, share: float) -> TokenCount:
+        """Return a new count without this share of the messages, which a cut removed, until the next bill."""
+        billed = self.tokens
+        gone = max(0.0, billed - self.overhead) * max(0.0, share)
+        return TokenCount(
+            model=self.model,
+            estimator=self.estimator,
+            input_tokens=billed,
+            freed_tokens=max(1.0, gone),  # above 0, so that the estimator learns nothing from the next bill
+            overhead=self.overhead,
+            cleared_tokens=round(self.cleared_tokens * (1 - max(0.0, share))),
+        )
+
     def after_cut(self, shown: Measure = NOTHING) -> TokenCount:
         """Return a new count after a cut, when no bill covers the remaining messages; ``shown`` measures them."""
         return TokenCount(model=self.model, estimator=self.estimator, after=shown, overhead=self.overhead)

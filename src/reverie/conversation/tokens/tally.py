@@ -12,7 +12,7 @@ from ..wire.flatten import MessagePiece
 from .counting import TokenCount
 from .estimate import NOTHING, measure_message
 
-__all__ = ["CUT", "ClearingEvent", "CountEvent", "RedrawEvent", "ReplyEvent", "Tally", "tally_after"]
+__all__ = ["CUT", "KEPT", "SNIP", "ClearingEvent", "CountEvent", "RedrawEvent", "ReplyEvent", "Tally", "tally_after"]
 
 
 class ReplyEvent(Struct, frozen=True, gc=False):
@@ -36,11 +36,22 @@ class ClearingEvent(Struct, frozen=True, gc=False):
 
 
 class CutEvent(Struct, frozen=True):
-    """A cut emptied the view; the pieces that follow are those that remain."""
+    """A cut emptied the view; the pieces that follow are those that remain.
+
+    With ``keeps_bill`` the cut only removed messages, so the last bill minus those still counts.
+    """
+
+    keeps_bill: bool = False
+
+
+class KeptEvent(Struct, frozen=True):
+    """All pieces that remain after a cut were counted."""
 
 
 CUT: Final = CutEvent()
-CountEvent: TypeAlias = MessagePiece | ReplyEvent | RedrawEvent | ClearingEvent | CutEvent
+SNIP: Final = CutEvent(keeps_bill=True)
+KEPT: Final = KeptEvent()
+CountEvent: TypeAlias = MessagePiece | ReplyEvent | RedrawEvent | ClearingEvent | CutEvent | KeptEvent
 
 
 class Tally(Struct, frozen=True):
@@ -49,11 +60,13 @@ class Tally(Struct, frozen=True):
     events: int = 0
     tokens: int = 0
     token_count: TokenCount = TokenCount()
+    before: tuple[int, TokenCount] | None = None
+    """The estimated tokens and the count before a cut whose remaining pieces are being counted."""
 
 
 def tally_after(tally: Tally, events: Iterable[CountEvent]) -> Tally:
     """Return a new tally after these further events."""
-    at, tokens, count = tally.events, tally.tokens, tally.token_count
+    at, tokens, count, before = tally.events, tally.tokens, tally.token_count, tally.before
     for event in events:
         at += 1
         if isinstance(event, MessagePiece):
@@ -63,13 +76,16 @@ def tally_after(tally: Tally, events: Iterable[CountEvent]) -> Tally:
             tokens += event.piece.tokens if event.piece else 0
             count = count.after_measured_reply(event.piece.measure if event.piece else NOTHING, event.reply)
         elif isinstance(event, RedrawEvent):
-            before, after = measure_message(event.before), measure_message(event.after)
-            tokens -= round(before.total) - round(after.total)
+            old, new = measure_message(event.before), measure_message(event.after)
+            tokens -= round(old.total) - round(new.total)
             # The bill counted the message in corrected tokens, so the difference is corrected as well.
             correct = count.estimator.correction(count.model).tokens
-            count = count.freed(correct(before) - correct(after))
+            count = count.freed(correct(old) - correct(new))
         elif isinstance(event, ClearingEvent):
             count = count.cleared(event.tokens)
-        else:
+        elif isinstance(event, CutEvent):
+            before = (tokens, count) if event.keeps_bill and count.known and tokens else None
             tokens, count = 0, count.after_cut()
-    return Tally(at, tokens, count)
+        elif before is not None:
+            count, before = before[1].without(1 - tokens / before[0]), None
+    return Tally(at, tokens, count, before)

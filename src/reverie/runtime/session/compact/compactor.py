@@ -7,7 +7,7 @@ from typing import Any
 from ....conversation.boundary import CLEAR_RESULTS, CLEARS
 from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered
 from ....conversation.entries import META, Entry, new_uuid
-from ....conversation.tokens.accounting import account, metrics
+from ....conversation.tokens.accounting import account, attachments_in, metrics
 from ....conversation.tokens.estimate import estimate_request
 from ....conversation.tokens.window import Thresholds
 from ....conversation.wire.request import awaits_provider
@@ -378,7 +378,7 @@ class Compactor:
         cut_from = {item.uuid for item in visible_items(session.view)}
         if report.decision.last_before not in cut_from:
             raise CompactionError("the conversation has changed since this compaction was planned: plan it again")
-        counts = metrics(account(session.view.messages()))
+        counts = metrics(account(session.view.messages(), attachments_in(session.view)))
         entry = await session.decide(report.decision)
         if session.view.facts.meta:
             await session.append(META, dict(session.view.facts.meta))
