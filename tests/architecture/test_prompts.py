@@ -22,6 +22,7 @@ ASKS_FOR_THINKING = re.compile(
 MAY_NAME_A_DRAFT = {"layers/l4_compact/prompts/draft.md", "layers/l4_compact/summary.py"}
 # The modules that call a model, and where each of their requests is built.
 BUILT_BY = {
+    "runtime/session/notes/skill_writer.py": "side_request(",
     "memories/recall/selection.py": "side_request",
     "models/local.py": "",  # the rest of models passes a request on
     "models/retries.py": "",

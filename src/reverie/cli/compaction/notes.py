@@ -50,8 +50,8 @@ def command(session: str, update: bool, edit: bool, as_skill: bool, as_json: boo
     --update and --edit save the notes in the session's log and in its summary.md.
 
     --as-skill writes a file in the Agent Skills format from the notes and the user's messages since the last
-    compaction. A model writes it if one is set; without one it is a skeleton that says what to fill in. Read it
-    before you share it: it quotes the session.
+    compaction. A model writes it if one is set; without one it is a skeleton with TODO lines. Read it before you
+    share it: it quotes the session.
     """
     settings = load_settings()
     if update + edit + as_skill > 1:

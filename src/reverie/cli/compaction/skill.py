@@ -94,7 +94,7 @@ def write_as_skill(session: str, options: SkillOptions, settings: Settings) -> N
 
 
 def saved_line(path: Path, made: WrittenSkill) -> str:
-    """Return the sentence about a skill that was written, with what is left to do for the user."""
+    """Return a sentence about a saved skill: its path, and the work that is left to the user."""
     if made.by == "model":
         return f"wrote {path}: read it before you use or share it, it quotes the session"
     return f"wrote {path}: a skeleton made without a model; fill in the lines that begin with TODO"

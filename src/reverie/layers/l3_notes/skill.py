@@ -1,7 +1,7 @@
 """Turn a session into a skill: a SKILL.md in the Agent Skills format, from notes and user messages. Pure.
 
 A model writes it from ``skill_prompt``, and ``skill_from_answer`` checks the answer. Without a model
-``skill_skeleton`` sorts the notes into a file that says what is left to fill in.
+``skill_skeleton`` sorts the notes into a file with TODO lines for the missing parts.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ def skill_skeleton(material: SkillMaterial, *, name: str = "") -> Skill:
     shown = [f"> {line}" for line in _lines(notes[RESULTS])[:_RESULT_LINES]]
     check = "TODO: name a check for each step."
     parts += _part("How to tell that it worked", [*shown, "", check] if shown else [check])
-    parts += _part("What went wrong, and what put it right", _lines(notes[ERRORS]))
+    parts += _part("Problems and their fixes", _lines(notes[ERRORS]))
     parts += _part("Where things are", [*_lines(notes[FILES])[: _LINES // 2], *_lines(notes[CODEBASE])[:3]])
-    parts += _part("What was learnt", _lines(notes[LEARNINGS]))
+    parts += _part("Lessons", _lines(notes[LEARNINGS]))
     for heading in notes.sections:
         if heading not in HEADINGS:  # a section of the user's own template
             parts += _part(heading, _lines(notes[heading]))
