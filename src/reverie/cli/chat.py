@@ -13,9 +13,9 @@ from ..errors import InputError, ModelUnknown
 from ..settings import Mode, Settings, load_settings
 from ..values import replace
 from .output import printable
+from .terminal.options import WAIT_SECONDS, Options
 
 if TYPE_CHECKING:
-    from .terminal.options import Options
     from .terminal.print_mode import OutputFormat
 
 __all__ = ["command"]
@@ -61,6 +61,15 @@ PICK = "\0pick"
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Work in this directory.",
 )
+@click.option(
+    "--wait",
+    "wait_seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=WAIT_SECONDS,
+    show_default=True,
+    help="How long --print waits for agents in the background.",
+)
 @click.option("--no-color", is_flag=True, help="Print without colours; NO_COLOR does the same.")
 def command(
     prompt: str,
@@ -76,6 +85,7 @@ def command(
     budget: float | None,
     name: str,
     cwd: Path | None,
+    wait_seconds: float,
     no_color: bool,
 ) -> int:
     """Talk with an agent that reads, searches and edits files and runs commands, as far as you allow it.
@@ -85,7 +95,6 @@ def command(
     or 130 (interrupted).
     """
     from ..layers.l7_relay import check_agent_name
-    from .terminal.options import Options
 
     if output_format != "text" and not once:
         raise InputError("--output-format needs --print")
@@ -106,6 +115,7 @@ def command(
         max_turns=max_turns,
         budget_usd=budget,
         name=check_agent_name(name) if name else "",
+        wait_seconds=wait_seconds,
     )
     if alone:
         refuse_silence(options)

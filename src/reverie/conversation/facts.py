@@ -48,6 +48,29 @@ _PROJECTIONS: Final = 32
 
 
 @record
+class LoggedAgent:
+    """An agent by the log of the session that started it; ``finished`` is None if the log has no end of it."""
+
+    spawned: AgentSpawned
+    finished: AgentFinished | None = None
+
+    @property
+    def kind(self) -> str:
+        """The type of the agent, or ``fork``."""
+        return str(self.spawned.options.get("kind") or "")
+
+    @property
+    def description(self) -> str:
+        """The agent's task in a few words; may be empty."""
+        return str(self.spawned.options.get("description") or "")
+
+    @property
+    def is_background(self) -> bool:
+        """Whether its result comes as a message and not as the result of a tool call."""
+        return self.spawned.options.get("background") is True
+
+
+@record
 class Facts:
     """The state of a session after its decisions and metadata; ``opening`` is a request without its messages."""
 
@@ -95,7 +118,8 @@ class Facts:
     """The tools that are declared only after they were found, with the tokens of their definitions."""
     found_tools: tuple[str, ...] = ()
     """The deferred tools that were found, in order."""
-    agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    agents: Mapping[str, LoggedAgent] = field(default_factory=lambda: _NONE)
+    """The agents that this session's agent started, by id, in order."""
     windows: Mapping[str, int] = field(default_factory=lambda: _NONE)
     """The windows in tokens that refusals taught, by model."""
     files: FileReads = FileReads()
@@ -184,9 +208,11 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
         case ToolsFound():
             return replace(facts, found_tools=tuple(dict.fromkeys((*facts.found_tools, *decision.names))))
         case AgentSpawned():
-            return replace(facts, agents={**facts.agents, decision.agent: "running"})
+            return replace(facts, agents={**facts.agents, decision.agent: LoggedAgent(decision)})
         case AgentFinished():
-            return replace(facts, agents={**facts.agents, decision.agent: decision.status})
+            known = facts.agents.get(decision.agent)
+            ended = {decision.agent: replace(known, finished=decision)} if known is not None else {}
+            return replace(facts, agents={**facts.agents, **ended})
         case _:
             return facts
 

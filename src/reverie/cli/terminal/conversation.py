@@ -27,6 +27,7 @@ from .options import Options
 from .questions import Option
 from .screen import Screen, open_history
 from .transcript import Transcript
+from .unfinished import unfinished_lines
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
@@ -126,6 +127,8 @@ class Conversation:
                         await self._handle_line(line)
             finally:
                 reading.cancel()
+            for line in unfinished_lines(agent):
+                self.transcript.note(line)
         return self._next
 
     def _approver(self) -> ScreenApprover:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...settings import Mode, Settings
 from ...values import record, replace
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
     from ...runtime.guard.permissions import Approver
 
-__all__ = ["Options"]
+__all__ = ["WAIT_SECONDS", "Options"]
+
+WAIT_SECONDS: Final = 600.0
 
 
 @record
@@ -30,6 +32,8 @@ class Options:
     budget_usd: float | None = None
     name: str = ""
     """The name that other agents write to; empty means the session's name."""
+    wait_seconds: float = WAIT_SECONDS
+    """How long a chat without a person waits for background agents."""
 
     def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
         """Create an agent with these options, except that ``session`` replaces the session of the options."""

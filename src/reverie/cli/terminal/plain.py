@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import aclosing
 from pathlib import Path
 
 from ...errors import ReverieError
@@ -23,14 +22,15 @@ from ...events import (
 )
 from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Settings
-from ..output import say
+from ..output import say, warn
 from .approval import preview_lines
 from .calls import call_title, one_line, outcome
 from .colours import Paint
 from .footer import footer_parts
 from .options import Options
-from .print_mode import EXIT_CODES, OTHER_END, interrupt_on_signal, print_warning
+from .print_mode import EXIT_CODES, OTHER_END, on_signal, print_warning
 from .transcript import ENDS
+from .unfinished import AnsweredPrompt, unfinished_lines
 
 __all__ = ["PlainLines", "talk_plainly"]
 
@@ -74,6 +74,10 @@ class PlainLines:
             case _:
                 print_warning(event)
 
+    def is_complete(self) -> bool:
+        """Return whether the last query ended as it should."""
+        return self.ended is not None and self.ended.end == "completed"
+
     def _flush(self) -> None:
         text, self._text = self._text.strip("\n"), ""
         if text.strip():
@@ -97,10 +101,9 @@ async def talk_plainly(options: Options, settings: Settings) -> int:
         while prompt is not None:
             if prompt.strip():
                 try:
-                    with interrupt_on_signal(agent):
-                        async with aclosing(agent.ask(prompt)) as events:
-                            async for _ in events:  # the listener handles each event
-                                pass
+                    answered = AnsweredPrompt(agent, None if person else options.wait_seconds)
+                    with on_signal(answered.interrupt):
+                        await answered.run(prompt, lines.is_complete)
                 except ReverieError as error:
                     put(f"! {error}")
             if person:
@@ -108,6 +111,8 @@ async def talk_plainly(options: Options, settings: Settings) -> int:
             prompt = await ask_for_line("> ") if person else None
             if prompt is not None and prompt.strip() in ("/quit", "/exit"):
                 prompt = None
+        for line in unfinished_lines(agent):
+            warn(line)
     if person or lines.ended is None:
         return 0
     return EXIT_CODES.get(lines.ended.end, OTHER_END)

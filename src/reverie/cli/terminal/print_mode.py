@@ -6,8 +6,8 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeAlias
 
 from ...cache.usage import Usage, usage_of
@@ -30,6 +30,7 @@ from ...runtime.agent.agent import Agent
 from ...settings import Settings
 from ..output import say, warn
 from .options import Options
+from .unfinished import AnsweredPrompt, unfinished_lines
 
 __all__ = ["EXIT_CODES", "OutputFormat", "ending_line", "print_answer"]
 
@@ -44,13 +45,20 @@ class QueryResult:
     def __init__(self) -> None:
         self.usage = Usage()
         self.ended: QueryEnded | None = None
+        self.turns = 0
+        self.texts: list[str] = []
+        """The answer of each query that has ended; a prompt has several if agents finish after the first answer."""
         self._settled = ""
         self._growing = ""
 
     @property
     def text(self) -> str:
-        """The model's text after its last tool call."""
-        return self._settled + self._growing
+        """The model's text after the last tool call of each query."""
+        return "\n\n".join(self.texts)
+
+    def is_complete(self) -> bool:
+        """Return whether the last query ended as it should."""
+        return self.ended is not None and self.ended.end == "completed"
 
     def on_event(self, event: Event) -> None:
         """Update the result from one event."""
@@ -66,6 +74,10 @@ class QueryResult:
                 self._settled = ""
             case QueryEnded():
                 self.ended = event
+                self.turns += event.turns
+                text = (self._settled + self._growing).strip("\n")
+                self.texts += [text] if text.strip() else []
+                self._settled = self._growing = ""
             case _:
                 pass
 
@@ -76,20 +88,36 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
     answer = QueryResult()
     agent.listen(emit_event if output == "stream-json" else print_warning)
     agent.listen(answer.on_event)
+    if output == "text":
+        agent.listen(AnswerPrinter(answer).on_event)
     async with agent:
-        with interrupt_on_signal(agent):
-            async with aclosing(agent.ask(options.prompt)) as events:
-                async for _ in events:  # the listeners handle each event
-                    pass
+        prompt = AnsweredPrompt(agent, options.wait_seconds)
+        with on_signal(prompt.interrupt):
+            await prompt.run(options.prompt, answer.is_complete)
         assert answer.ended is not None
-        if output == "text":
-            if answer.text.strip():
-                say(answer.text.strip("\n"))
-        elif output == "json":
+        if output == "json":
             write_line(as_object(agent, answer, answer.ended))
         if answer.ended.end != "completed" and output != "stream-json":
             warn(ending_line(answer.ended))
-    return EXIT_CODES.get(answer.ended.end, OTHER_END)
+        for line in unfinished_lines(agent):
+            warn(line)
+    return EXIT_CODES["aborted"] if prompt.is_interrupted else EXIT_CODES.get(answer.ended.end, OTHER_END)
+
+
+class AnswerPrinter:
+    """Prints each answer of a result as soon as its query has ended."""
+
+    def __init__(self, answer: QueryResult) -> None:
+        self._answer = answer
+        self._printed = 0
+
+    def on_event(self, event: Event) -> None:
+        """Print the answers that are new after a query's end."""
+        if isinstance(event, QueryEnded):
+            for text in self._answer.texts[self._printed :]:
+                say(text)
+            sys.stdout.flush()
+            self._printed = len(self._answer.texts)
 
 
 def ending_line(ended: QueryEnded) -> str:
@@ -101,12 +129,12 @@ def as_object(agent: Agent, answer: QueryResult, ended: QueryEnded) -> dict[str,
     """Return the answer, the query's end, usage and cost, the session and the model as a dict for JSON."""
     used = answer.usage
     return {
-        "result": answer.text.strip("\n"),
+        "result": answer.text,
         "end": ended.end,
         "detail": ended.detail,
         "session": agent.name,
         "model": agent.model.name,
-        "turns": ended.turns,
+        "turns": answer.turns,
         "usage": {
             "input_tokens": used.uncached,
             "cache_read_input_tokens": used.read,
@@ -148,12 +176,12 @@ def print_warning(event: Event) -> None:
 
 
 @contextmanager
-def interrupt_on_signal(agent: Agent) -> Generator[None]:
-    """Interrupt the agent on SIGINT and SIGTERM inside this block, so that it can complete its log."""
+def on_signal(interrupt: Callable[[], None]) -> Generator[None]:
+    """Call ``interrupt`` on SIGINT and SIGTERM inside this block, so that an agent can complete its log."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
-        loop.add_signal_handler(number, agent.interrupt)
+        loop.add_signal_handler(number, interrupt)
     try:
         yield
     finally:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from anyio import move_on_after
+
 from ...conversation.entries import new_uuid
 from ...errors import InputError, ReverieError, SessionError
 from ...events import Event, Listener
@@ -179,9 +181,10 @@ class Agent:
 
     # -- answering
 
-    async def ask(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
+    async def ask(self, prompt: Prompt | None) -> AsyncGenerator[Event, None]:
         """Answer a prompt; yield the query's events in order, ``QueryEnded`` last, and do nothing until iterated.
 
+        With None, the model answers to results and messages of agents that arrived since its last reply.
         An agent that is not open is opened for this prompt and closed after it. Raise ``SessionError`` while
         another prompt is being answered.
         """
@@ -318,6 +321,17 @@ class Agent:
     async def wait_agent(self, agent: str) -> AgentStatus:
         """Wait until the agent with this id ends, and return its state and usage."""
         return await self._open_relay().spawner.wait(agent)
+
+    async def wait_agents(self, timeout_seconds: float | None = None) -> list[str]:
+        """Wait until no agent of this one runs, or the time is over; return the ids of those with unseen results.
+
+        The model sees these results with the next prompt, or at once with ``ask(None)``.
+        """
+        if self._relay is None:
+            return []
+        with move_on_after(timeout_seconds):
+            await self._relay.spawner.wait_all()
+        return self._relay.spawner.unseen
 
     def _open_relay(self) -> Relay:
         if self._stack is None:

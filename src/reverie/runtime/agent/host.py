@@ -105,7 +105,7 @@ class AgentHost:
             self._absent, self.has_fallen_back = None, False
         if self._relay is not None:
             self._relay.shutdown_by = ""
-        if self._parts.memory is not None:
+        if self._parts.memory is not None and prompt:
             self._parts.memory.start_recall(prompt)
         await self._parts.opening.refresh()
         await self.add_attachments()

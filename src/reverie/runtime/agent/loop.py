@@ -126,9 +126,10 @@ class QueryRun:
     sent_back: int = 0
 
 
-async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None]:
+async def run_query(run: QueryRun, prompt: Prompt | None) -> AsyncGenerator[Event, None]:
     """Answer a prompt; yield the query's events as they happen, ``QueryEnded`` last.
 
+    Without a prompt, let the model answer to results and messages that arrived since its last reply.
     On an error or cancellation, complete the log and emit ``QueryEnded`` without yielding it, then raise.
     """
     try:
@@ -197,9 +198,12 @@ async def _request(run: QueryRun) -> dict[str, Any] | None:
         return None
 
 
-async def _begin(run: QueryRun, prompt: Prompt) -> QueryEnd | None:
+async def _begin(run: QueryRun, prompt: Prompt | None) -> QueryEnd | None:
     """Run the prompt hooks, add attachments and log the prompt; if a hook refuses it, return the query's end."""
     run.interrupt.reset()
+    if prompt is None:
+        await run.host.begin_query("")
+        return None
     text = prompt if isinstance(prompt, str) else "\n".join(str(block.get("text", "")) for block in prompt)
     outcome = await run.interrupt.guard(run.hooks.run("user_prompt", {"prompt": text}))
     if outcome.block or outcome.stop:

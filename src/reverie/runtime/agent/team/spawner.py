@@ -101,13 +101,19 @@ class Spawner:
         self._closed = False
 
     async def open(self) -> str:
-        """Find the agent types, log an end for agents whose process died, and return a list of types as text."""
+        """Find the agent types and the ends that the model has not seen, and return a list of types as text.
+
+        An agent whose process died gets an end in the log.
+        """
         self._kinds = await self._starter.kinds()
-        for agent, status in self._session.view.facts.agents.items():
-            if status == "running":
+        facts = self._session.view.facts
+        for agent, logged in facts.agents.items():
+            if logged.finished is None:
                 said = "its process ended before it did; its changes on disk are kept"
                 await self._session.log.decide(AgentFinished(Cause(_LAYER, "its process ended"), agent, "killed", said))
-                self._undelivered.append(AgentResult(agent, agent.rpartition("-")[0], "killed", said, ""))
+                self._undelivered.append(AgentResult(agent, logged.kind, "killed", said, ""))
+            elif logged.is_background and _letter_id(agent) not in facts.queued:
+                self._undelivered.append(_logged_result(agent, logged.kind, logged.finished))
         return kinds_listing(self.kinds())
 
     def kinds(self) -> Mapping[str, str]:
@@ -287,8 +293,18 @@ class Spawner:
             outcome = self._undelivered[0]
             text = notification_text(outcome, tag=os.urandom(4).hex())
             cause = Cause(_LAYER, f"{outcome.agent} {outcome.status}")
-            await self._session.log.decide(MessageQueued(cause, f"{outcome.agent}.ended", text, outcome.agent))
+            await self._session.log.decide(MessageQueued(cause, _letter_id(outcome.agent), text, outcome.agent))
             self._undelivered.pop(0)
+
+    @property
+    def unseen(self) -> list[str]:
+        """The ids of ended background agents whose results the model has not seen yet."""
+        return [outcome.agent for outcome in self._undelivered]
+
+    async def wait_all(self) -> None:
+        """Wait until no agent of this parent runs."""
+        for one in list(self._own.values()):
+            await one.done.wait()
 
     async def wait(self, agent: str) -> AgentStatus:
         """Wait until the agent with this id ends and return its state; raise ``InputError`` for an unknown id."""
@@ -356,3 +372,24 @@ class Spawner:
             found.append(parent)
             parent = self.roster.agents.get(parent.parent)
         return found
+
+
+def _letter_id(agent: str) -> str:
+    """Return the id of the message that tells the end of a background agent."""
+    return f"{agent}.ended"
+
+
+def _logged_result(agent: str, kind: str, finished: AgentFinished) -> AgentResult:
+    """Return the result of an agent that an earlier process logged and did not tell."""
+    turns, tokens, cost, lasted = (finished.usage.get(name) for name in ("turns", "tokens", "cost_usd", "seconds"))
+    return AgentResult(
+        agent,
+        kind,
+        finished.status,
+        finished.cause.reason,
+        finished.text,
+        turns if isinstance(turns, int) else 0,
+        tokens if isinstance(tokens, int) else 0,
+        float(cost) if isinstance(cost, int | float) else None,
+        float(lasted) if isinstance(lasted, int | float) else 0.0,
+    )
