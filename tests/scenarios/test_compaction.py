@@ -99,7 +99,7 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
 
 
 async def _words_survive(session: Session, decision: Compacted, request: dict[str, Any]) -> Counter[str]:
-    """The user's messages are there byte for byte, newest first while the budget lasts, the rest by handle."""
+    """The user's messages are there byte for byte, the newest while the budget lasts, the rest by handle."""
     sent = "\n".join(_texts(request["messages"]))
     said = user_messages(session.view.history)
     kept = {piece.uuid for group in session.view.groups for piece in group.pieces}
@@ -107,10 +107,10 @@ async def _words_survive(session: Session, decision: Compacted, request: dict[st
     gone = [one for one in reversed(said) if one.handle not in kept]
     places = [decision.summary.find(f"[handle {one.handle}]\n{one.text}") for one in gone]
     whole = [at for at in places if at >= 0]
-    assert whole == sorted(whole)  # newest first
+    assert whole == sorted(whole, reverse=True)  # the oldest comes first in the text
     assert all(at >= 0 for at in places[: len(whole)]), "an older message is whole where a newer one is not"
-    if len(whole) < len(gone):  # the next one did not fit any more, at whichever scale the summary was made
-        assert sum(one.tokens + 24 for one in gone[: len(whole) + 1]) > budget // 2
+    if len(whole) < len(gone):  # the next one did not fit beside single sentences, at whichever scale it was made
+        assert sum(one.tokens + 24 for one in gone[: len(whole) + 1]) > budget // 5
     cut = await session.read_back(decision.handle)
     for one in said:
         if one.handle not in kept and one.text not in sent:

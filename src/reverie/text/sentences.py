@@ -7,7 +7,7 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["Sentence", "bare", "sentences_of"]
+__all__ = ["Sentence", "bare", "ends_in_abbreviation", "sentences_of", "without_pasted"]
 
 _FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
 _TAGGED: Final = re.compile(r"<([a-zA-Z][\w:.-]{0,60})\b[^<>]{0,400}>.*?</\1\s*>", re.DOTALL)
@@ -70,6 +70,21 @@ def sentences_of(words: str) -> list[Sentence]:
     return found
 
 
+def ends_in_abbreviation(text: str) -> bool:
+    """Say whether the full stop at the end of a text belongs to a common English abbreviation."""
+    return _ABBREVIATED.search(text) is not None
+
+
+def without_pasted(text: str) -> str:
+    """Return a text without its fenced and tagged parts and without lines that a program printed."""
+    lines = _TAGGED.sub("\n\n", _FENCED.sub("\n\n", text)).split("\n")
+    return "\n".join("" if _is_pasted(line) else line for line in lines)
+
+
+def _is_pasted(line: str) -> bool:
+    return bool(_PRINTED.match(line) or _OPEN_TAG.search(line) or _HIDDEN.search(line) or len(line) > 2_000)
+
+
 def _paragraphs(lines: list[str]) -> list[str]:
     """Return the paragraphs of prose, each on one line; a bullet is a paragraph, printed lines are left out."""
     out: list[str] = []
@@ -81,13 +96,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
             current.clear()
 
     for line in lines:
-        if (
-            not line.strip()
-            or _PRINTED.match(line)
-            or _OPEN_TAG.search(line)
-            or _HIDDEN.search(line)
-            or len(line) > 2_000
-        ):
+        if not line.strip() or _is_pasted(line):
             close()
             continue
         bullet = _BULLET.match(line)
@@ -101,7 +110,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
 def _split(paragraph: str) -> list[str]:
     parts: list[str] = []
     for piece in _ENDS.split(paragraph):
-        if parts and _ABBREVIATED.search(parts[-1]):
+        if parts and ends_in_abbreviation(parts[-1]):
             parts[-1] = f"{parts[-1]} {piece}"
         elif piece.strip():
             parts.append(piece.strip())

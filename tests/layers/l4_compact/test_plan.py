@@ -31,6 +31,7 @@ from reverie.layers.l4_compact import (
     loss_text,
     summary_budget,
     summary_of,
+    user_words,
 )
 from reverie.layers.l4_compact.anchors import anchor_list
 from reverie.layers.l4_compact.loss import LossReport, LostName
@@ -114,6 +115,64 @@ def test_the_users_words_are_repeated_newest_first_within_the_budget(texts: list
     assert len(handles) + words.by_handle + (words.short is not None) == len(said)
     written = words_text(words)
     assert all(one.text in written for one in words.whole)
+
+
+STORY = "I went to the harbour on day {0} and it took {0} hours, which I had not expected at all, can you help me?"
+
+
+def _spoken(*texts: str) -> list[UserMessage]:
+    return [UserMessage(f"h{n}", words) for n, words in enumerate(texts)]
+
+
+def _old_rule(days: int) -> list[UserMessage]:
+    return _spoken("Fine. Never book a boat before I have seen the price.", *(STORY.format(n) for n in range(days)))
+
+
+@pytest.mark.requirement("W10", "L4.7", "T8")
+@given(st.integers(20, 400))
+def test_a_sentence_that_binds_is_quoted_however_much_the_user_wrote_since(days: int):
+    rule = "Never book a boat before I have seen the price."
+    words = quoted_words(_old_rule(days), tokens=500, handle_tokens=100, pinned=frozenset())
+    assert rule in words_text(words)
+    assert "h0" not in [one.handle for one in words.whole]
+    assert sum(one.tokens for one in (*words.whole, *words.sentences)) <= 500
+
+
+@pytest.mark.requirement("W10")
+def test_by_age_alone_an_old_sentence_that_binds_would_be_lost(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(user_words, "LEAST_SCORE", 100.0)
+    words = quoted_words(_old_rule(40), tokens=500, handle_tokens=100, pinned=frozenset())
+    assert "Never book" not in words_text(words)
+
+
+@pytest.mark.requirement("W10")
+def test_a_sentence_leaves_only_for_one_that_binds_more():
+    rules = [f"Never rent boat number {n} without a crew." for n in range(400)]
+    chosen: set[str] = set()
+    for count in range(50, 400, 50):
+        words = quoted_words(_spoken(*rules[:count]), tokens=500, handle_tokens=100, pinned=frozenset())
+        now = {one.text for one in words.sentences}
+        assert chosen <= now
+        chosen = now
+    assert rules[0] in chosen
+
+
+@pytest.mark.requirement("W10")
+@pytest.mark.parametrize("end", ["Boats are fine without a crew after all.", "Now every boat may go without a crew."])
+def test_a_later_sentence_about_the_same_thing_is_quoted_after_the_older_one(end: str):
+    rule = "Never rent a boat without a crew."
+    said = _spoken(rule, *(STORY.format(n) for n in range(20)), end, *(STORY.format(n) for n in range(20, 60)))
+    text = words_text(quoted_words(said, tokens=500, handle_tokens=100, pinned=frozenset()))
+    assert 0 < text.find("the later one holds") < text.find(rule) < text.find(end)
+
+
+@pytest.mark.requirement("L4.7")
+def test_a_summary_from_notes_is_at_most_12_000_tokens():
+    budget = summary_budget(CompactPolicy(), 180_000)
+    full = budget.beside([UserMessage("h", "word " * 20_000)])
+    assert full.words + full.notes + full.anchors + full.handles <= 12_000
+    assert full.notes >= 2_000
+    assert budget.beside([]).notes > 8_000
 
 
 @pytest.mark.requirement("L4.7")
@@ -232,7 +291,7 @@ def test_a_boundary_whose_line_is_torn_or_whose_summary_is_empty_changes_nothing
 def test_a_small_window_shrinks_every_budget():
     policy = CompactPolicy()
     large, small = summary_budget(policy, 180_000), summary_budget(policy, 8_000)
-    assert (large.tail.tokens, large.tail.max_tokens, large.words) == (10_000, 40_000, 20_000)
+    assert (large.tail.tokens, large.tail.max_tokens, large.words) == (10_000, 40_000, 6_000)
     assert (small.tail.tokens, small.tail.max_tokens, small.words) == (480, 2_000, 960)
     long = notes_text({"A": "word " * 5_000, "B": "b"}, section_tokens=100, total_tokens=150)
     assert "rest of this section" in long

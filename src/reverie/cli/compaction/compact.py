@@ -160,6 +160,7 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
         "user_messages": {
             "verbatim": len(report.words.whole),
             "shortened": int(report.words.short is not None),
+            "sentences": len(report.words.sentences),
             "by_handle": report.words.by_handle,
         },
         "model_calls": report.model_calls,
@@ -212,6 +213,8 @@ def _show(report: CompactionReport, prices: Prices | None) -> None:
 
 def _shortened(words: QuotedWords) -> str:
     short = ", 1 shortened" if words.short is not None else ""
+    if words.sentences:
+        short += f", {counted(len(words.sentences), 'sentence')} of others"
     return f"{short}, {words.by_handle} by handle" if words.by_handle else short
 
 

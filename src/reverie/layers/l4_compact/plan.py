@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 LAYER = "compact"
+_FRAME = 300  # tokens of headings and sentences around the parts of a summary
 _UNSEEN = 0.4  # share of the window for results that the model has not seen yet
 EARLIER = 8  # handles of earlier cuts that a summary lists
 
@@ -49,6 +50,12 @@ class SummaryBudget:
     anchors: int
     section: int
     notes: int
+    text: int
+
+    def beside(self, said: Sequence[UserMessage]) -> SummaryBudget:
+        """Return budgets with the notes in the room that these user messages, handles and names leave of the whole."""
+        words = min(self.words, sum(one.tokens for one in said))
+        return replace(self, notes=max(0, min(self.notes, self.text - words - self.handles - self.anchors - _FRAME)))
 
     def scaled(self, share: float) -> SummaryBudget:
         """Return budgets with the tail scaled by ``share``; 0 keeps no tail and halves user messages and names."""
@@ -76,6 +83,7 @@ def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
         anchors=fit(policy.anchor_tokens, 0.025),
         section=fit(policy.notes_section_tokens, 0.0125),
         notes=fit(policy.notes_tokens, 0.08),
+        text=policy.text_tokens,
     )
 
 

@@ -19,15 +19,17 @@ class CompactPolicy:
     tail_tokens: int = 10_000
     tail_messages: int = 5
     tail_max_tokens: int = 40_000
-    verbatim_tokens: int = 20_000
-    """Token budget for verbatim user messages; older ones are listed by handle."""
-    handle_tokens: int = 1_000
+    verbatim_tokens: int = 6_000
+    """Token budget for verbatim user messages; others are listed by handle."""
+    handle_tokens: int = 500
     """Token budget for the list of handles of older messages."""
-    anchor_tokens: int = 4_000
+    anchor_tokens: int = 3_000
     """Token budget for the list of exact names."""
     notes_section_tokens: int = 2_000
     notes_tokens: int = 12_000
     """Token budgets for notes in the summary: per section and in total."""
+    text_tokens: int = 12_000
+    """Token budget for a summary from notes as a whole; the notes get what user messages and names leave of it."""
     summary_tokens: int = 20_000
     """Token limit of a model's summary."""
     summary_seconds: float = 300.0

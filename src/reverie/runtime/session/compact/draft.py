@@ -155,6 +155,7 @@ class CompactionDraft:
         policy, switches = session.settings.compact, session.settings.switches
         fixed, effective = round(session.view.token_count.overhead), asked.thresholds.effective
         room = summary_budget(policy, effective - max(0, fixed - effective // 4))  # a large prefix leaves little room
+        room = room.beside(self._saying.follow(session.view))
         model = session.model if asked.calls_model else None
         if not asked.partial and policy.prefers_provider(session.facts) and self.summaries.offered(model):
             report = await self._by_provider(asked)
