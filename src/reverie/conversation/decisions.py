@@ -72,6 +72,8 @@ class PrefixRendered:
     tools: list[dict[str, Any]] = field(default_factory=lambda: [])
     options: dict[str, Any] = field(default_factory=lambda: {})
     ttl: str = "5m"
+    betas: list[str] = field(default_factory=lambda: [])
+    """The beta features that the request asks for."""
     capabilities: list[str] = field(default_factory=lambda: [])
     """Features of this provider beyond the public API, such as ``cache_edits``."""
     max_images: int = 100
@@ -82,6 +84,13 @@ class PrefixRendered:
     """Whether PDF documents count among the many images that have to be smaller."""
     checked: bool = False
     """Whether a session has checked the options by the facts of the model, which the user may have corrected."""
+
+
+@record
+class ReloadAsked:
+    """The next request renders system prompt and tools anew, even if both could be changed at the end."""
+
+    cause: Cause
 
 
 @record
@@ -433,6 +442,7 @@ class Unknown:
 Decision: TypeAlias = (
     PrefixRendered
     | PrefixAmended
+    | ReloadAsked
     | ThinkingDropped
     | ThinkingRepaired
     | ResultOffloaded

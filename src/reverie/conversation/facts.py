@@ -27,6 +27,7 @@ from .decisions import (
     PlanChanged,
     PrefixAmended,
     PrefixRendered,
+    ReloadAsked,
     ResultOffloaded,
     ResultsClearedByProvider,
     ResultStubbed,
@@ -124,6 +125,8 @@ class Facts:
     """The windows in tokens that refusals taught, by model."""
     files: FileReads = FileReads()
     """The files that tools have read or written, whether or not the view still shows them."""
+    reload_asked: bool = False
+    """Whether the next request renders system prompt and tools anew."""
     last_reply: Entry | None = None
     """The last reply of the log, also after a cut."""
 
@@ -157,7 +160,7 @@ def facts_with(facts: Facts, entry: Entry) -> Facts:
     if entry.kind == META:
         return replace(facts, meta={**facts.meta, **entry.body})
     if entry.kind == ASSISTANT:
-        return replace(facts, last_reply=entry)
+        return replace(facts, last_reply=entry, reload_asked=False)
     return replace(facts, files=facts.files.after(logged_reads(entry.body[FILES]))) if FILES in entry.body else facts
 
 
@@ -170,6 +173,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return _facts_after_prefix(facts, decision)
         case PrefixAmended():
             return replace(facts, amendments=(*facts.amendments, (uuid, decision)), amended=decision)
+        case ReloadAsked():
+            return replace(facts, reload_asked=True)
         case ThinkingRepaired():
             return replace(facts, drops_refused_thinking=True)
         case NotesUpdated():

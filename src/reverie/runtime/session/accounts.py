@@ -11,6 +11,7 @@ from ...cache.prices import Prices, prices_for
 from ...cache.usage import usage_of
 from ...cache.watch import CacheBreak, CacheWatch
 from ...conversation.decisions import CallRecorded, Cause
+from ...conversation.entries import Entry
 from ...conversation.tokens.counting import cleared_tokens
 from ...values import record, replace
 from .ledger import LedgerStore
@@ -41,11 +42,15 @@ class Accounts:
         self._prices: dict[str, Prices | None] = {}
         self._cleared_tokens = 0
 
-    def resume(self, request: Mapping[str, Any], call: CallRecorded) -> None:
-        """Restart the cache watch from the last logged call and its request; ignore a call without cache time."""
+    def resume(self, request: Mapping[str, Any], call: CallRecorded, reply: Entry | None) -> None:
+        """Restart the cache watch from the last logged call, its request and its reply.
+
+        Ignore a call without cache time.
+        """
+        self._cleared_tokens = cleared_tokens(reply.reply) if reply is not None else 0
         at = call.cache.get("at")
         if isinstance(at, int | float) and "model" in request:
-            watch = CacheWatch().before(_answered(request), float(at))
+            watch = CacheWatch(long_lived=call.cache.get("long_lived") is True).before(_answered(request), float(at))
             self._watch, _ = watch.after(usage_of(call.usage), float(at))
 
     def before(self, request: Mapping[str, Any], registered: list[str], settled: SettledMessages | None) -> None:
@@ -78,6 +83,8 @@ class Accounts:
             self._watch = replace(self._watch, registered=(*self._watch.registered, said))
         expected = self._watch.expected
         self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))
+        if cache:
+            cache = {**cache, "long_lived": self._watch.long_lived}
         model = _model(reply)
         prices = self.prices(model)
         cost = prices.cost_of(used) if prices is not None else None

@@ -92,8 +92,6 @@ class SessionParts:
     thinking: ThinkingWatch
     told_model: str = ""
     """The model of the last request, or one whose use was announced since."""
-    reload_asked: bool = False
-    """Whether the next request renders system prompt and tools anew."""
 
     async def configure(self, log: SessionLog, asked: RequestOptions) -> None:
         """Apply the flag provider's switches and the next request's model to policy, layers and cache plan."""
@@ -152,10 +150,10 @@ class SessionParts:
             sent = last_sent(loaded.entries, view)
             self.cache.resume(call.cache, sent["messages"])
             self.trim.resume(call.cache)
-            self.accounts.resume(sent, call)
+            self.accounts.resume(sent, call, view.facts.last_reply)
         named = prefix.model if prefix is not None else meta.get("model")
         if isinstance(named, str):
-            self.policy.use_name(named)
+            self.policy.use_name(named, tuple(prefix.betas) if prefix is not None else ())
             self.told_model = named
         for model, tokens in view.facts.windows.items():
             self.policy.learn_window(model, tokens)

@@ -104,6 +104,7 @@ async def render_prefix(
         system,
         tools,
         body,
+        betas=list(asked.betas),
         capabilities=sorted(capabilities),
         max_images=facts.max_images,
         max_image_bytes=facts.max_image_bytes,

@@ -35,7 +35,6 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     if not awaits_provider(log.view):
         anew, declares = _reason_to_render(log, parts), parts.policy.messages_only
         await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew)
-        parts.reload_asked = False
     return _marked(log, parts, await parts.thinking.request(log, facts))
 
 
@@ -44,7 +43,7 @@ def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:
 
     Bound thinking comes back when a cut is undone, so a model that takes all changes as messages keeps the old prefix.
     """
-    if parts.reload_asked:
+    if log.view.facts.reload_asked:
         return "a reload was asked for"
     facts, thinking = parts.policy.facts, parts.thinking
     if log.view.cuts == parts.cache.cuts or (thinking.binds and facts.system_messages and facts.tool_changes):

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...conversation.decisions import Cause, Pinned, ResultsRestored
+from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uuid
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
-from ...conversation.wire.request import awaits_provider
+from ...conversation.wire.request import awaits_provider, ends_with_reply
 from ...errors import InputError, PromptTooLong, SessionError
 from ...events import CacheBroken, Listener, LogDamaged, ReplyObserved, ResultsTrimmed, SessionClosed, SessionOpened
 from ...models.failures import failure_of_exception
@@ -54,7 +54,6 @@ class Session:
             inline=not options.on_files,
         )
         self.parts = assemble(self.log, options)
-        self._observed: tuple[Any, Any] | None = None
 
     @classmethod
     def open(
@@ -180,27 +179,45 @@ class Session:
         The reply may be a message, a chat completion or a response, as an SDK object or a mapping. One that repeats
         the reply before is not logged again.
         """
+        await self.log.settle()
         message, rest = plain_reply(reply, self._asked_model())
-        fingerprint = (rest.get("id"), message["content"])
-        if self._observed != fingerprint:  # a repeated reply follows a call that was cut off
-            binding = self.parts.thinking.binding()
+        logged = self._repeated(message, rest)
+        if logged is None:
+            binding = self.parts.thinking.binding(self.view, self.parts.policy.facts)
             bound = {} if binding is None else {"bound": binding}
             entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound})
             self.parts.thinking.bind(entry.uuid, binding)
-            await self._bill(rest)
-            await self.parts.thinking.take_report(self.log, self.parts.policy.facts, rest, entry.uuid)
-            if not awaits_provider(self.view):  # the next reply reports it again
-                await self.parts.trim.after_reply(self.log, rest)
-            usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
-            self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
-            self._observed = fingerprint
-            unreadable = unreadable_thinking(self.view, rest)
-            if unreadable is not None:
-                await self.log.decide(unreadable)
-            await self.parts.notes.after_reply()
+            await self._take_reply(entry, rest)
+        elif isinstance(rest.get("usage"), Mapping) and not self._is_billed(rest):
+            await self._take_reply(logged, rest)
         calls = calls_of(message, self.view.facts.tools)
         # A provider refuses results of calls that are not in the view.
         return [call for call in calls if self.view.tool_call(call.id) is not None]
+
+    def _repeated(self, message: Mapping[str, Any], rest: Mapping[str, Any]) -> Entry | None:
+        """Return the last reply of the log if this is the same one, passed again after a call that was cut off."""
+        last = self.view.facts.last_reply
+        if last is None or last.message is None or last.message.get("content") != message["content"]:
+            return None
+        id = rest.get("id")
+        return last if last.reply.get("id") == id and (id or ends_with_reply(self.view)) else None
+
+    def _is_billed(self, rest: Mapping[str, Any]) -> bool:
+        call = self.view.facts.last_call
+        return call is not None and call.message_id == str(rest.get("id") or "")
+
+    async def _take_reply(self, entry: Entry, rest: Mapping[str, Any]) -> None:
+        """Log the cost of a logged reply and the provider's reports in it, emit its event, and update the notes."""
+        await self._bill(rest)
+        await self.parts.thinking.take_report(self.log, self.parts.policy.facts, rest, entry.uuid)
+        if not awaits_provider(self.view):  # the next reply reports it again
+            await self.parts.trim.after_reply(self.log, rest)
+        usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
+        self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
+        unreadable = unreadable_thinking(self.view, rest)
+        if unreadable is not None:
+            await self.log.decide(unreadable)
+        await self.parts.notes.after_reply()
 
     def _asked_model(self) -> str:
         """Return the model that the last request named."""
@@ -372,7 +389,7 @@ class Session:
         thinking of earlier replies stay valid.
         """
         parts = self.parts
-        parts.reload_asked = True
+        await self.log.decide(ReloadAsked(Cause("request", "asked for")))
         return await self.log.run_blocking(lambda: price_of_reload(self.view, parts.thinking, parts.accounts))
 
     async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:

@@ -67,7 +67,7 @@ class ThinkingWatch:
         self._changed_by = ""
         self._opening: tuple[Any, Any] | None = None
         self._binding: str | None = None
-        self._checks = False
+        self._checks: bool | None = None
         self._binds = False
 
     # -- the log
@@ -148,8 +148,13 @@ class ThinkingWatch:
         """Whether a reply of this session has thinking that a model checks, also if another model is in use now."""
         return self._binds
 
-    def binding(self) -> str | None:
-        """Return the binding of the reply to the last request; None if its model does not check thinking."""
+    def binding(self, view: View, facts: ModelFacts) -> str | None:
+        """Return the binding of the reply to the last request; None if its model does not check thinking.
+
+        Where another process prepared that request, the view still leads to it.
+        """
+        if self._checks is None and facts.checks_thinking and view.facts.prefix is not None:
+            return self.digests_of(build_request(view)).newest
         return self._binding if self._checks else None
 
     def bind(self, reply: str, binding: str | None) -> None:

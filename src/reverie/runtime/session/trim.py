@@ -47,6 +47,7 @@ _LOOK_EVERY: Final = 32  # candidates between two looks through all of them, so 
 class _TrimState:
     cleared: int = 0
     read_backs: int = 0
+    next_look: int = 0
 
 
 class Trimmer:
@@ -92,16 +93,16 @@ class Trimmer:
         return self.policy.mode == "provider" and able and "context_management" not in asked.body
 
     def state(self) -> dict[str, Any]:
-        """Return the counts of cleared results and of read-backs, from which a resumed session continues."""
-        return {"cleared": self._cleared, "read_backs": self.read_backs}
+        """Return counts and the round of the next look, from which a resumed session continues."""
+        return {"cleared": self._cleared, "read_backs": self.read_backs, "next_look": self._next_look}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Continue from logged counts; ignore a state that cannot be read."""
+        """Continue from a logged state; ignore one that cannot be read."""
         try:
             found = msgspec.convert(state, _TrimState)
         except msgspec.ValidationError:
             return
-        self._cleared, self.read_backs = found.cleared, found.read_backs
+        self._cleared, self.read_backs, self._next_look = found.cleared, found.read_backs, found.next_look
 
     async def before_request(self, log: SessionLog, *, summary_at: int = 0) -> None:
         """Log the clearing or cache edit due before this request; with ``by_budget``, also clear to the budget.
