@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from .tool import Access, Output, Tool, error_output
@@ -23,8 +24,11 @@ __all__ = [
 ]
 
 
-def standard_tools(policy: AgentPolicy) -> list[Tool]:
-    """Return every agent's tools, WebFetch only if ``policy`` allows it, in a fixed order for the prompt cache."""
+def standard_tools(policy: AgentPolicy, only: Collection[str] | None = None) -> list[Tool]:
+    """Return every agent's tools, WebFetch only if ``policy`` allows it, in a fixed order for the prompt cache.
+
+    ``only`` leaves out tools with other names; without BashOutput, Bash starts nothing in the background.
+    """
     from .bash import Bash, BashOutput, KillShell
     from .edit import Edit
     from .glob import Glob
@@ -36,11 +40,12 @@ def standard_tools(policy: AgentPolicy) -> list[Tool]:
     from .web_fetch import WebFetch
     from .write import Write
 
-    tools: list[Tool] = [Read(), Write(), Edit(), Glob(), Grep(), Bash(policy), BashOutput(), KillShell(), TodoWrite()]
+    bash = Bash(policy, background=only is None or "BashOutput" in only)
+    tools: list[Tool] = [Read(), Write(), Edit(), Glob(), Grep(), bash, BashOutput(), KillShell(), TodoWrite()]
     tools += [SkillTool(), PlanTool()]
     if policy.web_fetch:
         tools.append(WebFetch())
-    return tools
+    return tools if only is None else [tool for tool in tools if tool.name in only]
 
 
 def relay_tools() -> list[Tool]:

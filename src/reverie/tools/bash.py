@@ -36,6 +36,10 @@ _BASH_INPUT: Final[dict[str, Any]] = {
     "required": ["command"],
     "additionalProperties": False,
 }
+_FOREGROUND_INPUT: Final = {
+    **_BASH_INPUT,
+    "properties": {key: value for key, value in _BASH_INPUT["properties"].items() if key != "run_in_background"},
+}
 
 
 class Bash(NoPreview):
@@ -43,17 +47,22 @@ class Bash(NoPreview):
 
     name = "Bash"
     max_chars = 30_000.0
-    input_schema = _BASH_INPUT
+    beside: Mapping[str, str] = {
+        "BashOutput KillShell": "To keep one running use run_in_background, then BashOutput and KillShell.",
+        "Read Grep Glob": "Use Read, Grep and Glob instead of cat, grep and find.",
+        "Edit Write": "Use Edit and Write instead of sed and echo.",
+    }
 
-    def __init__(self, policy: AgentPolicy | None = None) -> None:
+    def __init__(self, policy: AgentPolicy | None = None, *, background: bool = True) -> None:
+        """Take the time limits of ``policy``; without ``background`` no command can be started in the background."""
         limits = policy or AgentPolicy()
+        self.input_schema = _BASH_INPUT if background else _FOREGROUND_INPUT
         self.description = (
             "Run a command with bash: build, test, git, and anything no other tool does. It starts in the working "
             "directory every time (a cd lasts for that command only), with no input; stdout and stderr come together, "
             f"and the exit code where it is not 0. It is stopped after {limits.bash_timeout_seconds:g} seconds unless "
             f"timeout_seconds says otherwise (at most {limits.bash_max_timeout_seconds:g}). Processes left running "
-            "with '&' are ended with it: use run_in_background, then BashOutput and KillShell. Use Read, Grep and Glob "
-            "instead of cat, grep and find; Edit and Write instead of sed and echo."
+            "with '&' are ended with it."
         )
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:

@@ -35,10 +35,11 @@ class Edit(FileChanger):
     max_chars: float | None = None
     description = (
         "Replace a passage of a file. Read the file first, at least the part that is changed. old_string must be "
-        "exactly the text in the file, white space included, without the line numbers of Read, and must be unique: add "
+        "exactly the text in the file, white space included, without line numbers, and must be unique: add "
         "lines around it until it is, or set replace_all to change every place (renaming). An empty new_string "
-        "deletes. To make a new file use Write."
+        "deletes."
     )
+    beside: Mapping[str, str] = {"Write": "To make a new file use Write."}
     input_schema = _INPUT
 
     def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:

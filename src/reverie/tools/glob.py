@@ -42,8 +42,9 @@ class Glob(NoPreview):
         "Find files by name, newest first. '*' and '?' stay within a name, '**' matches any directories, {a,b} is "
         "a choice: '*.py' is only the top directory, '**/*.py' all of them. Hidden files are found only where the "
         "pattern names them ('.github/**'), files that .gitignore names only where it names their directory; symbolic "
-        "links are not followed. To search in files use Grep."
+        "links are not followed."
     )
+    beside: Mapping[str, str] = {"Grep": "To search in files use Grep."}
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:

@@ -97,8 +97,9 @@ class Grep(NoPreview):
         "output_mode content the lines (path:line:text), or with count how many lines; sorted by path. Narrow it "
         "down with path, glob or type. Hidden, binary and ignored files (.gitignore) are left out unless path "
         "names them or their directory; symbolic links are not followed. path may be the handle or path of an earlier "
-        "result that was saved or cleared. Use this rather than grep or rg in Bash."
+        "result that was saved or cleared."
     )
+    beside: Mapping[str, str] = {"Bash": "Use this rather than grep or rg in Bash."}
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:

@@ -84,9 +84,10 @@ class Read(NoPreview):
         "Read a file. Lines come numbered as '   12\\ttext'; the number and the tab are not part of the file. Without "
         "offset and limit it starts at line 1 and shows as much as fits (2,000 lines, 25,000 tokens); a note names the "
         "shown lines. Images (png, jpg, gif, webp) are shown as images. Read a file before you edit it. Also takes the "
-        "path or handle of an earlier result that was saved or cleared ('saved to: ...', 'handle: ...'). To "
-        "search many files use Grep, to find files use Glob; directories cannot be read."
+        "path or handle of an earlier result that was saved or cleared ('saved to: ...', 'handle: ...'). Directories "
+        "cannot be read."
     )
+    beside: Mapping[str, str] = {"Grep": "To search many files use Grep.", "Glob": "To find files use Glob."}
     input_schema = _READ_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ..conversation.file_reads import FileRead
@@ -54,7 +54,9 @@ def error_output(message: object) -> Output:
 class Tool(Protocol):
     """A tool of an agent; every input is checked against the schema before a method gets it.
 
-    A tool with an attribute ``deferred = True`` is declared only after ToolSearch has found it.
+    A tool with an attribute ``deferred = True`` is declared only after ToolSearch has found it. An attribute
+    ``beside`` has sentences for its description that name other tools: a dict from those names, separated by spaces,
+    to the sentence, which is used only if the agent has all of them.
     """
 
     @property
@@ -90,9 +92,12 @@ class Tool(Protocol):
         ...
 
 
-def declaration(tool: Tool) -> dict[str, Any]:
-    """Return the declaration of a tool in a request: name, description and input schema."""
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+def declaration(tool: Tool, others: Collection[str] = ()) -> dict[str, Any]:
+    """Return the declaration of a tool in a request, beside ``others``: name, description and input schema."""
+    beside: Mapping[str, str] = getattr(tool, "beside", {})
+    told = [sentence for names, sentence in beside.items() if set(names.split()) <= set(others)]
+    description = " ".join([tool.description, *told])
+    return {"name": tool.name, "description": description, "input_schema": tool.input_schema}
 
 
 class NoPreview:

@@ -76,8 +76,9 @@ class Write(FileChanger):
     max_chars: float | None = None
     description = (
         "Write a file whole, and the directories it needs. One that exists must have been read before (all of it) "
-        "and is replaced; to change a part of a file use Edit. Encoding, line ends and rights of a file are kept."
+        "and is replaced. Encoding, line ends and rights of a file are kept."
     )
+    beside: Mapping[str, str] = {"Edit": "To change a part of a file use Edit."}
     input_schema = _INPUT
 
     def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:

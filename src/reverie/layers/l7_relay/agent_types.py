@@ -27,6 +27,8 @@ _MAX_DESCRIPTION: Final = 1_000
 _MAX_PROMPT_CHARS: Final = 100_000
 # Names of the same tools in other programs.
 _ALIASES: Final[Mapping[str, str]] = {"Task": "Agent", "MultiEdit": "Edit"}
+# The tools for commands that Bash has started in the background.
+_BESIDE_BASH: Final = ("BashOutput", "KillShell")
 _MODES: Final[Mapping[str, str]] = {
     "default": "default",
     "acceptEdits": "accept-edits",
@@ -97,10 +99,14 @@ def parse_kind(text: str, *, file: str, source: KindSource) -> tuple[AgentKind |
 
 
 def allowed_tools(kind: AgentKind, parents: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the tools of a type, in order and only its parent's, and the requested names that match none."""
+    """Return the tools of a type, in order and only its parent's, and the requested names that match none.
+
+    A type that asks for Bash also gets the tools that read and stop the commands it starts in the background.
+    """
     wanted = list(parents) if kind.tools is None else [_ALIASES.get(name, name) for name in kind.tools]
+    beside = _BESIDE_BASH if "Bash" in wanted else ()
     refused = {_ALIASES.get(name, name) for name in kind.without}
-    given = [name for name in parents if any(_covers(one, name) for one in wanted)]
+    given = [name for name in parents if any(_covers(one, name) for one in (*wanted, *beside))]
     given = [name for name in given if not any(_covers(one, name) for one in refused)]
     unknown = [one for one in wanted if not any(_covers(one, name) for name in parents)]
     return given, unknown

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -42,6 +43,7 @@ __all__ = ["AgentParts", "open_parts"]
 
 SMALL_WINDOW: Final = 16_384
 """An agent whose window has at most this many tokens gets a short prompt and few tools by default."""
+_CONDITIONAL: Final = re.compile(r"\[\[([\w ]+): (.*?)\]\]", re.DOTALL)
 SMALL_TOOLS: Final = frozenset({"Read", "Write", "Edit", "Grep", "Bash"})
 
 
@@ -115,7 +117,10 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         memory = AgentMemory(
             session, context, settings, model=model, small=models.small(), tasks=tasks, sandboxed=sandboxed
         )
-    system = options.system if options.system is not None else _prompt("small" if is_small else "system")
+    tools = _first_tools(options, memory, is_small=is_small)
+    system = options.system
+    if system is None:
+        system = _prompt("small" if is_small else "system", {tool.name for tool in tools})
     if memory is not None and options.tools is None:
         system = f"{system}\n\n{memory.rules()}"
     permissions = ToolPermissions(
@@ -124,7 +129,6 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         protected=(options.lineage.protected if options.lineage is not None else ()) or (settings.home,),
         sandboxed=sandboxed,
     )
-    tools = _first_tools(options, memory, is_small=is_small)
     return AgentParts(
         options=options,
         events=events,
@@ -207,7 +211,7 @@ def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small:
     """Return the caller's tools; if it gave None, the standard tools and, with a memory, the Memory tool."""
     if options.tools is not None:
         return list(options.tools)
-    tools = [tool for tool in standard_tools(options.settings.agent) if not is_small or tool.name in SMALL_TOOLS]
+    tools = standard_tools(options.settings.agent, SMALL_TOOLS if is_small else None)
     return [*tools, memory.tool()] if memory is not None else tools
 
 
@@ -218,5 +222,7 @@ def _retry_reporter(name: str, emit: Callable[[Event], None]) -> Callable[[Retry
     return report
 
 
-def _prompt(name: str) -> str:
-    return files("reverie.runtime.agent").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
+def _prompt(name: str, tools: Collection[str]) -> str:
+    """Return a prompt; a part ``[[A B: text]]`` stands in it only for an agent that has the tools A and B."""
+    text = files("reverie.runtime.agent").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
+    return _CONDITIONAL.sub(lambda part: part[2] if set(part[1].split()) <= set(tools) else "", text)

@@ -86,7 +86,7 @@ class ToolRuns:
     def add(self, tools: Sequence[Tool]) -> None:
         """Add tools, and declare them after those that are there."""
         self.tools |= {tool.name: tool for tool in tools}
-        self._declared += map(declaration, tools)
+        self._declared += [declaration(tool, self.tools) for tool in tools]
 
     async def defer(self, max_tokens: int) -> None:
         """Defer the tools that ask for it, and those of MCP servers if they take more tokens; add ToolSearch then."""
@@ -107,7 +107,7 @@ class ToolRuns:
     def declared(self) -> list[dict[str, Any]]:
         """The tool declarations of the next request: deferred tools come last, in the order they were found."""
         found = [self.deferred[name] for name in self._session.view.facts.found_tools if name in self.deferred]
-        return [*self._declared, *map(declaration, found)]
+        return [*self._declared, *(declaration(tool, self.tools) for tool in found)]
 
     @property
     def can_ask(self) -> bool:

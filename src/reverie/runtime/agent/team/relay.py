@@ -35,7 +35,7 @@ class Relay:
         self.shutdown_by = ""
         """The agent whose request to end this agent approved in the running query; empty if none."""
         self.listing = ""
-        """The list of agent types for the first message; empty before ``open``, or if there are none."""
+        """The list of agent types for the first message; empty before ``open`` and for an agent that starts none."""
         lineage = parts.options.lineage
         self.queues = lineage.queues if lineage is not None else LocalQueues()
         self._lead = lineage.lead if lineage is not None else None
@@ -59,7 +59,8 @@ class Relay:
             if gone:
                 self._report(f"worktrees of a process that died were removed: {', '.join(gone)}")
         listed = await self.spawner.open()
-        self.listing = f"Types of agents you can start with the Agent tool:\n{listed}" if listed else ""
+        can_start = listed and "Agent" in self._parts.runs.tools
+        self.listing = f"Types of agents you can start with the Agent tool:\n{listed}" if can_start else ""
         self._parts.context.agents = self.spawner
         await self._open_post()
 

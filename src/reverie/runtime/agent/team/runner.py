@@ -295,7 +295,7 @@ class AgentRunner:
                 settings=_child_settings(options.settings, parent.runs, mode),
                 storage=options.storage,
                 tools=tools,
-                system="\n\n".join([kind.prompt, *([memory.rules()] if memory is not None else [])]),
+                system=f"{kind.prompt}\n\n{memory.rules()}" if memory and "Memory" in member.tools else kind.prompt,
                 mode=_MODES[mode],
                 approve=self._approver(member),
                 hooks=options.hooks,
