@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from reverie.runtime.session.compact.restore import OpenContent, RestorableText
 
 from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings, load_settings
@@ -42,7 +43,6 @@ from reverie.runtime.guard.hook_answers import HookOutcome
 from reverie.runtime.guard.hooks import Hooks
 from reverie.runtime.places.projects import inbox_key, project_slug
 from reverie.runtime.session.compact.breaker import Breaker
-from reverie.runtime.session.compact.restore import OpenContent, RestorableText
 from reverie.runtime.session.inbox import post
 from reverie.settings import Switches
 from reverie.testing.messages_server import ManualClock, MessagesServer

@@ -1,10 +1,10 @@
-"""The parts that decisions consist of: a cause, a replaced result, an image."""
+"""The parts that decisions consist of: a cause, a replaced result, an image, an item of standing context."""
 
 from __future__ import annotations
 
 from ..values import record
 
-__all__ = ["Cause", "Image", "Replacement"]
+__all__ = ["Cause", "Image", "Replacement", "SaidItem"]
 
 
 @record
@@ -35,3 +35,30 @@ class Image:
 
     message: str
     ordinal: int
+
+
+@record
+class SaidItem:
+    """An item of standing context as the model was told it: a lead and its value, or only the lead."""
+
+    key: str
+    source: str
+    """The name of the source that gave the item."""
+    name: str
+    """The item in a sentence, such as ``the date``."""
+    value: str = ""
+    digest: str = ""
+    """The identity of the value: an item with another digest has changed."""
+    lead: str = ""
+    state: str = "said"
+    """``said``, ``named`` (only the lead was said, which names a way to read it) or ``ended`` (it no longer holds)."""
+    held: bool = False
+    """Whether the log is the only place of the value, so that no source can say it again."""
+    budget: str = "whole"
+
+    @property
+    def text(self) -> str:
+        """The text that the model read."""
+        if self.state != "said":
+            return self.lead
+        return f"{self.lead}\n\n{self.value}" if self.lead else self.value

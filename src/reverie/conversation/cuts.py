@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain
 from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct
 
 from ..values import record
-from .decisions import Collapsed, Compacted, Decision, Snipped
+from .decisions import (
+    Collapsed,
+    Compacted,
+    ContextSaid,
+    Decision,
+    InstructionsAttached,
+    MemoriesSurfaced,
+    MessageQueued,
+    PrefixAmended,
+    ResultsClearedByProvider,
+    Snipped,
+)
 from .entries import ATTACHMENT, USER, Entry, Message
+from .standing_context import said_in, said_message
 from .wire.blocks import accepted_message, is_signed_summary, summary_as_text
 
 __all__ = [
@@ -22,6 +34,7 @@ __all__ = [
     "Item",
     "LoggedCut",
     "VisibleItems",
+    "is_user_context",
     "item_shown_by",
     "message_of",
     "placed_items",
@@ -68,11 +81,23 @@ def message_of(entry: Entry) -> Message | None:
 
 
 def item_shown_by(entry: Entry, decision: Decision) -> Item | None:
-    """Return an item that shows a decision's ``text`` as a user message; None if the decision has no text."""
-    text: str | None = getattr(decision, "text", None)
-    if not text or not text.strip():
+    """Return the item that a decision adds to the end of the view; None if it adds nothing."""
+    if isinstance(decision, PrefixAmended):
+        return Item(entry.uuid, _kind_of(decision.message["role"]), decision.message, entry)
+    if isinstance(decision, ContextSaid):
+        message = said_message(decision.items, role=decision.role, heading=decision.heading)
+        return None if message is None else Item(entry.uuid, _kind_of(decision.role), message, entry)
+    if not isinstance(decision, MemoriesSurfaced | InstructionsAttached | MessageQueued | ResultsClearedByProvider):
         return None
-    return Item(entry.uuid, ATTACHMENT, {"role": "user", "content": text}, entry)
+    said = [] if isinstance(decision, MessageQueued | ResultsClearedByProvider) else decision.items
+    if said and (message := said_message(said, role=USER)) is not None:
+        return Item(entry.uuid, ATTACHMENT, message, entry)
+    text = decision.text
+    return Item(entry.uuid, ATTACHMENT, {"role": "user", "content": text}, entry) if text.strip() else None
+
+
+def _kind_of(role: str) -> str:
+    return SYSTEM if role == SYSTEM else ATTACHMENT
 
 
 @record
@@ -88,6 +113,10 @@ class VisibleItems:
     def if_undone_is(self, undone: frozenset[str]) -> VisibleItems:
         """Return this object if it ignores these undone compactions, else an empty object that ignores them."""
         return self if self.undone == undone else VisibleItems(undone=undone)
+
+    def shown(self, retired: Set[str]) -> Iterator[Item]:
+        """Yield the items to show: without retired ones, and without sayings that repeat an earlier one."""
+        return _without_repeats(item for item in self.items if item.uuid not in retired)
 
     def after(self, history: Sequence[Item | LoggedCut]) -> VisibleItems:
         """Return the items that are visible once the items and cuts of this further history are applied."""
@@ -126,7 +155,7 @@ def _compacted(items: list[Item], logged: LoggedCut, cut: Compacted) -> list[Ite
         return items
     if _is_signed(cut):  # all that it covers leaves the view, because nothing may come before the block
         return _with_summary([], logged, cut, items[start:])
-    return _with_summary([item for item in items[:start] if _is_user_context(item)], logged, cut, items[start:])
+    return _with_summary([item for item in items[:start] if is_user_context(item)], logged, cut, items[start:])
 
 
 def _with_summary(before: list[Item], logged: LoggedCut, cut: Compacted, kept: list[Item]) -> list[Item]:
@@ -167,8 +196,23 @@ def placed_items(item: Item, *, first: bool) -> list[Item]:
     return out
 
 
-def _is_user_context(item: Item) -> bool:
-    return item.kind == ATTACHMENT and item.entry.body.get("type") == USER_CONTEXT
+def _without_repeats(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items without sayings of standing context that repeat an earlier one, as after an undone cut."""
+    last: dict[str, tuple[str, str]] = {}
+    for item in items:
+        said = said_in(item.entry.body) if item.uuid == item.entry.uuid else []
+        fresh = [one for one in said if last.get(one.key) not in ((one.digest, one.state), (one.digest, "said"))]
+        last.update((one.key, (one.digest, one.state)) for one in fresh)
+        if len(fresh) == len(said):
+            yield item
+        elif (message := said_message(fresh, role=item.message["role"])) is not None:
+            yield Item(item.uuid, item.kind, message, item.entry)
+
+
+def is_user_context(item: Item) -> bool:
+    """Say whether an item opens the session, so that compactions of older messages keep it."""
+    body = item.entry.body
+    return item.kind == ATTACHMENT and (body.get("type") == USER_CONTEXT or body.get("opening") is True)
 
 
 def _collapsed(items: list[Item], logged: LoggedCut, cut: Collapsed) -> list[Item]:

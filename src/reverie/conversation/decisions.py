@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 
 from ..values import field, fields_of, record
-from .causes import Cause, Image, Replacement
+from .causes import Cause, Image, Replacement, SaidItem
 from .plans import PlanChanged
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "CompactionFailed",
     "CompactionPrepared",
     "CompactionUndone",
+    "ContextSaid",
     "CursorMoved",
     "Decision",
     "Image",
@@ -49,6 +50,7 @@ __all__ = [
     "ResultsClearedByProvider",
     "ResultsKept",
     "ResultsRestored",
+    "SaidItem",
     "Snipped",
     "ThinkingDropped",
     "ThinkingRepaired",
@@ -323,12 +325,28 @@ class WindowLearned:
 
 
 @record
+class ContextSaid:
+    """Items of standing context were told to the model: new ones, changed ones, and those that a cut had removed."""
+
+    cause: Cause
+    items: list[SaidItem]
+    role: str = "user"
+    """``system`` for facts of the program itself, where the model takes them; otherwise ``user``."""
+    opening: bool = False
+    """Whether this opens the session; compactions keep it, except those by the provider."""
+    heading: str = ""
+    cuts: int = 0
+    """The number of cuts in the view when this was said."""
+
+
+@record
 class MemoriesSurfaced:
-    """Memories were shown to the model; ``text`` is the exact text, with enclosing tags and the memories' ages."""
+    """Memories were shown to the model; ``text`` is the exact text if ``items`` is empty, as in old logs."""
 
     cause: Cause
     names: list[str]
     text: str
+    items: list[SaidItem] = field(default_factory=lambda: [])
 
 
 @record
@@ -351,11 +369,12 @@ class CursorMoved:
 
 @record
 class InstructionsAttached:
-    """Instruction files were shown to the model."""
+    """Instruction files near a touched file were shown to the model; old logs have their ``text`` and no items."""
 
     cause: Cause
     paths: list[str]
     text: str
+    items: list[SaidItem] = field(default_factory=lambda: [])
 
 
 @record
@@ -462,6 +481,7 @@ Decision: TypeAlias = (
     | CompactionFailed
     | CompactionPrepared
     | WindowLearned
+    | ContextSaid
     | MemoriesSurfaced
     | MemoriesExtracted
     | CursorMoved

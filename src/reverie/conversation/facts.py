@@ -19,8 +19,11 @@ from .decisions import (
     CompactionFailed,
     CompactionPrepared,
     CompactionUndone,
+    ContextSaid,
     CursorMoved,
     Decision,
+    InstructionsAttached,
+    MemoriesSurfaced,
     MessageQueued,
     NotesUpdated,
     Pinned,
@@ -38,7 +41,9 @@ from .decisions import (
 )
 from .entries import ASSISTANT, META, Entry
 from .file_reads import FILES, FileReads, logged_reads
+from .layered_map import LayeredMap
 from .plans import Plan, plan_after
+from .standing_context import Standing, fallen_keys, said_in
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
@@ -129,6 +134,27 @@ class Facts:
     """Whether the next request renders system prompt and tools anew."""
     last_reply: Entry | None = None
     """The last reply of the log, also after a cut."""
+    standing: LayeredMap[Standing] = field(default_factory=LayeredMap)
+    """The standing context: the newest saying of each item, by its key."""
+    fallen: Mapping[str, bool] = field(default_factory=lambda: _NONE)
+    """The items whose newest saying a cut removed from the view, and whether the view shows an older one."""
+    context_cuts: int = 0
+    """The number of cuts in the view when standing context was last said."""
+    says_as_system: bool = False
+    """Whether standing context was ever said in the role ``system``."""
+
+    @property
+    def has_system_messages(self) -> bool:
+        """Whether the history has messages of the role ``system``."""
+        return self.says_as_system or bool(self.amendments)
+
+    def after_cut(self, items: Iterable[Item]) -> Facts:
+        """Return the facts after a cut that left these items: which standing items fell, which amendments hold."""
+        left = list(items)
+        said = [one for item in left if item.uuid == item.entry.uuid for one in said_in(item.entry.body)]
+        return replace(
+            self.with_amendments_in(left), fallen=fallen_keys(self.standing, said) if self.standing else _NONE
+        )
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
@@ -179,6 +205,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return replace(facts, drops_refused_thinking=True)
         case NotesUpdated():
             return _facts_after_notes(facts, decision)
+        case ContextSaid() | MemoriesSurfaced() | InstructionsAttached():
+            return _facts_after_saying(facts, uuid, decision)
         case CursorMoved():
             return replace(facts, cursors={**facts.cursors, decision.cursor: decision.message})
         case Pinned():
@@ -230,6 +258,19 @@ def _facts_after_prefix(facts: Facts, rendered: PrefixRendered) -> Facts:
         return facts
     told = frozenset(uuid for uuid, amended in facts.amendments if amended.message.get("role") == "system")
     return replace(facts, amendments=(), amended=None, retired=facts.retired | told)
+
+
+def _facts_after_saying(
+    facts: Facts, uuid: str, decision: ContextSaid | MemoriesSurfaced | InstructionsAttached
+) -> Facts:
+    """Return the facts after standing context was said."""
+    said = {one.key: Standing(one, uuid) for one in decision.items}
+    fallen = {key: older for key, older in facts.fallen.items() if key not in said}
+    facts = replace(facts, standing=facts.standing.changed(said), fallen=fallen)
+    if isinstance(decision, ContextSaid):
+        as_system = facts.says_as_system or decision.role == "system"
+        facts = replace(facts, context_cuts=decision.cuts, says_as_system=as_system)
+    return facts
 
 
 def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:

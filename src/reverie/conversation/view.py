@@ -22,14 +22,9 @@ from .decisions import (
     CompactionUndone,
     Decision,
     ImagesDropped,
-    InstructionsAttached,
-    MemoriesSurfaced,
-    MessageQueued,
-    PrefixAmended,
     PrefixRendered,
     ResultOffloaded,
     ResultsCleared,
-    ResultsClearedByProvider,
     ResultsKept,
     ResultsRestored,
     ResultStubbed,
@@ -168,7 +163,7 @@ class View:
     def finished_messages(self) -> tuple[list[Message], int] | None:
         """A list of messages only decisions can change, and the length of this view's part; None if requests differ."""
         prefix = self.facts.prefix
-        converts = self.facts.amendments and (prefix is None or "system_messages" not in prefix.capabilities)
+        converts = self.facts.has_system_messages and (prefix is None or "system_messages" not in prefix.capabilities)
         return None if converts or self.images.excess(prefix) else (self._finished.flat, self._groups_finished)
 
     @property
@@ -414,9 +409,6 @@ class View:
                 stub: Block = {"type": "tool_result", "tool_use_id": decision.tool_use_id, "content": decision.text}
                 message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
                 self._say(Item(entry.uuid, USER, message, entry))
-            case MemoriesSurfaced() | InstructionsAttached() | MessageQueued() | ResultsClearedByProvider():
-                if (item := item_shown_by(entry, decision)) is not None:
-                    self._say(item)
             case CacheEdits():
                 edit = edit_block(decision.tool_use_ids)
                 if edit is not None:
@@ -439,9 +431,6 @@ class View:
                 self._drop_images(decision)
             case ThinkingDropped():
                 self._drop_thinking(decision)
-            case PrefixAmended():
-                kind = SYSTEM if decision.message.get("role") == SYSTEM else ATTACHMENT
-                self._say(Item(entry.uuid, kind, decision.message, entry))
             case Compacted() | Collapsed() | Snipped():
                 self._history.items.append(LoggedCut(entry.uuid, entry, decision))
                 self._items_said += 1
@@ -449,7 +438,8 @@ class View:
             case CompactionUndone():
                 self._rebuild()
             case _:
-                pass
+                if (item := item_shown_by(entry, decision)) is not None:
+                    self._say(item)
 
     def _redraw(self, overrides: Overrides, groups: Set[int]) -> None:
         """Render these groups again with new overrides; older views keep the messages they had."""
@@ -491,10 +481,10 @@ class View:
         self.images = NO_IMAGES
         self._tail = self._tools = ()
         self.clearing = None
-        for item in self.visible_items.items:
-            for placed in placed_items(item, first=not self.length) if item.uuid not in self.facts.retired else ():
+        for item in self.visible_items.shown(self.facts.retired):
+            for placed in placed_items(item, first=not self.length):
                 self._show(placed, again=True)
         self._count(KEPT)
         self.last_reply_time = replied
         self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
-        self.facts = self.facts.with_amendments_in(self.visible_items.items)
+        self.facts = self.facts.after_cut(self.visible_items.items)

@@ -47,7 +47,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     facts = view.facts
     messages = _messages(view)
     capabilities = (prefix or facts.prefix or NO_PREFIX).capabilities
-    if facts.amendments and SYSTEM_MESSAGES not in capabilities:
+    if facts.has_system_messages and SYSTEM_MESSAGES not in capabilities:
         messages = _without_system_role(messages)
     opening = facts.opening if prefix is None or prefix is facts.prefix else None
     if opening is None or "tools" not in opening:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...conversation.cuts import Item
+from ...conversation.cuts import Item, is_user_context
 from ...conversation.decisions import Cause, Compacted
 from ...conversation.entries import ASSISTANT
 from ...conversation.identifiers import Identifier
@@ -256,7 +256,7 @@ def _checked(cut_range: CutRange) -> CutRange:
 def _context(items: Sequence[Item]) -> int:
     """Return the position after the user context that opens a session, which always stays; 0 if there is none."""
     at = 0
-    while at < len(items) and items[at].entry.body.get("type") == "user_context":
+    while at < len(items) and is_user_context(items[at]):
         at += 1
     return at
 

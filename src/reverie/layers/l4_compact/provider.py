@@ -8,14 +8,14 @@ all that the program adds comes with the next message of the user.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...conversation.amendments import tool_of_change
-from ...conversation.cuts import BLOCK, SYSTEM, USER_CONTEXT, Item
+from ...conversation.cuts import BLOCK, SYSTEM, Item
 from ...conversation.decisions import Cause, Compacted
 from ...conversation.entries import ASSISTANT
 from ...conversation.view import View
-from ...conversation.wire.blocks import Block, as_blocks, text_block
+from ...conversation.wire.blocks import as_blocks, text_block
 from ...errors import CompactionError
 from ...values import record
 from .plan import EARLIER, LAYER, CompactionCause, CompactionText, SummaryBudget, added_parts
@@ -125,8 +125,8 @@ def provider_compaction(
 ) -> tuple[Compacted, QuotedWords]:
     """Return the decision that puts a signed summary in place of a range, and the user messages said again.
 
-    ``names`` has the summary's text and the exact names of the session. The opening context, the user's messages and
-    names that the summary lost come after the kept messages.
+    ``names`` has the summary's text and the exact names of the session. The user's messages and names that the
+    summary lost come after the kept messages; standing context follows with the next request.
     """
     added = added_parts(view, cut_range, names, budget, spoken=spoken)
     earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-EARLIER:]
@@ -140,7 +140,7 @@ def provider_compaction(
         tokens_before=view.token_count.raw_tokens,
         last_before=cut_range.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
-        attachments=[*_opening_context(cut_range.cut), text_block("\n\n".join(part for part in again if part))],
+        attachments=[text_block("\n\n".join(part for part in again if part))],
         discovered_tools=[*view.facts.found_tools],
         preserved={"head": kept[0].uuid, "anchor": cause.handle, "tail": kept[-1].uuid} if kept else {},
         handle=cause.handle,
@@ -148,16 +148,3 @@ def provider_compaction(
         covers=dict(signed.covers),
     )
     return decision, added.words
-
-
-def _opening_context(cut: Sequence[Item]) -> list[Block]:
-    """Return the blocks of the context that opened the session, or that an earlier summary had said again."""
-    blocks: list[Block] = []
-    for item in cut:
-        body = item.entry.body
-        content: Any = item.message.get("content")
-        if body.get("type") == USER_CONTEXT:
-            blocks += [text_block(content)] if isinstance(content, str) else cast("list[Block]", content or [])
-        elif body.get("method") == METHOD and item.uuid != item.entry.uuid and isinstance(content, list):
-            blocks += cast("list[Block]", content)[:-1]  # the program added the last block
-    return [dict(block) for block in blocks]

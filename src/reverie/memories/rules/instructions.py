@@ -7,23 +7,23 @@ reads the files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 from ...values import field, record
 
 __all__ = [
+    "INTRODUCTION",
     "MAX_BYTES",
     "MAX_HOPS",
     "WARN_CHARS",
     "InstructionFile",
     "InstructionSet",
     "Kind",
-    "changed",
     "fingerprint",
     "imports_of",
-    "render",
+    "shown_text",
     "without_comments",
 ]
 
@@ -192,35 +192,15 @@ _SAID: Final[dict[Kind, str]] = {
     "rule": "a rule of the project",
     "import": "imported",
 }
-_OPENING: Final = (
+INTRODUCTION: Final = (
     "Instructions that the user and this project give to agents. Follow them in all you do here; where two of them "
     "disagree, the later one counts, and what the user says in the conversation goes before all of them."
 )
-_CHANGED: Final = "These instruction files have changed since the session began. What they say now counts."
-_GONE: Final = "It was removed; what it said no longer counts."
 
 
-def render(gathered: InstructionSet | Sequence[InstructionFile]) -> str:
-    """Return the instruction files as the text of a message, equal for equal files; empty if there are none."""
-    files = gathered.files if isinstance(gathered, InstructionSet) else gathered
-    return "\n\n".join([_OPENING, *map(_shown, files)]) if files else ""
-
-
-def changed(before: InstructionSet, after: InstructionSet) -> str:
-    """Return a message with the files that are new, changed or removed in ``after``; empty if none are."""
-    known = {file.path: file.text for file in before.files}
-    now = {file.path for file in after.files}
-    parts = [_shown(file) for file in after.files if known.get(file.path) != file.text]
-    gone = [file for file in before.files if file.path not in now]
-    parts += [_tagged(file, _GONE) for file in gone]
-    return "\n\n".join([_CHANGED, *parts]) if parts else ""
-
-
-def _shown(file: InstructionFile) -> str:
-    return _tagged(file, file.text.strip("\n"))
-
-
-def _tagged(file: InstructionFile, text: str) -> str:
+def shown_text(file: InstructionFile) -> str:
+    """Return an instruction file as text for the model, in a tag that names its path and its author."""
+    text = file.text.strip("\n")
     said = f"imported by {file.parent}" if file.parent else _SAID[file.kind]
     path, said = _attribute(file.path), _attribute(said)
     inside = re.sub(r"<(?=/?instructions\b)", "&lt;", text, flags=re.IGNORECASE)

@@ -25,6 +25,8 @@ from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from ..places.projects import canonical_root
 from ..session.session import Session
+from ..session.standing_context import ContextSource
+from .context_sources import TextSource
 from .event_feed import EventFeed
 from .host import AgentHost
 from .interrupt import Interrupt
@@ -146,20 +148,21 @@ class Agent:
                 parts.runs.add(relay_tools())
             await relay.open()
         await open_servers(parts, stack)
-        await parts.opening.enter(self._first_message_text, self._check_opening)
+        await parts.standing.enter(self._sources(), self._check_opening)
         stack.push_async_callback(parts.context.aclose)
         stack.push_async_callback(self._wind_down)
 
-    async def _first_message_text(self) -> str:
-        """Return the list of agent types and the memory index, for a new session's first message; may be empty."""
-        lineage = self._options.lineage
-        texts = [self._relay.listing] if self._relay is not None else []
+    def _sources(self) -> list[ContextSource]:
+        """Return the sources of standing context that depend on relay and memory."""
+        lineage, found = self._options.lineage, list[ContextSource]()
+        if self._relay is not None:
+            found.append(TextSource("listing:agents", "the list of types of agents", self._relay.listing_text))
         if self.parts.memory is not None:
-            texts.append(await self.parts.memory.context())
+            found.append(TextSource("index", "the index of memories", self.parts.memory.context))
         elif lineage is not None and lineage.memory is not None:
             lineage.memory.view = lambda: self.session.view
-            texts.append(await lineage.memory.context())
-        return "\n\n".join(text for text in texts if text)
+            found.append(TextSource("index", "the index of memories", lineage.memory.context))
+        return found
 
     def _check_opening(self, context: str) -> None:
         """Raise ``WindowFull`` if the window cannot hold system prompt, tools and the first message."""
@@ -175,7 +178,7 @@ class Agent:
                 await self._relay.close()
             if parts.memory is not None:
                 await parts.memory.close()
-            await parts.opening.leave()
+            await parts.standing.leave()
         finally:
             parts.tasks.cancel_scope.cancel()
 

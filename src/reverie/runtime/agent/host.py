@@ -107,14 +107,14 @@ class AgentHost:
             self._relay.shutdown_by = ""
         if self._parts.memory is not None and prompt:
             self._parts.memory.start_recall(prompt)
-        await self._parts.opening.refresh()
+        self._parts.standing.begin_query()
         await self.add_attachments()
 
     async def add_attachments(self) -> None:
         """Attach nested instructions of touched files, a new date, messages of agents, and recalled memories."""
         runs = self._parts.runs
         touched, runs.touched = runs.touched, set()
-        await self._parts.opening.attach(touched)
+        self._parts.standing.after_tools(touched)
         if self._relay is not None:
             await self._relay.deliver()
         if self._parts.memory is not None:

@@ -60,6 +60,7 @@ class AgentMemory:
         directory = memory_directory(context.cwd, settings)
         self.memory = Memory.open(context.cwd, settings=settings)
         self.path = str(directory)
+        self._index = ""
         self._recall = SessionRecall(
             session.parts.host,
             directory,
@@ -102,7 +103,9 @@ class AgentMemory:
     async def context(self) -> str:
         """Return the memory index for the first message; emit an event and return '' if it cannot be read."""
         try:
-            return await to_thread.run_sync(self._indexes)
+            if not self._index:
+                self._index = await to_thread.run_sync(self._indexes)
+            return self._index
         except (ReverieError, OSError) as error:
             self._session.log.emit(FellBack(self._session.name, "memory", f"the index cannot be read: {error}"))
             return ""

@@ -30,11 +30,11 @@ from ..guard.hooks import Hooks
 from ..library import Library
 from ..places.projects import project_slug, session_key
 from ..session.session import Session
+from .context import AgentContext
 from .event_feed import EventFeed
 from .memory import AgentMemory
 from .models import Models, fitted_output_limit
-from .open_items import OpenItems, todos_in
-from .opening_context import OpeningContext
+from .open_items import todos_in
 from .options import AgentOptions
 from .status import Meter
 from .tool_runs import ToolPermissions, ToolRuns
@@ -63,7 +63,7 @@ class AgentParts:
     hooks: Hooks
     tasks: TaskGroup
     """Background tasks of this agent; closing the agent cancels them."""
-    opening: OpeningContext
+    standing: AgentContext
     memory: AgentMemory | None
     runs: ToolRuns
     asked_models: list[Model] = field(default_factory=list[Model])
@@ -108,7 +108,6 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     context = _tool_context(options, session, events.emit)
     hooks = Hooks(settings.hooks, options.hooks, session=options.name, cwd=str(options.cwd), emit=events.emit)
     session.hooks = hooks
-    session.parts.compact.restorer = OpenItems(context)
     tasks = await stack.enter_async_context(create_task_group())
     sandboxed = (await to_thread.run_sync(available)).works
     is_small = has_small_window(session)
@@ -140,7 +139,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         context=context,
         hooks=hooks,
         tasks=tasks,
-        opening=OpeningContext(session, context, settings, hooks, clock=options.clock),
+        standing=AgentContext(session, context, settings, hooks, clock=options.clock),
         memory=memory,
         runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
     )

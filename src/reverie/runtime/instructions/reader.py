@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from ...errors import InputError
 from ...memories.rules.instructions import (
@@ -18,10 +18,8 @@ from ...memories.rules.instructions import (
     InstructionFile,
     InstructionSet,
     Kind,
-    changed,
     fingerprint,
     imports_of,
-    render,
     without_comments,
 )
 from ...memories.rules.path_rules import Rule, is_for, read_rule
@@ -30,12 +28,9 @@ from .files import Consent, ReadableFiles
 __all__ = [
     "Consent",
     "InstructionFile",
-    "InstructionRegistry",
     "InstructionSet",
     "NestedInstructions",
-    "changed",
     "gather",
-    "render",
 ]
 
 ReadPermission: TypeAlias = Callable[[str], bool]
@@ -47,15 +42,6 @@ _NAMES: Final[tuple[tuple[str, Kind], ...]] = (
     ("CLAUDE.local.md", "local"),
 )
 _MAX_FILES: Final = 500
-
-
-class InstructionRegistry(Protocol):
-    """The nested instruction files that a session's view shows; a compaction empties it."""
-
-    @property
-    def registered(self) -> set[str]:
-        """The paths of the nested instruction files that the view shows; ``pending`` adds to this set."""
-        ...
 
 
 def gather(
@@ -88,29 +74,34 @@ class NestedInstructions:
         self, cwd: str | Path, gathered: InstructionSet, *, consent: Consent = False, user_home: Path | None = None
     ) -> None:
         self.problems: list[str] = []
-        """The problems of the last call of ``pending``."""
+        """The problems of the last call of ``current``."""
         self._cwd = Path(cwd)
         self._consent = consent
         self._user_home = user_home
-        self._shown = {file.path: fingerprint(file.text) for file in gathered.files}
-        self._attached: dict[str, str] = {}
+        self._gathered = {file.path: fingerprint(file.text) for file in gathered.files}
         self._triggers: set[str] = set()
 
+    def following(self, before: NestedInstructions) -> NestedInstructions:
+        """Take over the touched paths of an earlier object, and return this one."""
+        self._triggers = before._triggers
+        return self
+
     def touched(self, paths: Iterable[str | Path]) -> None:
-        """Remember the paths that a tool read or wrote, for the next call of ``pending``; read nothing."""
+        """Remember the paths that a tool read or wrote, for the next call of ``current``; read nothing."""
         self._triggers.update(os.fspath(path) for path in paths)
 
-    def pending(self, registry: InstructionRegistry, permission: ReadPermission) -> list[InstructionFile]:
-        """Return and register the instruction files to attach for the paths touched since the last call.
+    def current(self, known: Iterable[str], permission: ReadPermission) -> list[InstructionFile]:
+        """Return the nested files that hold now: ``known`` ones that still exist, and those near touched paths.
 
-        For every touched path, take the files of each directory between the working directory and that path, then
-        the rules of the working directory and of those above whose ``paths`` match. Files that the view already
-        shows, by path or by text, are left out.
+        For every path touched since the last call, take the files of each directory between the working directory and
+        that path, then the rules of the working directory and of those above whose ``paths`` match. Files that the
+        session's start has, by path or by text, are left out.
         """
         triggers, self._triggers = self._triggers, set()
         files = ReadableFiles(self._cwd, consent=self._consent, user_home=self._user_home)
-        self._attached = {path: text for path, text in self._attached.items() if path in registry.registered}
-        reading = _Collector(files, permission, shown={**self._shown, **self._attached}, skip=registry.registered)
+        reading = _Collector(files, permission, shown=self._gathered)
+        for path in map(Path, known):
+            reading.again(path)
         for path in sorted({Path(os.path.realpath(self._cwd / trigger)) for trigger in triggers}):
             if path.is_relative_to(files.cwd):
                 for directory in _between(files.cwd, path.parent):
@@ -118,8 +109,6 @@ class NestedInstructions:
             for directory in files.levels():
                 reading.rules(directory, trigger=path, always=False)
         self.problems = files.problems
-        self._attached |= {file.path: fingerprint(file.text) for file in reading.files}
-        registry.registered.update(file.path for file in reading.files)
         return reading.files
 
 
@@ -138,12 +127,11 @@ class _Collector:
         permission: ReadPermission | None,
         *,
         shown: dict[str, str] | None = None,
-        skip: Iterable[str] = (),
     ) -> None:
         self.files: list[InstructionFile] = []
         self._disk = files
         self._permission = permission
-        self._seen = {*(shown or {}), *skip}
+        self._seen = {*(shown or {})}
         self._texts = {*(shown or {}).values()}
         self._rules: dict[Path, Rule | None] = {}
 
@@ -167,6 +155,16 @@ class _Collector:
                 wanted = always and not patterns
             if wanted:
                 self._take(path, body, "rule", trusted=False)
+
+    def again(self, path: Path) -> None:
+        """Add a file that was attached before, if it still exists; one that another file imports comes with that."""
+        kind: Kind | None = next((kind for name, kind in _NAMES if path.as_posix().endswith(f"/{name}")), None)
+        if kind is not None:
+            self.add(path, kind, trusted=False, base=path.parent)
+        elif "/.claude/rules/" in path.as_posix():
+            directory = Path(path.as_posix().partition("/.claude/rules/")[0])
+            if path in self._disk.rules(directory) and (rule := self._rule(path, directory)) is not None:
+                self._take(path, rule[1], "rule", trusted=False)
 
     def _rule(self, path: Path, directory: Path) -> Rule | None:
         """Return the parsed rule of a file, read only once; None if it was collected already or is unusable."""

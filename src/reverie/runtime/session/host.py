@@ -84,6 +84,11 @@ class SessionHost:
         """The arguments of the last request beside its body: headers, betas, timeouts."""
         return self._policy.request_extras
 
+    @property
+    def messages_only(self) -> bool:
+        """Whether a host sends only the messages of requests, so that it declares prompt and tools itself."""
+        return self._policy.messages_only
+
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
         """Log one entry and return it; it is durable and in the view when this returns."""
         return await self._log.append(kind, body)

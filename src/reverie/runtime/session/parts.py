@@ -36,6 +36,7 @@ from .offload.offloader import Offloader
 from .offload.read_back import ReadBack
 from .policy import SessionPolicy
 from .prefix import RequestOptions, last_sent
+from .standing_context import StandingContext
 from .thinking import ThinkingWatch
 from .trim import Trimmer
 
@@ -87,6 +88,7 @@ class SessionParts:
     trim: Trimmer
     notes: NotesKeeper
     compact: Compactor
+    standing: StandingContext
     inbox: Inbox
     background: BackgroundTasks
     thinking: ThinkingWatch
@@ -192,7 +194,8 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     notes = NotesKeeper(host, storage, folder, activity, root=root)
     if options.model is not None:
         notes.forks = Forks(host, options.model)
-    compact = Compactor(host, cache, notes, activity, thinking)
+    standing = StandingContext(host)
+    compact = Compactor(host, cache, notes, activity, thinking, standing)
     parts = SessionParts(
         policy=policy,
         storage=storage,
@@ -211,6 +214,7 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         trim=Trimmer(settings.trim, cache),
         notes=notes,
         compact=compact,
+        standing=standing,
         inbox=Inbox(storage, f"{folder}/inbox", compact),
         background=BackgroundTasks(notes, compact.background),
         thinking=thinking,

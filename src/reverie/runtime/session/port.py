@@ -71,6 +71,11 @@ class SessionPort(Protocol):
         """The arguments of the last request beside its body: headers, betas, timeouts."""
         ...
 
+    @property
+    def messages_only(self) -> bool:
+        """Whether a host sends only the messages of requests, so that it declares prompt and tools itself."""
+        ...
+
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
         """Log one entry and return it; it is durable and in the view when this returns."""
         ...

@@ -166,6 +166,17 @@ class Session:
         """Log an attachment: content that the program adds for the model, such as a date or a changed file."""
         return await self.log.attach(await self.parts.offload.images.admitted(self.log, content), type=type)
 
+    async def set_context(self, key: str, text: str) -> Entry | None:
+        """Say a text that holds until it is replaced or removed, such as a mode or a deadline; it survives every cut.
+
+        A text with the same key replaces the older one. Return the entry, None if the text is in view already.
+        """
+        return await self.parts.standing.set(key, text)
+
+    async def remove_context(self, key: str) -> Entry | None:
+        """End a text of ``set_context``, and say so; return the entry, None if there is no such text."""
+        return await self.parts.standing.remove(key)
+
     async def say(self, content: str | list[dict[str, Any]]) -> Entry:
         """Log a message of the user and return its entry; raise ``InputError`` if the message is empty."""
         if not content or (isinstance(content, str) and not content.strip()):

@@ -52,6 +52,10 @@ class Relay:
             emit=parts.events.emit,
         )
 
+    async def listing_text(self) -> str:
+        """Return the list of the types of agents that this agent can start; empty if there are none."""
+        return self.listing
+
     async def open(self) -> None:
         """Find agent types and start to receive messages; a main agent also removes leftover worktrees."""
         if self._options.lineage is None:

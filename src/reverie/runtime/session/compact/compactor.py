@@ -15,17 +15,18 @@ from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
 from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, visible_items
 from ....values import replace
+from ...guard.hooks import Hooks
 from ..cache_plan import CachePlan
 from ..forks import forking
 from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
 from ..port import SessionPort
+from ..standing_context import StandingContext
 from ..thinking import ThinkingWatch
 from .background import BackgroundCompaction
 from .breaker import Breaker, breaker_of
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
 from .provider import ProviderSummaries
-from .restore import Restorer
 
 __all__ = ["CompactionReport", "Compactor"]
 
@@ -43,25 +44,18 @@ class Compactor:
         notes: NotesKeeper,
         activity: SessionActivity,
         thinking: ThinkingWatch,
+        standing: StandingContext,
     ) -> None:
         self._session = session
         self._cache = cache
         self.breaker = Breaker()
         self._thinking = thinking
-        self._draft = CompactionDraft(session, cache, notes, activity, ProviderSummaries(session, thinking))
+        self._standing = standing
+        self._draft = CompactionDraft(session, cache, notes, activity, ProviderSummaries(session, thinking), standing)
         self.background = BackgroundCompaction(session, self._draft)
         self._explained = ""
         self._weighed: tuple[PrefixRendered, int] | None = None
         self._refused: set[str] = set()
-
-    @property
-    def restorer(self) -> Restorer | None:
-        """The source of open files, skills and steps to show again after a compaction, if there is one."""
-        return self._draft.restorer
-
-    @restorer.setter
-    def restorer(self, restorer: Restorer) -> None:
-        self._draft.restorer = restorer
 
     def resume(self, entries: list[Entry]) -> None:
         """Rebuild the circuit breaker from the log."""
@@ -382,8 +376,8 @@ class Compactor:
         entry = await session.decide(report.decision)
         if session.view.facts.meta:
             await session.append(META, dict(session.view.facts.meta))
-        if session.hooks is not None and report.method != "notes":
-            await self._hooks_after(asked.trigger)
+        if session.hooks is not None:
+            await self._hooks_after(session.hooks, asked.trigger)
         session.emit(
             CompactionEnded(
                 session.name,
@@ -399,16 +393,14 @@ class Compactor:
         )
         return entry
 
-    async def _hooks_after(self, trigger: str) -> None:
+    async def _hooks_after(self, hooks: Hooks, trigger: str) -> None:
         session = self._session
-        if session.hooks is None:
-            return
         self._draft.progress("hooks after")
         try:
-            for event, payload in (("after_compact", {"trigger": trigger}), ("session_start", {"source": "compact"})):
-                outcome = await session.hooks.run(event, payload)
-                if outcome.context:
-                    await session.attach(outcome.context, type="hook")
+            outcome = await hooks.run("after_compact", {"trigger": trigger})
+            if outcome.context:
+                await session.attach(outcome.context, type="hook")
+            await self._standing.run_start_hooks(hooks, "compact")
         finally:
             self._draft.progress("done")
 

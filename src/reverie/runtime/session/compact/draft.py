@@ -8,7 +8,6 @@ from ....cache.economics import Compaction, Verdict, call_price
 from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
 from ....conversation.identifiers import Identifier
-from ....conversation.reads import files_in_view
 from ....conversation.thinking import thinking_sizes
 from ....conversation.tokens.estimate import estimate_text
 from ....conversation.tokens.window import Thresholds
@@ -46,8 +45,8 @@ from ..cache_plan import CachePlan
 from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
 from ..port import SessionPort
+from ..standing_context import StandingContext
 from .provider import ProviderSummaries, ProviderSummary, SummaryRefused
-from .restore import Restorer, restored_blocks
 from .summary import summarise
 
 __all__ = ["CompactionDraft", "CompactionReport", "CompactionRequest"]
@@ -125,10 +124,10 @@ class CompactionDraft:
         notes: NotesKeeper,
         activity: SessionActivity,
         summaries: ProviderSummaries,
+        standing: StandingContext,
     ) -> None:
         self.summaries = summaries
-        self.restorer: Restorer | None = None
-        """The source of open files, skills and steps to show again after a compaction."""
+        self._standing = standing
         self._session = session
         self._cache = cache
         self._notes = notes
@@ -381,12 +380,11 @@ class CompactionDraft:
         else:
             decision, words = provider_compaction(view, taking, signed, written, room, cause, spoken=spoken)
         after = await session.foresee(decision)
-        extra = await self._restored(asked, after, plan_only=written.method == "notes")
-        if extra:
-            decision = replace(decision, attachments=[*decision.attachments, *extra])
-            after = await session.foresee(decision)
+        said = [one for saying in await self._standing.preview(after) for one in saying.items]
         # With the results that the provider leaves out, because the messages after the cut have those as well.
-        before, left = view.token_count.raw_tokens, after.token_count.tokens
+        before = view.token_count.raw_tokens
+        again = sum(estimate_text(one.text) for one in said)
+        left = after.token_count.tokens + again
         least = 0.0 if asked.bound else policy.least_freed if signed is None else policy.least_freed / 2
         if left > (1 - least) * before:
             fixed = round(view.token_count.overhead)
@@ -395,7 +393,7 @@ class CompactionDraft:
                 f"it would free too little: {before:,} tokens before, {left:,} after, and at least "
                 f"{least:.0%} must go{around}"
             )
-        count = left if asked.limit == asked.bound else after.token_count.threshold_tokens
+        count = left if asked.limit == asked.bound else after.token_count.threshold_tokens + again
         if asked.limit and count >= asked.limit:
             raise CompactionError(
                 f"the result would still be too large: {before:,} tokens before, {count:,} after, of {asked.limit:,}"
@@ -404,27 +402,9 @@ class CompactionDraft:
         kept_thinking = sum(tokens for _, tokens in thinking_sizes(after)) if session.facts.checks_thinking else 0
         price = self._priced(view, left, calls, 0 if signed is not None else kept_thinking)
         reason = decision.cause.reason + self._choice(view, left, kept_thinking, by_provider=signed is not None)
-        cause_of = replace(decision.cause, reason=reason, frees=before - left)
+        cause_of = replace(decision.cause, reason=reason, frees=before - left + again)
         decision = replace(decision, cause=cause_of, tokens_after=left, loss=loss.counts)
         return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
-
-    async def _restored(self, asked: CompactionRequest, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
-        """Return the blocks to show again; the window stays within half of the compaction threshold."""
-        session = self._session
-        if self.restorer is None:
-            return []
-        tokens = asked.thresholds.auto_compact // 2 - after.token_count.threshold_tokens
-        if tokens <= 0:
-            return []
-        found = await self.restorer.restorable()
-        return restored_blocks(
-            found,
-            session.settings.compact,
-            tokens=int(tokens * 0.75),  # counts are padded until the next reply reports
-            effective=asked.thresholds.effective,
-            shown=tuple(files_in_view(after)),
-            plan_only=plan_only,
-        )
 
     def _choice(self, view: View, after: int, thinking: int, *, by_provider: bool) -> str:
         """Return the prices of a summary by the provider and of one by us, in a clause; empty if there is no choice."""

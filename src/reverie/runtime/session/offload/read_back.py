@@ -1,7 +1,7 @@
 """Read content back that left a session's view, whole, by its handle.
 
 A handle is the id of a tool call, the path or file name of a stored result, the uuid of a message, or the uuid (or own
-handle) of a cut, which returns all messages that the cut removed.
+handle) of a cut, which returns all messages that the cut removed. Items of standing context have handles too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ....conversation.cuts import message_of
 from ....conversation.decisions import Collapsed, Compacted, ResultOffloaded, Snipped, decision_of
 from ....conversation.entries import DECISION, Entry
 from ....conversation.log import parse_log
+from ....conversation.standing_context import handle_of
 from ....conversation.view import View
 from ....errors import InputError, StorageError
 from ....layers.l1_offload import read_stored, result_forms, text_of
@@ -75,7 +76,13 @@ class ReadBack:
 
     def find(self, handle: str) -> StoredContent:
         """Return the content of a handle, verified by its logged hash, if any; raise ``InputError`` if unknown."""
-        found = self._result(handle) or self._file(handle) or self._message(handle) or self._cut(handle)
+        found = (
+            self._context(handle)
+            or self._result(handle)
+            or self._file(handle)
+            or self._message(handle)
+            or self._cut(handle)
+        )
         if found is None:
             raise InputError(
                 f"{handle!r} is no handle of this session: give the id of a tool call, the path of a stored result or "
@@ -97,6 +104,13 @@ class ReadBack:
     def search(self, handle: str, pattern: str) -> list[TextLine]:
         """Return a list of the lines of a handle's text in which a regular expression is found."""
         return self.find(handle).search(pattern)
+
+    def _context(self, handle: str) -> StoredContent | None:
+        if not handle.startswith("ctx-"):
+            return None
+        table = self._view.facts.standing
+        found = (table[key].item for key in table if handle_of(table[key].item.digest) == handle)
+        return next((_logged(handle, item.value) for item in found if item.value), None)
 
     def _result(self, called: str) -> StoredContent | None:
         decision = self._view.offloaded(called)

@@ -1,0 +1,224 @@
+"""Standing context: facts that must be in every request for as long as they hold, whatever is cut.
+
+Sources say which items hold now. An item is said when it is new, when it changed, and when a cut removed it from the
+view. The table of what was said, and what a cut removed, is folded from the log. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, Final
+
+import msgspec
+
+from ..digests import hex_of
+from ..values import record, replace
+from .causes import SaidItem
+from .tokens.estimate import estimate_text
+from .wire.blocks import text_block
+
+__all__ = [
+    "AGAIN",
+    "BudgetLimit",
+    "Standing",
+    "StandingItem",
+    "digest_of",
+    "fallen_keys",
+    "handle_of",
+    "items_to_say",
+    "said_in",
+    "said_message",
+]
+
+AGAIN: Final = "This still holds and is said again, because it is no longer in view."
+_REPLACES: Final = "This replaces what was said before about {}."
+_ENDED: Final = "{} no longer holds. Ignore what was said about it before."
+_NAMED: Final = "{} is left out here to save room: {}."
+_SHORTENED: Final = "\n[shortened; {} for the rest]"
+_FRAME_TOKENS: Final = 8
+_SAYINGS: Final = frozenset({"context_said", "memories_surfaced", "instructions_attached"})
+_ORDER: Final = {"whole": 0, "skills": 1, "memories": 2, "files": 3}
+
+
+@record
+class StandingItem:
+    """A fact that holds now, as its source says it."""
+
+    key: str
+    """Its identity, such as ``date`` or ``instructions:/project/AGENTS.md``."""
+    source: str
+    name: str
+    """The item in a sentence, such as ``the date``."""
+    value: str
+    digest: str = ""
+    """The identity of the value, where the text varies without a change of the fact; else that of the text."""
+    stands: bool = False
+    """Whether the view shows this value by itself, for example as the result of a tool."""
+    budget: str = "whole"
+    """Its budget after a cut: ``whole``, ``skills``, ``memories`` or ``files``."""
+    own: bool = False
+    """Whether it is a fact of this program, which nobody else can edit; only such facts use the system role."""
+    read_with: str = ""
+    """How the model can read it where it is only named, such as ``load it with the Skill tool``."""
+
+
+@record
+class Standing:
+    """A row of the table: the newest saying of an item, and the entry that said it."""
+
+    item: SaidItem
+    entry: str
+
+
+@record
+class BudgetLimit:
+    """The limits of a budget in tokens: of one item, and of all; and the most items that are said whole."""
+
+    each: int
+    total: int
+    count: int = 1_000
+
+
+def digest_of(text: str) -> str:
+    """Return the identity of a value."""
+    return hex_of(text.encode("utf-8", "replace"))
+
+
+def handle_of(digest: str) -> str:
+    """Return the handle that reads the value with this digest back."""
+    return f"ctx-{digest[:12]}"
+
+
+def said_message(items: Sequence[SaidItem], *, role: str, heading: str = "") -> dict[str, Any] | None:
+    """Return the message that says these items, a block for each; None if none of them has a text."""
+    texts = [one.text for one in items if one.text.strip()]
+    if not texts:
+        return None
+    blocks = [text_block(text) for text in ([heading, *texts] if heading else texts)]
+    return {"role": role, "content": blocks}
+
+
+def said_in(body: Mapping[str, Any]) -> list[SaidItem]:
+    """Return the items that a log entry with this body says; an empty list for every other entry."""
+    if body.get("decision") not in _SAYINGS:
+        return []
+    try:
+        return msgspec.convert(body.get("items") or [], list[SaidItem])
+    except msgspec.ValidationError:
+        return []
+
+
+def fallen_keys(table: Mapping[str, Standing], visible: Iterable[SaidItem]) -> dict[str, bool]:
+    """Return the items whose newest value a view no longer shows, and whether it shows an older one instead.
+
+    ``visible`` are the sayings in the view, in order.
+    """
+    last = {one.key: one for one in visible}
+    fallen: dict[str, bool] = {}
+    for key in table:
+        said, shown = table[key].item, last.get(key)
+        if shown is None:
+            stands = said.state == "ended"
+        else:
+            stands = shown.digest == said.digest and (shown.state == said.state or shown.state == "said")
+        if not stands:
+            fallen[key] = shown is not None and shown.state == "said"
+    return fallen
+
+
+def items_to_say(
+    table: Mapping[str, Standing],
+    fallen: Mapping[str, bool],
+    items: Sequence[StandingItem],
+    *,
+    attached: Set[str],
+    room: int,
+    limits: Mapping[str, BudgetLimit],
+) -> tuple[list[SaidItem], list[SaidItem]]:
+    """Return the items to say now: as facts of the program, and as content of the user's message.
+
+    ``items`` are all that hold by the sources with the names in ``attached``; an item of such a source that is not
+    among them has ended. Items of other sources hold as they were last said. ``room`` is the size in tokens of
+    everything that may be said; an item that does not fit is only named.
+    """
+    now = {item.key: item for item in items}
+    wanted = [found for item in now.values() if (found := _due(item, table.get(item.key), fallen)) is not None]
+    for key in table:
+        row = table[key].item
+        if key not in now and (found := _unsourced(row, fallen.get(key), row.source in attached)) is not None:
+            wanted.append(found)
+    own = {item.key for item in items if item.own}
+    read_with = {item.key: item.read_with for item in items if item.read_with}
+    said = _fitted(wanted, own, read_with, room, limits)
+    return [one for one in said if one.key in own], [one for one in said if one.key not in own]
+
+
+def _due(item: StandingItem, row: Standing | None, fallen: Mapping[str, bool]) -> SaidItem | None:
+    """Return the saying of an item that holds; None if the view shows it."""
+    if item.stands:
+        return None
+    said = SaidItem(
+        item.key, item.source, item.name, item.value, item.digest or digest_of(item.value), budget=item.budget
+    )
+    if row is None or row.item.state == "ended":
+        return said
+    if row.item.digest == said.digest and item.key not in fallen:
+        return None
+    shows_older = fallen.get(item.key, row.item.state == "said")
+    return replace(said, lead=_REPLACES.format(item.name)) if shows_older else said
+
+
+def _unsourced(row: SaidItem, fallen: bool | None, attached: bool) -> SaidItem | None:
+    """Return the saying of a row that no source gave now; None if nothing is to be said or logged."""
+    if row.state == "ended":
+        return row if fallen else None
+    if attached and not row.held:
+        lead = "" if fallen is False else _ENDED.format(_capital(row.name))
+        return replace(row, value="", lead=lead, state="ended")
+    if fallen is None:
+        return None
+    return replace(row, state="said", lead=_REPLACES.format(row.name) if fallen else "")
+
+
+def _fitted(
+    wanted: Sequence[SaidItem],
+    own: Set[str],
+    read_with: Mapping[str, str],
+    room: int,
+    limits: Mapping[str, BudgetLimit],
+) -> list[SaidItem]:
+    """Return the sayings that fit the room and the limits, the most important first; others are only named."""
+    left = room
+    used: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    out: list[SaidItem] = []
+    for one in sorted(wanted, key=lambda one: (one.key not in own, _ORDER.get(one.budget, 0))):
+        limit = limits.get(one.budget)
+        most = left
+        if limit is not None:
+            within = limit.total - used.get(one.budget, 0) if counts.get(one.budget, 0) < limit.count else 0
+            most = min(left, within, limit.each)
+        fit = _within(one, most, read_with.get(one.key, ""))
+        cost = estimate_text(fit.text) + _FRAME_TOKENS
+        left -= cost
+        used[one.budget] = used.get(one.budget, 0) + cost
+        counts[one.budget] = counts.get(one.budget, 0) + (fit.state == "said")
+        out.append(fit)
+    return out
+
+
+def _within(one: SaidItem, tokens: int, read_with: str) -> SaidItem:
+    """Return a saying that has at most these tokens: whole, for a skill or a file shortened, or only named."""
+    size = estimate_text(one.text) + _FRAME_TOKENS
+    if one.state != "said" or size <= tokens:
+        return one
+    how = read_with or f"read it back by its handle {handle_of(one.digest)}"
+    least = estimate_text(one.lead) + 64
+    if one.budget in ("skills", "files") and tokens >= least:
+        chars = len(one.value) * (tokens - least // 2) // max(1, size)
+        return replace(one, value=one.value[:chars].rpartition("\n")[0] + _SHORTENED.format(how))
+    return replace(one, state="named", lead=_NAMED.format(_capital(one.name), how))
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]

@@ -1,0 +1,202 @@
+"""The standing context of a session: say what is current, once, and again after every cut that removed it.
+
+Sources give the items that hold now; which items were said, and which of them a cut removed, is folded from the log,
+so that a resumed session needs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from ...conversation.decisions import Cause, ContextSaid, SaidItem
+from ...conversation.entries import Entry
+from ...conversation.standing_context import AGAIN, BudgetLimit, StandingItem, digest_of, items_to_say
+from ...conversation.view import View
+from ...conversation.wire.request import awaits_provider
+from ...errors import InputError
+from ...values import replace
+from ..guard.hooks import Hooks
+from .forks import forking
+from .port import SessionPort
+
+__all__ = ["ContextSource", "StandingContext"]
+
+LAYER: Final = "context"
+NOTE: Final = "note"
+"""The source of items whose value has no other place than the log."""
+_HOOKS: Final = "hooks:session_start"
+_PADDING: Final = 0.75  # counts are padded until the next reply reports
+_LEAST_SHARE: Final = 0.02  # the blocking limit leaves as much
+_LEAST_TOKENS: Final = 2_000
+
+
+class ContextSource(Protocol):
+    """A source of standing items."""
+
+    @property
+    def name(self) -> str:
+        """The name that its items have as their ``source``."""
+        ...
+
+    @property
+    def only_after_cuts(self) -> bool:
+        """Whether it is asked only after a cut, so that its items never change or end without one."""
+        ...
+
+    async def items(self, view: View) -> Sequence[StandingItem]:
+        """Return the items that hold now."""
+        ...
+
+
+class StandingContext:
+    """Says the standing items of one session."""
+
+    def __init__(self, session: SessionPort) -> None:
+        self._session = session
+        self._sources: list[ContextSource] = []
+        self._is_due = True
+        self._seen: tuple[Any, ...] = ()
+
+    def add(self, source: ContextSource) -> None:
+        """Ask this source too; sources that were added first are said first."""
+        self._sources.append(source)
+        self._is_due = True
+
+    def refresh(self) -> None:
+        """Ask all sources before the next request; without it they are asked only after a cut."""
+        self._is_due = True
+
+    async def set(self, key: str, text: str, *, name: str = "", source: str = NOTE) -> Entry | None:
+        """Say a text that holds from now on and keep it in view; return the entry, None if it is in view already.
+
+        A text with the same key replaces the older one. The log is the only place of the text.
+        """
+        if not key.strip() or not text.strip():
+            raise InputError("standing context needs a key and a text; remove_context() ends it")
+        item = StandingItem(key, source, name or f"the note {key!r}", text)
+        facts, view = self._session.view.facts, self._session.view
+        row, fallen = facts.standing.get(key), facts.fallen
+        table = {key: row} if row is not None else {}
+        here = {key: fallen[key]} if key in fallen else {}
+        _, said = items_to_say(table, here, [item], attached=set(), room=self._room(view), limits={})
+        return await self._say([replace(one, held=True) for one in said], "set") if said else None
+
+    async def remove(self, key: str) -> Entry | None:
+        """End an item of the standing context; return the entry, None if there is no such item."""
+        row = self._session.view.facts.standing.get(key)
+        if row is None or row.item.state == "ended":
+            return None
+        table, fallen = {key: row}, self._session.view.facts.fallen
+        here = {key: fallen[key]} if key in fallen else {}
+        table = {key: replace(row, item=replace(row.item, held=False))}
+        _, said = items_to_say(table, here, [], attached={row.item.source}, room=0, limits={})
+        return await self._say(said, "removed")
+
+    async def run_start_hooks(self, hooks: Hooks, source: str) -> None:
+        """Run the hooks of a session's start; their context holds until they give another one."""
+        outcome = await hooks.run("session_start", {"source": source})
+        if outcome.context:
+            await self.set(_HOOKS, outcome.context, name="the context of the session's hooks", source="hooks")
+
+    async def opening(self) -> list[SaidItem]:
+        """Return the sayings that open a new session: every item of every source."""
+        items = await self._current(self._session.view, after_cut=False)
+        own, rest = items_to_say({}, {}, items, attached=set(), room=2**40, limits={})
+        return [*own, *rest]
+
+    async def say_opening(self, items: Sequence[SaidItem]) -> None:
+        """Log the first message of a new session."""
+        cause = Cause(LAYER, "the session opens")
+        await self._session.decide(ContextSaid(cause, list(items), opening=True))
+
+    async def before_request(self) -> None:
+        """Say the items that are new, that changed, and that a cut removed from the view."""
+        view = self._session.view
+        seen = (view.cuts, view.overrides, view.facts.clearing)
+        changed = len(self._seen) != len(seen) or any(one is not two for one, two in zip(seen, self._seen, strict=True))
+        if forking() or awaits_provider(view) or not (self._is_due or changed):
+            return
+        for said in await self.preview(view):
+            await self._session.decide(said)
+        view = self._session.view
+        self._is_due, self._seen = False, (view.cuts, view.overrides, view.facts.clearing)
+
+    async def preview(self, view: View) -> list[ContextSaid]:
+        """Return what would be said next if this were the view."""
+        facts, after_cut = view.facts, view.cuts != view.facts.context_cuts
+        asked = [source for source in self._sources if after_cut or not source.only_after_cuts]
+        if not (asked or facts.fallen):
+            return []
+        items = await self._current(view, after_cut=after_cut)
+        attached = {source.name for source in self._sources if not source.only_after_cuts}
+        kept_out = {source.name for source in self._sources if source.only_after_cuts}
+        table = {key: facts.standing[key] for key in facts.standing}
+        given = {item.key for item in items}
+        for key in [key for key, row in table.items() if row.item.source in kept_out and key not in given]:
+            del table[key]  # such a source gives all that is worth saying again
+        own, rest = items_to_say(
+            table, facts.fallen, items, attached=attached, room=self._room(view), limits=self._limits()
+        )
+        if not self._speaks_as_system(view):
+            own, rest = [], [*own, *rest]
+        again = {one.key for one in (*own, *rest)} & facts.fallen.keys()
+        out: list[ContextSaid] = []
+        for said, role in ((rest, "user"), (own, "system")):
+            if said:
+                heading = AGAIN if role == "user" and any(one.key in again for one in said) else ""
+                cause = Cause(LAYER, _reason(said, again))
+                out.append(ContextSaid(cause, said, role, heading=heading, cuts=view.cuts))
+        return out
+
+    async def _say(self, said: list[SaidItem], reason: str) -> Entry:
+        return await self._session.decide(
+            ContextSaid(Cause(LAYER, reason), said, cuts=self._session.view.facts.context_cuts)
+        )
+
+    async def _current(self, view: View, *, after_cut: bool) -> list[StandingItem]:
+        found: dict[str, StandingItem] = {}
+        for source in self._sources:
+            if after_cut or not source.only_after_cuts:
+                for item in await source.items(view):
+                    found.setdefault(item.key, item if item.digest else replace(item, digest=digest_of(item.value)))
+        return list(found.values())
+
+    def _room(self, view: View) -> int:
+        """Return the tokens that may be said: half of the threshold after a cut, else half of the free window."""
+        at, tokens = self._session.thresholds, view.token_count.threshold_tokens
+        least = min(_LEAST_TOKENS, int(at.effective * _LEAST_SHARE))
+        after_cut = view.cuts != view.facts.context_cuts
+        room = at.auto_compact // 2 - tokens if after_cut else (at.blocking - tokens) // 2
+        return max(least, int(room * _PADDING))
+
+    def _limits(self) -> dict[str, BudgetLimit]:
+        """Return the limits by budget, each at most its share of the window (L4.9, T8)."""
+        policy, effective = self._session.settings.compact, self._session.thresholds.effective
+
+        def fit(tokens: int, share: float) -> int:
+            return min(tokens, int(effective * share))
+
+        recall = self._session.settings.recall
+        return {
+            "files": BudgetLimit(
+                policy.restore_file_tokens, fit(policy.restore_files_tokens, 0.28), policy.restore_files
+            ),
+            "skills": BudgetLimit(policy.restore_skill_tokens, fit(policy.restore_skills_tokens, 0.14)),
+            "memories": BudgetLimit(recall.file_bytes // 2, fit(recall.session_bytes // 4, 0.08)),
+        }
+
+    def _speaks_as_system(self, view: View) -> bool:
+        prefix = view.facts.prefix
+        return prefix is not None and "system_messages" in prefix.capabilities and not self._session.messages_only
+
+
+def _reason(said: Iterable[SaidItem], again: set[str]) -> str:
+    """Return the reason of a saying in words."""
+    parts: dict[str, list[str]] = {}
+    for one in said:
+        kind = (
+            "no longer holds" if one.state == "ended" else "removed by a cut" if one.key in again else "new or changed"
+        )
+        parts.setdefault(kind, []).append(one.key)
+    return "; ".join(f"{kind}: {', '.join(keys[:6])}{' ...' if len(keys) > 6 else ''}" for kind, keys in parts.items())
