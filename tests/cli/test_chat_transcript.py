@@ -297,9 +297,11 @@ def test_memories_that_were_recalled_and_saved_are_said_with_the_way_back() -> N
     shown = Cause("recall", "looks right")
     page = Watched()
     page.show(DecisionMade("s", "u1", MemoriesSurfaced(shown, ["a.md", "b.md"], "text")))
+    page.show(DecisionMade("s", "u1b", MemoriesSurfaced(shown, ["b.md"], "text")))  # it had left the view
     page.show(DecisionMade("s", "u2", MemoriesExtracted(shown, ["c.md"])))
     page.show(DecisionMade("s", "u3", MemoriesExtracted(shown, [])))
     said = page.text
     assert "recalled 2 memories: a.md, b.md" in said
+    assert said.count("recalled") == 1
     assert "saved 1 memory: c.md · /memory undo undoes this" in said
     assert said.count("saved") == 1

@@ -115,6 +115,19 @@ def test_a_memory_that_nothing_takes_up_pollutes() -> None:
     assert (found.surfaced, found.unused) == (3, 2)
 
 
+@pytest.mark.requirement("B7", "W6")
+def test_a_memory_that_is_shown_again_after_it_left_the_view_counts_once() -> None:
+    script = Script()
+    script.user("How do we deploy?")
+    for _ in range(2):
+        script.decide(MemoriesSurfaced(Cause("recall", "fits"), ["deploy.md"], "Deploy with scripts/ship_it.sh"))
+    found = measure(script.entries, no_price).pollution
+    assert (found.surfaced, found.unused) == (1, 1)
+    script.reply(text("Running scripts/ship_it.sh now."))
+    found = measure(script.entries, no_price).pollution
+    assert (found.surfaced, found.unused) == (1, 0)
+
+
 def test_what_was_said_before_a_memory_does_not_count_as_its_use() -> None:
     script = Script()
     script.user("Run scripts/ship_it.sh")

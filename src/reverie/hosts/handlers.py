@@ -185,7 +185,10 @@ def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> Ho
     message = ""
     if made.left_out and limits == policy and not shown.told_limit:
         state.add_limit_told()
-        message = f"Reverie recalls no more memories until the next compaction: {made.limit_words(policy)}"
+        message = (
+            f"Reverie left out {', '.join(made.left_out)}: the memories that the model sees fill the limit of "
+            f"{policy.session_bytes:,} bytes (recall.session_bytes). The next compaction frees it"
+        )
     return HookResponse((made.text,) if made.texts else (), message=message)
 
 

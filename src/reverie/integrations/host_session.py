@@ -7,22 +7,21 @@ The log is the only state: everything in memory here is rebuilt from it when a h
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from anyio import Lock, to_thread
+from anyio import Lock
 
 from ..conversation.cuts import USER_CONTEXT, Item
 from ..conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from ..conversation.rounds import reply_id
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
-from ..errors import InputError, ModelError, ReverieError, SessionError
+from ..errors import InputError, ModelError, SessionError
 from ..events import EntryAppended, Event, FellBack
-from ..memories.rules.guidance import index_context
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.recall import SessionRecall
+from ..runtime.memory.standing_memories import IndexSource, IndexText, read_indexes
 from ..runtime.session.session import Session
 from ..text.counts import counted
 from .history_pieces import (
@@ -44,7 +43,6 @@ SendBeside: TypeAlias = "Callable[[dict[str, Any]], None]"
 
 LAYER: Final = "host"
 """The layer named as the cause of decisions about the host's changes to its history."""
-_TAG_BYTES: Final = 4
 _TAKEN: Final = frozenset({"messages", "model", "max_tokens", "system", "tools", "stream", "cache_control", "thread"})
 
 
@@ -67,6 +65,10 @@ class HostSession:
             if memory is not None
             else None
         )
+        self._index = IndexSource(self._read_index, self._report) if memory is not None else None
+        if self._recalling is not None and self._index is not None:
+            session.parts.standing.add(self._index)
+            session.parts.standing.add(self._recalling.source)
         self._logged_turns: list[LoggedTurn] | None = None
         self._first = LoggedTurn(b"", [])
         """Holds the results that come before any reply."""
@@ -309,18 +311,30 @@ class HostSession:
             await self._recalling.surface()
 
     async def _open_memory(self) -> None:
-        """Attach the memory index if the view is still empty; a failure to read it is reported as an event."""
-        if self._memory is None or self.session.view.length or not self.session.settings.switches.memory:
+        """Say the memory index if the view is still empty."""
+        if self._recalling is None or self.session.view.length:
             return
-        memory, tag = self._memory, os.urandom(_TAG_BYTES).hex()
-        try:
-            index = await to_thread.run_sync(memory.index)
-            waiting = [one.file for one in await to_thread.run_sync(memory.list) if one.trust == "unconfirmed"]
-        except (ReverieError, OSError) as error:
-            self.session.log.emit(FellBack(self.session.name, "memory", f"the index cannot be read: {error}"))
-            return
-        text = index_context(index, path=str(memory.path), tag=tag, scope="private", unconfirmed=waiting)
-        await self.session.attach(text, type=USER_CONTEXT)
+        standing = self.session.parts.standing
+        if opening := await standing.opening():
+            await standing.say_opening(opening)
+
+    def _read_index(self) -> list[IndexText]:
+        memory, settings = self._memory, self.session.settings
+        if memory is None or not settings.switches.memory:
+            return []
+        most_bytes = self.session.thresholds.effective // 2
+        return read_indexes(memory, {"private": str(memory.path)}, most_bytes=most_bytes)
+
+    def _report(self, problem: str) -> None:
+        self.session.log.emit(FellBack(self.session.name, "memory", problem))
+
+    def _begin_query(self, prompt: str) -> None:
+        """Search memories for a prompt, and let the next request say which memories changed since the last one."""
+        if self._recalling is not None and self._index is not None:
+            self._index.reload()
+            self._recalling.source.reload()
+            self._recalling.start(prompt)
+            self.session.parts.standing.refresh()
 
     async def _remove(self, gone: Sequence[LoggedTurn]) -> None:
         self._followed = []
@@ -330,8 +344,7 @@ class HostSession:
 
     async def _log_turn(self, piece: HistoryPiece) -> LoggedTurn:
         if piece.kind == "said":
-            if self._recalling is not None:
-                self._recalling.start(_text(piece.content))
+            self._begin_query(_text(piece.content))
             own = {OWN: piece.own} if piece.own else {}
             if piece.stands:
                 entry = await self.session.log.append(

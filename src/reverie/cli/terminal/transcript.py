@@ -89,6 +89,7 @@ class Transcript:
         self._running: dict[str, _RunningCall] = {}
         self._compacting = ""
         self._provider_clears = False
+        self._recalled: set[str] = set()
         """Whether this query has a line about clearing by the provider; each request of it may clear more."""
         self._agents = AgentLines(paint, clock)
 
@@ -199,8 +200,9 @@ class Transcript:
                 self._compacting = ""
                 before, after = thousands(event.tokens_before), thousands(event.tokens_after)
                 self.note(f"⌁ compacted ({event.trigger}, {event.method}): {before} → {after} tokens")
-            case DecisionMade(decision=MemoriesSurfaced(names=names)) if names:
-                self.note(f"⌁ recalled {_memories(names)}")
+            case DecisionMade(decision=MemoriesSurfaced(names=names)) if not self._recalled.issuperset(names):
+                self.note(f"⌁ recalled {_memories([name for name in names if name not in self._recalled])}")
+                self._recalled.update(names)
             case DecisionMade(decision=MemoriesExtracted(names=names)) if names:
                 self.note(f"⌁ saved {_memories(names)} · /memory undo undoes this")
             case _:

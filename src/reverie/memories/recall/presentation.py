@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
-from ...values import record
+from ...digests import hex_of
+from ...values import record, replace
 from ..store.records import MemoryRecord
 from .fence import escaped, fenced
 from .policy import RecallPolicy
@@ -14,10 +15,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["OPENING", "ShownMemories", "fitted_memory", "shown_memories"]
+__all__ = ["OPENING", "ShownMemories", "fitted_memory", "memory_digest", "shown_memories"]
 
 OPENING: Final = "Memories that may help (relevant_memories):"
 _MIN_CUT_BYTES: Final = 400
+_NO_TAG: Final = "0" * 8
 
 
 @record
@@ -34,13 +36,6 @@ class ShownMemories:
         """The whole text that shows the memories; empty if none fits."""
         return "\n\n".join(filter(None, [OPENING, *self.texts.values(), self.note])) if self.texts else ""
 
-    def limit_words(self, policy: RecallPolicy) -> str:
-        """Return half a sentence that names the limit and the files that it stopped."""
-        named = ", ".join(self.left_out)
-        return (
-            f"the limit of {policy.session_bytes:,} bytes (recall.session_bytes) for memories in view left out {named}"
-        )
-
 
 def shown_memories(
     memories: Sequence[MemoryRecord], *, tag: str, now: datetime, used_bytes: int = 0, policy: RecallPolicy
@@ -56,6 +51,12 @@ def shown_memories(
         texts[memory.file] = part
         room -= len(part.encode("utf-8", "replace")) + 2
     return ShownMemories(texts, tuple(left_out), _left_out(left_out, room - 2))
+
+
+def memory_digest(memory: MemoryRecord) -> str:
+    """Return the identity of a memory as it is shown, without its age and the random tag of its fence."""
+    ageless = replace(memory, modified="")
+    return hex_of(fenced(ageless, tag=_NO_TAG, now=datetime.min.replace(tzinfo=UTC)).encode("utf-8", "replace"))
 
 
 def _left_out(files: list[str], room: int) -> str:

@@ -8,38 +8,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from ...conversation.answer import answer_problem, answer_text
-from ...conversation.decisions import Cause, MemoriesSurfaced
+from ...conversation.decisions import Cause, MemoriesSurfaced, SaidItem
 from ...conversation.side_query import side_request
+from ...conversation.standing_context import StandingItem
 from ...errors import ReverieError
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model
-from ...values import record
+from ...values import record, replace
 from ..store.records import MemoryRecord
 from .fence import escaped
 from .local_choice import RecallContext, is_suppressed, may_show, searched
 from .manifest import manifest, manifest_text
 from .policy import RecallPolicy
-from .presentation import shown_memories
+from .presentation import OPENING, ShownMemories, memory_digest
 
 if TYPE_CHECKING:
     from .local_choice import Searches
 
 __all__ = [
+    "KEY",
+    "SOURCE",
     "RecallContext",
     "RecallPolicy",
     "Selection",
     "is_suppressed",
+    "memory_item",
     "request_for",
     "select",
     "surfaced",
 ]
 
+KEY: Final = "memory:"
+"""The start of the key of a recalled memory in standing context; its file follows."""
+SOURCE: Final = "memories"
+"""The source and the budget of recalled memories in standing context."""
 _SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"selected_memories": {"type": "array", "items": {"type": "string"}}},
@@ -160,14 +167,22 @@ def _answer(body: Mapping[str, Any]) -> list[Any]:
 # -- the text shown
 
 
-def surfaced(
-    memories: Sequence[MemoryRecord], *, tag: str, now: datetime, by: str, used_bytes: int = 0, policy: RecallPolicy
-) -> MemoriesSurfaced | None:
-    """Return the decision that shows these memories, with the exact text; None if none fits the budget.
-
-    ``used_bytes`` is the size of all memories shown in the session so far.
-    """
-    shown = shown_memories(memories, tag=tag, now=now, used_bytes=used_bytes, policy=policy)
+def surfaced(shown: ShownMemories, memories: Sequence[MemoryRecord], *, by: str) -> MemoriesSurfaced | None:
+    """Return the decision that shows these memories to the model, as items of standing context; None without any."""
     if not shown.texts:
         return None
-    return MemoriesSurfaced(Cause("recall", f"chosen by {by}"), list(shown.texts), shown.text)
+    known = {memory.file: memory for memory in memories}
+    lead = "\n\n".join(filter(None, [OPENING, shown.note]))
+    items: list[SaidItem] = []
+    for file, text in shown.texts.items():
+        one = memory_item(known[file], text)
+        said = SaidItem(one.key, one.source, one.name, text, one.digest, budget=one.budget)
+        items.append(said if items else replace(said, lead=lead))
+    text = "\n\n".join(item.text for item in items)
+    return MemoriesSurfaced(Cause("recall", f"chosen by {by}"), list(shown.texts), text, items)
+
+
+def memory_item(memory: MemoryRecord, text: str) -> StandingItem:
+    """Return a memory that was recalled as an item of standing context with this text."""
+    name = f"the memory {escaped(memory.file)}"
+    return StandingItem(f"{KEY}{memory.file}", SOURCE, name, text, memory_digest(memory), budget=SOURCE)

@@ -13,7 +13,7 @@ from anyio import move_on_after
 
 from ...conversation.entries import new_uuid
 from ...errors import InputError, ReverieError, SessionError
-from ...events import Event, Listener
+from ...events import Event, FellBack, Listener
 from ...layers.l7_relay import check_agent_name
 from ...ports import AgentRequest, Model, StartedAgent, Storage
 from ...settings import Mode, Settings, load_settings
@@ -158,11 +158,15 @@ class Agent:
         if self._relay is not None:
             found.append(TextSource("listing:agents", "the list of types of agents", self._relay.listing_text))
         if self.parts.memory is not None:
-            found.append(TextSource("index", "the index of memories", self.parts.memory.context))
+            found += self.parts.memory.sources()
         elif lineage is not None and lineage.memory is not None:
             lineage.memory.view = lambda: self.session.view
-            found.append(TextSource("index", "the index of memories", lineage.memory.context))
+            most_bytes = self.session.thresholds.effective // 2
+            found.append(lineage.memory.source(most_bytes, self._report_memory))
         return found
+
+    def _report_memory(self, problem: str) -> None:
+        self._events.emit(FellBack(self.name, "memory", problem))
 
     def _check_opening(self, context: str) -> None:
         """Raise ``WindowFull`` if the window cannot hold system prompt, tools and the first message."""

@@ -6,6 +6,7 @@ Text that may change never enters the cached prefix. It opens the session, and i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol, runtime_checkable
 
 from anyio import to_thread
 
@@ -21,6 +22,15 @@ from ..session.standing_context import ContextSource
 from .context_sources import DateSource, EnvironmentSource, InstructionSource, TextSource
 
 __all__ = ["AgentContext"]
+
+
+@runtime_checkable
+class ReloadableSource(Protocol):
+    """A source that reads its files only after ``reload`` and after a cut."""
+
+    def reload(self) -> None:
+        """Read the files again when the source is asked next."""
+        ...
 
 
 class AgentContext:
@@ -40,6 +50,7 @@ class AgentContext:
         self._settings = settings
         self._hooks = hooks
         self._clock = clock
+        self._sources: list[ContextSource] = []
         self._instructions = InstructionSource(context, settings, self._report)
 
     async def enter(
@@ -53,14 +64,14 @@ class AgentContext:
         the first message does not fit the window.
         """
         standing, is_new = self._session.parts.standing, not self._session.view.length
-        sources: list[ContextSource] = [
+        self._sources = [
             EnvironmentSource(self._context.cwd),
             self._instructions,
             TextSource("listing:skills", "the list of skills", self._skills),
             *more,
             DateSource(self._clock),
         ]
-        for source in sources:
+        for source in self._sources:
             standing.add(source)
         opening = await standing.opening()
         message = said_message(opening, role="user") or {"content": []}
@@ -71,7 +82,9 @@ class AgentContext:
 
     def begin_query(self) -> None:
         """Let the next request say what changed since the last prompt."""
-        self._instructions.reload()
+        for source in self._sources:
+            if isinstance(source, ReloadableSource):
+                source.reload()
         self._session.parts.standing.refresh()
 
     def after_tools(self, touched: Iterable[str]) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from ...errors import ReverieError
 from ...events import FellBack
 from ...layers.l5_extract import Witnesses, imported_upto
 from ...memories.recall.policy import RecallPolicy
-from ...memories.rules.guidance import index_context, rules_text
-from ...memories.store.index import LoadedIndex, lines_of, load
+from ...memories.rules.guidance import rules_text
 from ...memories.store.records import Scope
 from ...memories.store.trust import Trust
 from ...ports import Model
@@ -31,11 +27,11 @@ from ..memory.extract.tools import ToolAccess
 from ..memory.memory import Memory
 from ..memory.recall import SessionRecall
 from ..memory.scopes import memory_directory
+from ..memory.standing_memories import IndexSource, IndexText, read_indexes
 from ..session.session import Session
+from ..session.standing_context import ContextSource
 
 __all__ = ["AgentMemory"]
-
-_TAG_BYTES: Final = 4
 
 
 class AgentMemory:
@@ -60,7 +56,7 @@ class AgentMemory:
         directory = memory_directory(context.cwd, settings)
         self.memory = Memory.open(context.cwd, settings=settings)
         self.path = str(directory)
-        self._index = ""
+        self._index = IndexSource(self._read_indexes, self._report)
         self._recall = SessionRecall(
             session.parts.host,
             directory,
@@ -100,40 +96,19 @@ class AgentMemory:
         team = self._settings.team_memory is not None
         return rules_text(self.path, team=team, daily_logs=self._settings.daily_logs)
 
-    async def context(self) -> str:
-        """Return the memory index for the first message; emit an event and return '' if it cannot be read."""
-        try:
-            if not self._index:
-                self._index = await to_thread.run_sync(self._indexes)
-            return self._index
-        except (ReverieError, OSError) as error:
-            self._session.log.emit(FellBack(self._session.name, "memory", f"the index cannot be read: {error}"))
-            return ""
+    def sources(self) -> list[ContextSource]:
+        """Return the sources of standing context: the index and the memories that were recalled."""
+        return [self._index, self._recall.source]
 
-    def _indexes(self) -> str:
-        """Return the private index and, if there is one, the team's as text, each fenced as data."""
+    def _read_indexes(self) -> list[IndexText]:
+        """Read the private index and the team's, each in a small window at most an eighth of it."""
         places: dict[Scope, str] = {"private": self.path}
         if self._settings.team_memory is not None:
             places["team"] = str(self._settings.team_memory)
-        parts: list[str] = []
-        for scope, path in places.items():
-            index = self._fitted(self.memory.index(scope))
-            waiting = [line.file for line in lines_of(index.text) if self._is_unconfirmed(scope, line.file)]
-            tag = os.urandom(_TAG_BYTES).hex()
-            parts.append(index_context(index, path=path, tag=tag, scope=scope, unconfirmed=waiting))
-        return "\n\n".join(parts)
+        return read_indexes(self.memory, places, most_bytes=self._session.thresholds.effective // 2)
 
-    def _fitted(self, index: LoadedIndex) -> LoadedIndex:
-        """Return the index, in a small window the start of it that fills at most an eighth."""
-        most = self._session.thresholds.effective // 2
-        return index if len(index.text.encode()) <= most else load(index.text, max_bytes=most)
-
-    def _is_unconfirmed(self, scope: Scope, file: str) -> bool:
-        """Return whether an index line's memory has the trust ``unconfirmed``; True if it cannot be read."""
-        try:
-            return self.memory.get(f"team/{file}" if scope == "team" else file).trust == "unconfirmed"
-        except ReverieError:
-            return True
+    def _report(self, problem: str) -> None:
+        self._session.log.emit(FellBack(self._session.name, "memory", problem))
 
     def use_model(self, model: Model) -> None:
         """Extract memories with another model from now on."""

@@ -1,6 +1,7 @@
 """Recall in a session: search memories while the model works, and show the result once per turn.
 
-The log records which memories were shown and their size; this module keeps no other state.
+A shown memory is an item of standing context: it counts against the limit of a session while the view shows it, and can
+be recalled again after it left.
 """
 
 from __future__ import annotations
@@ -13,42 +14,45 @@ from typing import Any, Final
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from ...conversation.decisions import MemoriesSurfaced, decision_of
-from ...conversation.entries import DECISION
+from ...conversation.decisions import MemoriesSurfaced
 from ...conversation.view import View
 from ...errors import ReverieError
 from ...events import FellBack
-from ...memories.recall.selection import RecallPolicy, surfaced
+from ...memories.recall.policy import RecallPolicy
+from ...memories.recall.presentation import shown_memories
+from ...memories.recall.selection import surfaced
 from ...memories.store.store import utc_now
 from ...ports import Model
 from ...values import record
 from ..session.port import SessionPort
 from .queries import MemoryQueries
 from .search import MemorySearch
+from .standing_memories import RecalledMemories, recalled_rows
 
 __all__ = ["SessionRecall", "SurfacedMemories", "surfaced_in"]
 
 _TAG_BYTES: Final = 8
+_LEAST_BYTES: Final = 1_000
+"""In less room than this no memory can be shown, with its fence and a note about the cut."""
 
 
 @record
 class SurfacedMemories:
-    """The memory files a session was shown, and the size of their texts in bytes."""
+    """The files of recalled memories that the view shows, and the size of their texts in bytes."""
 
     files: frozenset[str] = frozenset()
     bytes: int = 0
 
 
 def surfaced_in(view: View) -> SurfacedMemories:
-    """Return the memories the log records as shown, including those that were cut from the view since."""
-    files: set[str] = set()
-    size = 0
-    for entry in view.history:
-        decision = decision_of(entry.body) if entry.kind == DECISION else None
-        if isinstance(decision, MemoriesSurfaced):
-            files.update(decision.names)
-            size += len(decision.text.encode("utf-8", "replace"))
-    return SurfacedMemories(frozenset(files), size)
+    """Return the recalled memories that the view shows; those that a cut removed or only named are none of them."""
+    fallen = view.facts.fallen
+    shown = {
+        file: row.item.text
+        for file, row in recalled_rows(view).items()
+        if row.item.state == "said" and row.item.key not in fallen
+    }
+    return SurfacedMemories(frozenset(shown), sum(len(text.encode("utf-8", "replace")) for text in shown.values()))
 
 
 class SessionRecall:
@@ -82,6 +86,9 @@ class SessionRecall:
             fell_back=self._fell_back,
         )
         self._queries.tasks = tasks
+        self._is_full = False
+        self.source = RecalledMemories(self._search.read, policy=self._policy, clock=clock)
+        """The source of standing context for the memories that were recalled in this session."""
 
     @property
     def allowed(self) -> bool:
@@ -99,7 +106,9 @@ class SessionRecall:
 
         Without a task group, ``take`` runs the search. Nothing happens if recall is off or the query is empty.
         """
-        if self.allowed:
+        room = self._policy.session_bytes - surfaced_in(self._session.view).bytes
+        self._is_full = self.allowed and room < _LEAST_BYTES
+        if self.allowed and not self._is_full:
             self._queries.start(query)
         else:
             self._queries.cancel()
@@ -113,17 +122,23 @@ class SessionRecall:
 
         The result of a search that is late can be taken in a later turn, or with the next prompt if it still helps.
         """
+        if self._is_full:
+            self._is_full = False
+            self._fell_back(f"nothing is recalled until memories leave the view: {self._limit_words()} is used up")
         found = await self._queries.take() if self.allowed else None
         if found is None:
             return None
         memories, by = found
-        before = surfaced_in(self._session.view)
+        before, policy = surfaced_in(self._session.view), self._policy
         fresh = [memory for memory in memories if memory.file not in before.files]
-        if not fresh:
-            return None
-        tag = os.urandom(_TAG_BYTES).hex()
-        used, policy = before.bytes, self._policy
-        return surfaced(fresh, tag=tag, now=self._clock(), by=by, used_bytes=used, policy=policy)
+        tag, used = os.urandom(_TAG_BYTES).hex(), before.bytes
+        shown = shown_memories(fresh, tag=tag, now=self._clock(), used_bytes=used, policy=policy)
+        if shown.left_out:
+            self._fell_back(f"{', '.join(shown.left_out)} left out: {self._limit_words()} has no room for it")
+        return surfaced(shown, fresh, by=by)
+
+    def _limit_words(self) -> str:
+        return f"the limit of {self._policy.session_bytes:,} bytes for memories in view (recall.session_bytes)"
 
     async def surface(self) -> MemoriesSurfaced | None:
         """Take the found memories, log them so that the model sees them, and return the decision; None if none."""

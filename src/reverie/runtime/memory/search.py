@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from datetime import datetime
+from typing import Final
 
 from ...errors import StorageError
 from ...memories.recall.search import Match, MemoryIndex
@@ -14,6 +15,8 @@ from ...memories.store.store import MemoryStore
 from ...values import replace
 
 __all__ = ["MemorySearch"]
+
+_TEAM: Final = "team/"
 
 
 class MemorySearch:
@@ -75,6 +78,12 @@ class MemorySearch:
         """Return a memory by its file as of the last refresh; None if there is none."""
         return self._records.get(file)
 
+    def read(self, file: str) -> MemoryRecord | None:
+        """Return a memory by its file as it is on disk now; None if there is none, an error if it is unreadable."""
+        scope: Scope = "team" if file.startswith(_TEAM) and "team" in self._stores else "private"
+        found = self._stores[scope].get(file.removeprefix(_TEAM) if scope == "team" else file)
+        return replace(found, file=file) if found is not None else None
+
     def note_surfaced(self, files: list[str], session: str) -> None:
         """Record that a session was shown these memories, so that ``forget`` can name the sessions with copies."""
         self._stores["private"].note_surfaced(files, session)
@@ -101,4 +110,4 @@ class MemorySearch:
 
 
 def _outside(scope: Scope, file: str) -> str:
-    return f"team/{file}" if scope == "team" else file
+    return f"{_TEAM}{file}" if scope == "team" else file

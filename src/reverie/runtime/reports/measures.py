@@ -214,24 +214,26 @@ def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
 
 
 def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
-    """Count the memories that were shown, and those that no later reply used.
+    """Count the memories that were shown, each once, and those that no later reply used.
 
     A reply uses a memory if its text or a tool input contains an exact name that the memory introduced to the session.
     """
-    surfaced = 0
+    surfaced: set[str] = set()
     known: set[str] = set()
     waiting: list[tuple[int, set[str]]] = []
     for entry in entries:
         decision = decision_of(entry.body) if entry.kind == DECISION else None
         if isinstance(decision, MemoriesSurfaced):
-            surfaced += len(decision.names)
-            waiting.append((len(decision.names), {name.text for name in mine(decision.text)} - known))
+            first = set(decision.names) - surfaced  # one that left the view may be shown again
+            surfaced |= first
+            if first:
+                waiting.append((len(first), {name.text for name in mine(decision.text)} - known))
             continue
         known |= {name.text for name in mine_entry(entry)}
         if entry.kind == ASSISTANT and waiting:
             said = "\n".join(text for one in utterances(entry) for text in (one.text, *strings_of(one.input)))
             waiting = [one for one in waiting if not any(name in said for name in one[1])]
-    return UnusedMemories(surfaced, sum(count for count, _ in waiting))
+    return UnusedMemories(len(surfaced), sum(count for count, _ in waiting))
 
 
 def _price(call: CallRecorded, prices: PriceList) -> float:

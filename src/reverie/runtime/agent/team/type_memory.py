@@ -9,24 +9,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from anyio import to_thread
+from typing import Any, Final
 
 from ....conversation.view import View
-from ....errors import ReverieError, UnsafePath
+from ....errors import UnsafePath
 from ....layers.l5_extract import Witnesses
 from ....layers.l7_relay import AgentKind
-from ....memories.rules.guidance import index_context, rules_text
-from ....memories.store.records import MemoryRecord
+from ....memories.rules.guidance import rules_text
+from ....memories.store.records import MemoryRecord, Scope
 from ....memories.store.trust import worst
 from ....settings import Settings
 from ....tools.memory import MemoryTool
 from ....values import replace
 from ...memory.memory import Heads, Memory
+from ...memory.standing_memories import IndexSource, read_indexes
 from ...places.trust import TrustList
 
 __all__ = ["TypeMemory", "scope_directory"]
+
+_SHARED_NOTE: Final = "This index came with the repository, and others write to it: verify its statements."
 
 
 def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
@@ -79,16 +80,14 @@ class TypeMemory:
         """Return the part of the sub-agent's system prompt about memory."""
         return rules_text(self.path)
 
-    async def context(self) -> str:
-        """Return the memory index for the first message, or a sentence about why it cannot be read."""
-        try:
-            index = await to_thread.run_sync(self.memory.index)
-        except (ReverieError, OSError) as error:
-            return f"Your memory at {self.path} cannot be read: {error}"
-        text = index_context(index, path=self.path, tag=os.urandom(4).hex())
-        if self.scope == "project":
-            text += "\nThis index came with the repository, and others write to it: verify its statements."
-        return text
+    def source(self, most_bytes: int, report: Callable[[str], None]) -> IndexSource:
+        """Return the source of the memory index for standing context; ``report`` is called if it cannot be read."""
+        is_shared = self.scope == "project"
+        note = (
+            "This index came with the repository, and others write to it: verify its statements." if is_shared else ""
+        )
+        places: dict[Scope, str] = {"private": self.path}
+        return IndexSource(lambda: read_indexes(self.memory, places, most_bytes=most_bytes, note=note), report)
 
 
 class _AgentTrustMemory(Memory):
