@@ -34,6 +34,7 @@ SAMPLES = {
     "list[dict[str, Any]]": [{"name": "Read"}],
     "list[Replacement]": [Replacement("toolu_1", "[cleared]", "handle", 12)],
     "PlanState": "approved",
+    "list[SaidItem]": [module.SaidItem("date", "date", "the date", "Today is Monday.", "abc", "Replaces.")],
     "list[Image]": [module.Image("uuid", 3)],
 }
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import anyio
 import pytest
-from reverie.runtime.session.compact.restore import OpenContent, RestorableText
 
 from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings, load_settings
@@ -23,7 +22,9 @@ from reverie.conversation.decisions import (
     Pinned,
     Snipped,
 )
+from reverie.conversation.standing_context import StandingItem
 from reverie.conversation.tokens.tally import CUT
+from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.errors import CompactionError, PromptTooLong, SessionError, WindowFull
@@ -568,25 +569,31 @@ def test_with_compaction_off_the_blocking_limit_still_holds(switch: str):
 @pytest.mark.requirement("L4.9")
 def test_what_is_restored_shrinks_until_the_whole_result_is_at_most_half_of_the_threshold():
     class Open:
-        async def restorable(self) -> OpenContent:
-            files = tuple(RestorableText(f"src/file_{n}.py", PROSE * 120) for n in range(9))
-            return OpenContent(
-                files, (RestorableText("tides", PROSE * 20),), "The plan is to read.", ("Todo: read on.",)
-            )
+        name = "open"
+        only_after_cuts = True
+
+        async def items(self, view: View) -> list[StandingItem]:
+            files = [
+                StandingItem(f"file:{n}", self.name, f"the file {n}", f"src/file_{n}.py\n{PROSE * 120}", budget="files")
+                for n in range(9)
+            ]
+            skill = StandingItem("skill:tides", self.name, "the skill tides", PROSE * 20, budget="skills")
+            steps = StandingItem("steps", self.name, "the steps", "Todo: read on.")
+            return [*files, skill, steps]
 
     async def steps() -> None:
         model = ScriptedModel(lambda _: "<summary>Short.</summary>", name=f"scripted:{MODEL}")
         settings = small(60_000, **keeping(), notes=False, compact_from_notes=False)
         async with opened(InMemoryStorage(), settings, model=model) as session:
-            session.parts.compact.restorer = Open()
+            session.parts.standing.add(Open())
             talk = Talk(session)
             await session.say("Look.")
             await talk.until_compacted(120)
             sent = str(talk.requests[-1]["messages"])
-            assert "The plan is to read." in sent
-            assert "Todo: read on." in sent
-            assert "src/file_0.py, as it is" in sent
+            assert sent.count("Todo: read on.") == 1
+            assert "src/file_0.py" in sent
             assert "src/file_5.py" not in sent  # five at most
+            assert "The file 5 is left out here to save room: read it back by its handle ctx-" in sent
             ended = talk.of(CompactionEnded)[0]
             assert ended.tokens_after <= session.thresholds.auto_compact // 2
 

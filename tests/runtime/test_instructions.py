@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.runtime.instructions.reader import InstructionFile, InstructionSet, NestedInstructions, gather, render
+from reverie.runtime.instructions.reader import InstructionFile, InstructionSet, NestedInstructions, gather
 
 
 @dataclass
@@ -88,7 +88,7 @@ def test_files_come_from_the_users_and_then_from_the_root_down(place: Place) -> 
     ]
     kinds = [file.kind for file in found.files if file.path.startswith(str(place.root))]
     assert kinds == ["user", "project", "project", "project", "project", "project", "local", "rule", "rule"]
-    assert render(found) == render(place.gather())
+    assert found.files == place.gather().files
 
 
 @pytest.mark.requirement("N1")
@@ -305,9 +305,15 @@ def test_a_file_of_another_user_above_the_project_is_left_out(place: Place, monk
 
 @dataclass
 class Reads:
-    """A session's read state as far as instruction files go."""
+    """The nested files that a session said, in order."""
 
-    registered: set[str] = field(default_factory=set[str])
+    registered: dict[str, str] = field(default_factory=dict[str, str])
+
+    def pending(self, nested: NestedInstructions, permission: Callable[[str], bool]) -> list[InstructionFile]:
+        """Return the files that hold now and were not said before, and note them as said."""
+        found = [file for file in nested.current(self.registered, permission) if file.path not in self.registered]
+        self.registered |= {file.path: file.text for file in found}
+        return found
 
 
 def anything(path: str) -> bool:
@@ -335,13 +341,13 @@ def nested(place: Place) -> NestedInstructions:
 @pytest.mark.requirement("N2")
 def test_rules_with_paths_and_files_below_are_not_there_at_the_start(place: Place, nested: NestedInstructions) -> None:
     assert place.named(place.gather().files) == ["person/code/project/AGENTS.md"]
-    assert nested.pending(Reads(), anything) == []
+    assert Reads().pending(nested, anything) == []
 
 
 @pytest.mark.requirement("N2")
 def test_touching_a_file_attaches_what_stands_near_it_nested_first(place: Place, nested: NestedInstructions) -> None:
     nested.touched([str(place.project / "app" / "ui" / "button.py")])
-    found = nested.pending(Reads(), anything)
+    found = Reads().pending(nested, anything)
     assert [file.text for file in found] == ["app", "ui", "ui always", "all projects", "python"]
 
 
@@ -352,13 +358,13 @@ def test_triggers_are_handled_in_the_order_of_their_paths_and_then_cleared(
     reads = Reads()
     nested.touched([place.project / "lib" / "a.txt"])
     nested.touched([place.project / "docs" / "guide.txt", place.project / "app" / "ui" / "x_test.py"])
-    assert [file.text for file in nested.pending(reads, anything)] == [
+    assert [file.text for file in reads.pending(nested, anything)] == [
         *("app", "ui", "ui always", "ui tests", "all projects", "python"),
         "docs",
         "lib",
     ]
     reads.registered.clear()
-    assert nested.pending(reads, anything) == [], "the triggers were cleared"
+    assert reads.pending(nested, anything) == [], "the triggers were cleared"
 
 
 @pytest.mark.requirement("N2")
@@ -369,10 +375,10 @@ def test_each_is_attached_once_while_it_stands_in_the_view_and_again_after_a_com
 
     def touch() -> list[str]:
         nested.touched([place.project / "lib" / "a.txt"])
-        return [file.text for file in nested.pending(reads, anything)]
+        return [file.text for file in reads.pending(nested, anything)]
 
     assert [touch(), touch(), touch()] == [["lib"], [], []]
-    assert reads.registered == {str(place.project / "lib" / "AGENTS.md")}
+    assert reads.registered == {str(place.project / "lib" / "AGENTS.md"): "lib"}
     reads.registered.clear()
     assert [touch(), touch()] == [["lib"], []]
 
@@ -387,12 +393,12 @@ def test_permission_is_checked_before_anything_is_read(place: Place, nested: Nes
 
     nested.touched([place.project / "lib" / "a.txt"])
     reads = Reads()
-    assert nested.pending(reads, refuse) == []
-    assert reads.registered == set()
+    assert reads.pending(nested, refuse) == []
+    assert reads.registered == {}
     assert "lib/AGENTS.md" in asked
     assert any("not permitted" in problem for problem in nested.problems)
     nested.touched([place.project / "lib" / "a.txt"])
-    assert [file.text for file in nested.pending(reads, anything)] == ["lib"]
+    assert [file.text for file in reads.pending(nested, anything)] == ["lib"]
 
 
 @pytest.mark.requirement("N2", "N3")
@@ -406,7 +412,7 @@ def test_nested_files_import_and_what_leads_outside_needs_consent_there_too(plac
     )
     nested = NestedInstructions(place.project, InstructionSet(), user_home=place.user)
     nested.touched([place.project / "lib" / "a.txt"])
-    assert [file.text.split()[0] for file in nested.pending(Reads(), anything)] == ["lib", "more"]
+    assert [file.text.split()[0] for file in Reads().pending(nested, anything)] == ["lib", "more"]
     assert any("outside the project" in problem for problem in nested.problems)
 
 
@@ -418,10 +424,10 @@ def test_a_text_that_stands_in_the_view_is_not_attached_again_under_another_path
     reads = Reads()
     for name, texts in (("a", []), ("b", ["b"]), ("c", [])):
         nested.touched([place.project / name / "x"])
-        assert [file.text for file in nested.pending(reads, anything)] == texts
+        assert [file.text for file in reads.pending(nested, anything)] == texts
     reads.registered.clear()
     nested.touched([place.project / "c" / "x"])
-    assert [file.text for file in nested.pending(reads, anything)] == ["b"]
+    assert [file.text for file in reads.pending(nested, anything)] == ["b"]
 
 
 def test_a_file_outside_the_working_directory_attaches_only_rules_that_are_for_it(
@@ -429,7 +435,7 @@ def test_a_file_outside_the_working_directory_attaches_only_rules_that_are_for_i
 ) -> None:
     inside = NestedInstructions(place.project / "app", place.gather(place.project / "app"), user_home=place.user)
     inside.touched([place.project / "lib" / "a.py", place.root / "elsewhere.py", "ui/relative.txt"])
-    assert [file.text for file in inside.pending(Reads(), anything)] == [
+    assert [file.text for file in Reads().pending(inside, anything)] == [
         *("ui", "ui always"),
         *("all projects", "python"),
     ]
@@ -438,8 +444,20 @@ def test_a_file_outside_the_working_directory_attaches_only_rules_that_are_for_i
 def test_a_rule_is_read_once_however_many_files_were_touched(place: Place, nested: NestedInstructions) -> None:
     os.mkfifo(place.project / ".claude" / "rules" / "pipe.md")
     nested.touched([place.project / "lib" / f"{n}.txt" for n in range(50)])
-    assert [file.text for file in nested.pending(Reads(), anything)] == ["lib"]
+    assert [file.text for file in Reads().pending(nested, anything)] == ["lib"]
     assert len(nested.problems) == 1
+
+
+@pytest.mark.requirement("W2", "N2")
+def test_a_nested_file_that_was_said_holds_as_it_is_now_until_it_is_removed(
+    place: Place, nested: NestedInstructions
+) -> None:
+    said = [place.project / "lib" / "AGENTS.md", place.project / "app" / "ui" / ".claude" / "rules" / "tests.md"]
+    place.write({"person/code/project/lib/AGENTS.md": "lib two"})
+    known = [str(path) for path in said]
+    assert [file.text for file in nested.current(known, anything)] == ["lib two", "ui tests"]
+    said[0].unlink()
+    assert [file.text for file in nested.current(known, anything)] == ["ui tests"]
 
 
 DIRECTORIES = st.lists(st.sampled_from(["a", "a/b", "a/b/c", "d", "."]), max_size=8)
@@ -447,7 +465,7 @@ DIRECTORIES = st.lists(st.sampled_from(["a", "a/b", "a/b/c", "d", "."]), max_siz
 
 def forgetful(nested: NestedInstructions, reads: Reads) -> list[InstructionFile]:
     """The known-bad twin: it forgets to look at what stands in the view."""
-    return nested.pending(Reads(), anything)
+    return Reads().pending(nested, anything)
 
 
 def attached_twice(
@@ -470,7 +488,7 @@ def test_whatever_is_touched_nothing_is_attached_twice(
 ) -> None:
     place = Place(tmp_path_factory.mktemp("touched").resolve())
     (place.project / ".git").mkdir(parents=True)
-    assert not attached_twice(place, touches, lambda nested, reads: nested.pending(reads, anything))
+    assert not attached_twice(place, touches, lambda nested, reads: reads.pending(nested, anything))
 
 
 def test_the_twin_that_forgets_is_caught(place: Place) -> None:

@@ -22,7 +22,7 @@ from .decisions import (
     Snipped,
 )
 from .entries import ATTACHMENT, USER, Entry, Message
-from .standing_context import said_in, said_message
+from .standing_context import USER_CONTEXT, said_in, said_message
 from .wire.blocks import accepted_message, is_signed_summary, summary_as_text
 
 __all__ = [
@@ -41,8 +41,6 @@ __all__ = [
     "visible_items",
 ]
 
-USER_CONTEXT: Final = "user_context"
-"""The type of attachments that open a session, such as instruction files; compacting older messages keeps them."""
 EDIT: Final = "cache edit"
 """The kind of an item that deletes results from the provider's cache; only providers that support this get it."""
 BLOCK: Final = "compaction block"

@@ -34,6 +34,7 @@ from .decisions import (
     ResultOffloaded,
     ResultsClearedByProvider,
     ResultStubbed,
+    SaidItem,
     ThinkingRepaired,
     ToolsDeferred,
     ToolsFound,
@@ -43,7 +44,7 @@ from .entries import ASSISTANT, META, Entry
 from .file_reads import FILES, FileReads, logged_reads
 from .layered_map import LayeredMap
 from .plans import Plan, plan_after
-from .standing_context import Standing, fallen_keys, said_in
+from .standing_context import USER_CONTEXT, Standing, fallen_keys, said_in
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
@@ -187,6 +188,8 @@ def facts_with(facts: Facts, entry: Entry) -> Facts:
         return replace(facts, meta={**facts.meta, **entry.body})
     if entry.kind == ASSISTANT:
         return replace(facts, last_reply=entry, reload_asked=False)
+    if entry.body.get("type") == USER_CONTEXT:
+        return _with_said(facts, entry.uuid, said_in(entry.body))
     return replace(facts, files=facts.files.after(logged_reads(entry.body[FILES]))) if FILES in entry.body else facts
 
 
@@ -264,13 +267,18 @@ def _facts_after_saying(
     facts: Facts, uuid: str, decision: ContextSaid | MemoriesSurfaced | InstructionsAttached
 ) -> Facts:
     """Return the facts after standing context was said."""
-    said = {one.key: Standing(one, uuid) for one in decision.items}
-    fallen = {key: older for key, older in facts.fallen.items() if key not in said}
-    facts = replace(facts, standing=facts.standing.changed(said), fallen=fallen)
+    facts = _with_said(facts, uuid, decision.items)
     if isinstance(decision, ContextSaid):
         as_system = facts.says_as_system or decision.role == "system"
         facts = replace(facts, context_cuts=decision.cuts, says_as_system=as_system)
     return facts
+
+
+def _with_said(facts: Facts, uuid: str, items: Sequence[SaidItem]) -> Facts:
+    """Return the facts with these items as the newest sayings of their keys."""
+    said = {one.key: Standing(one, uuid) for one in items}
+    fallen = {key: older for key, older in facts.fallen.items() if key not in said}
+    return replace(facts, standing=facts.standing.changed(said), fallen=fallen)
 
 
 def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:

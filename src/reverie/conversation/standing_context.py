@@ -19,6 +19,7 @@ from .wire.blocks import text_block
 
 __all__ = [
     "AGAIN",
+    "USER_CONTEXT",
     "BudgetLimit",
     "Standing",
     "StandingItem",
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 AGAIN: Final = "This still holds and is said again, because it is no longer in view."
+USER_CONTEXT: Final = "user_context"
+"""The type of attachments that open a session, such as instruction files; compacting older messages keeps them."""
 _REPLACES: Final = "This replaces what was said before about {}."
 _ENDED: Final = "{} no longer holds. Ignore what was said about it before."
 _NAMED: Final = "{} is left out here to save room: {}."
@@ -100,12 +103,26 @@ def said_message(items: Sequence[SaidItem], *, role: str, heading: str = "") -> 
 
 def said_in(body: Mapping[str, Any]) -> list[SaidItem]:
     """Return the items that a log entry with this body says; an empty list for every other entry."""
+    if body.get("type") == USER_CONTEXT:
+        return [_opening_item(body)]
     if body.get("decision") not in _SAYINGS:
         return []
     try:
         return msgspec.convert(body.get("items") or [], list[SaidItem])
     except msgspec.ValidationError:
         return []
+
+
+def _opening_item(body: Mapping[str, Any]) -> SaidItem:
+    """Return the context that a program attached at a session's start as one item, whose only place is the log."""
+    message: Any = body.get("message") or {}
+    blocks: Any = message.get("content") or body.get("content") or ""
+    texts = [blocks] if isinstance(blocks, str) else [block.get("text") for block in blocks if isinstance(block, dict)]
+    value = "\n\n".join(text for text in texts if isinstance(text, str))
+    digest = digest_of(value)
+    return SaidItem(
+        f"opening:{digest[:12]}", USER_CONTEXT, "the context that opened the session", value, digest, held=True
+    )
 
 
 def fallen_keys(table: Mapping[str, Standing], visible: Iterable[SaidItem]) -> dict[str, bool]:
