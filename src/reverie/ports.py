@@ -5,7 +5,7 @@ Storage is synchronous and may block; the async runtime calls it in a worker thr
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .values import record
@@ -228,8 +228,4 @@ class Agents(Protocol):
 
     def kinds(self) -> Mapping[str, str]:
         """Return a mapping from the name of each available agent type to its purpose."""
-        ...
-
-    def at_work(self) -> Sequence[str]:
-        """Return a sequence with one line of text for each running agent."""
         ...

@@ -65,6 +65,9 @@ TYPES: list[dict[str, str]] = [
 def test_every_type_of_agents_is_told_only_of_its_own_tools(tmp_path: Path) -> None:
     roles = {f"t{number}": plays("Done.") for number in range(len(TYPES))}
     stage = Stage(tmp_path, {"main": plays("Done."), "general": plays("Done."), "explore": plays("Done."), **roles})
+    skill = stage.home / "skills" / "deploy"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: deploy\ndescription: How to deploy.\n---\nPush.\n")
     kinds = [type_file(stage, f"t{number}", **fields) for number, fields in enumerate(TYPES)]
 
     async def steps(agent: Agent) -> None:
@@ -76,8 +79,9 @@ def test_every_type_of_agents_is_told_only_of_its_own_tools(tmp_path: Path) -> N
         (request,) = stage.requests(role)
         assert untold(request) == set(), role
     told = {role: told_tools(json.dumps(stage.requests(role)[0])) for role in ("general", "explore", "t5", "t7")}
-    assert {"Agent", "BashOutput"} <= told["general"]  # the rule leaves out nothing that is there
+    assert {"Agent", "Skill", "BashOutput"} <= told["general"]  # the rule leaves out nothing that is there
     assert "BashOutput" in told["explore"]
+    assert "Skill" in told["t5"]
     assert "Memory" in told["t7"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -140,7 +139,8 @@ class BashOutput(_BackgroundShellTool):
         wait = min(float(input.get("wait_seconds") or 0.0), context.policy.bash_max_timeout_seconds)
         if wait:
             await shell.wait_for_news(wait)
-        state = "still running" if shell.running else _end_text(shell)
+        shell.is_end_told = not shell.running
+        state = shell.end_text if shell.is_end_told else "still running"
         return Output(f"{_lines(shell.new_output())}[{name}: {state}]")
 
 
@@ -162,9 +162,11 @@ class KillShell(_BackgroundShellTool):
 
     async def _act(self, shell: Shell, name: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Stop the command and return a text that says whether it has ended."""
-        if not shell.running:
-            return Output(f"{name} has ended already: {_end_text(shell)}.")
+        is_late = not shell.running
         await shell.stop()
+        shell.is_end_told = not shell.running
+        if is_late:
+            return Output(f"{name} has ended already: {shell.end_text}.")
         return Output(f"{name} was stopped." if not shell.running else f"{name} does not react, not even to SIGKILL.")
 
 
@@ -199,17 +201,7 @@ async def _run_to_end(shell: Shell, timeout_seconds: float) -> Output:
         notes = "[processes it left running were ended with it; use run_in_background for long-running ones]"
     if shell.returncode == 0:
         return Output(_lines(text) + notes if notes else text)
-    return error_output(f"{_lines(text)}[{_end_text(shell)}]{notes}")
-
-
-def _end_text(shell: Shell) -> str:
-    code = shell.returncode or 0
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"ended by signal {-code}"
+    return error_output(f"{_lines(text)}[{shell.end_text}]{notes}")
 
 
 def _lines(text: str) -> str:

@@ -34,6 +34,7 @@ from .loop import Prompt, QueryRun, run_query
 from .opening_size import check_opening
 from .options import AgentOptions
 from .parts import AgentParts, has_small_window, open_parts
+from .running_work import RunningAgents, RunningShells
 from .servers import open_servers
 from .status import Status
 from .team.relay import Relay
@@ -153,10 +154,12 @@ class Agent:
         stack.push_async_callback(self._wind_down)
 
     def _sources(self) -> list[ContextSource]:
-        """Return the sources of standing context that depend on relay and memory."""
+        """Return the sources of standing context about other agents, commands in the background and memory."""
         lineage, found = self._options.lineage, list[ContextSource]()
         if self._relay is not None:
             found.append(TextSource("listing:agents", "the list of types of agents", self._relay.listing_text))
+            found.append(RunningAgents())
+        found.append(RunningShells(self.parts.context.shells))
         if self.parts.memory is not None:
             found += self.parts.memory.sources()
         elif lineage is not None and lineage.memory is not None:

@@ -44,7 +44,10 @@ class AgentContext:
         hooks: Hooks,
         *,
         clock: Callable[[], float],
+        has_skills: bool = True,
     ) -> None:
+        """List skills only if ``has_skills``: an agent without the tool Skill cannot load one."""
+        self._has_skills = has_skills
         self._session = session
         self._context = context
         self._settings = settings
@@ -67,7 +70,7 @@ class AgentContext:
         self._sources = [
             EnvironmentSource(self._context.cwd),
             self._instructions,
-            TextSource("listing:skills", "the list of skills", self._skills),
+            *([TextSource("listing:skills", "the list of skills", self._skills)] if self._has_skills else []),
             *more,
             DateSource(self._clock),
         ]

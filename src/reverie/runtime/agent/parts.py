@@ -139,7 +139,14 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         context=context,
         hooks=hooks,
         tasks=tasks,
-        standing=AgentContext(session, context, settings, hooks, clock=options.clock),
+        standing=AgentContext(
+            session,
+            context,
+            settings,
+            hooks,
+            clock=options.clock,
+            has_skills=any(tool.name == "Skill" for tool in tools),
+        ),
         memory=memory,
         runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
     )

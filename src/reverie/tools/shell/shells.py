@@ -85,6 +85,8 @@ class Shell:
     def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], command: str = "") -> None:
         self.command = command
         self.output = OutputBuffer()
+        self.is_end_told = False
+        """Whether the model was told that the command has ended."""
         self.left_running = False
         """Whether the command left processes running, which were then ended; known once the shell has ended."""
         self._lock = threading.Lock()
@@ -129,6 +131,17 @@ class Shell:
     def returncode(self) -> int | None:
         """The exit code, or the negative number of the signal that ended the command; None while it runs."""
         return self._process.returncode if self._ended.is_set() else None
+
+    @property
+    def end_text(self) -> str:
+        """The end of the command in words: its exit code, or the signal that ended it."""
+        code = self.returncode or 0
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return f"ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"ended by signal {-code}"
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the command and its group have ended; return False if the time runs out first."""
@@ -302,6 +315,10 @@ class Shells:
         name = f"shell_{self._count}"
         self._shells[name] = shell
         return name
+
+    def number_after(self, number: int) -> None:
+        """Give new commands larger numbers than this one."""
+        self._count = max(self._count, number)
 
     @contextmanager
     def awaiting(self, shell: Shell) -> Generator[None]:

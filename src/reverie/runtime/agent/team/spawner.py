@@ -33,7 +33,7 @@ from ...session.forks import ForkBatch, forking
 from ...session.session import Session
 from .roster import AgentState, AgentStatus, Roster, TeamMember, stop_all
 
-__all__ = ["MemberRun", "RunEnd", "Spawner", "Starter"]
+__all__ = ["MemberRun", "RunEnd", "Spawner", "Starter", "letter_id"]
 
 FORK: Final = "fork"
 _LAYER: Final = "relay"
@@ -112,7 +112,7 @@ class Spawner:
                 said = "its process ended before it did; its changes on disk are kept"
                 await self._session.log.decide(AgentFinished(Cause(_LAYER, "its process ended"), agent, "killed", said))
                 self._undelivered.append(AgentResult(agent, logged.kind, "killed", said, ""))
-            elif logged.is_background and _letter_id(agent) not in facts.queued:
+            elif logged.is_background and letter_id(agent) not in facts.queued:
                 self._undelivered.append(_logged_result(agent, logged.kind, logged.finished))
         return kinds_listing(self.kinds())
 
@@ -123,11 +123,6 @@ class Spawner:
     def statuses(self) -> list[AgentStatus]:
         """Return the state of every agent of the whole team, in the order of their start."""
         return [one.status(self._clock()) for one in self.roster.agents.values()]
-
-    def at_work(self) -> list[str]:
-        """Return one line of text for each running agent that this parent started."""
-        own = [one for one in self._own.values() if one.state == "running"]
-        return [f"{one.id}, {one.description}: {one.line}" for one in own]
 
     # -- starting
 
@@ -293,7 +288,7 @@ class Spawner:
             outcome = self._undelivered[0]
             text = notification_text(outcome, tag=os.urandom(4).hex())
             cause = Cause(_LAYER, f"{outcome.agent} {outcome.status}")
-            await self._session.log.decide(MessageQueued(cause, _letter_id(outcome.agent), text, outcome.agent))
+            await self._session.log.decide(MessageQueued(cause, letter_id(outcome.agent), text, outcome.agent))
             self._undelivered.pop(0)
 
     @property
@@ -374,7 +369,7 @@ class Spawner:
         return found
 
 
-def _letter_id(agent: str) -> str:
+def letter_id(agent: str) -> str:
     """Return the id of the message that tells the end of a background agent."""
     return f"{agent}.ended"
 
