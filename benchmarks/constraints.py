@@ -40,8 +40,10 @@ from reverie.conversation.authorship import strings_of
 from reverie.conversation.entries import ASSISTANT, USER, Entry, new_uuid
 from reverie.importers import read_sessions
 from reverie.layers.l4_compact.user_words import LEAST_SCORE
+from reverie.models.scripted_model import ScriptedModel
+from reverie.ports import Capabilities
 from reverie.replay.play import PlayedClock, play_session
-from reverie.text.binding import binding_part, typed_sentences
+from reverie.text.binding import binding_passages, typed_sentences
 from reverie.values import replace
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -51,6 +53,7 @@ PLACES = {"top": 0.03, "middle": 0.5, "late": 0.9}
 COUNTS = (1, 3, 5)
 START = "2026-01-05T09:00:00.000Z"
 MODEL = "claude-sonnet-4-5"
+NOTED = '<section name="Current State">\nThe work goes on as asked.\n</section>'
 AIM = 0.95
 FOLLOWING = 40
 LEAST_ENTRIES = 40
@@ -183,6 +186,8 @@ class Run:
             clause = one.clause
             at = shown.rfind(_plain(clause["clause"]))
             wrong = bool(one.end) and at >= 0 and not any(_plain(end) in shown[at:] for end in _ends(one.end))
+            if one.end and self.way == "with":
+                wrong = any(_plain(rule.text) == _plain(clause["clause"]) for rule in session.parts.rules.rules)
             key = (clause["id"], clause["language"], clause["style"], self.way, self.kind, self.window)
             self.rows.append(Row(*key, one.place, n, at >= 0, bool(one.end), wrong))
 
@@ -195,9 +200,28 @@ def _ends(message: str) -> list[str]:
     return typed_sentences(message) or [message]
 
 
-def finder(planted: Sequence[Planted]) -> Any:
-    """Return a scripted model."""
-    raise NotImplementedError
+def finder(planted: Sequence[Planted]) -> ScriptedModel:
+    """Return a model that takes notes in a few words and finds the planted clauses and their ends."""
+
+    def answer(request: dict[str, Any]) -> str:
+        *before, asked = (_plain("\n".join(strings_of(message))) for message in request["messages"])
+        said = "\n".join(before)
+        return "\n".join([NOTED, *(line for one in planted for line in _found(one, said, asked))])
+
+    return ScriptedModel(answer, capabilities=Capabilities(caching=True, window=10**7))
+
+
+def _found(one: Planted, said: str, asked: str) -> Iterator[str]:
+    """Yield what an answer says about a clause, given the messages and the prompt for notes."""
+    clause = _plain(one.clause["clause"])
+    known = re.search(rf"(\d+): {re.escape(clause)}", asked)
+    if one.end and _plain(one.end) in said:
+        if known and one.clause["replaced_by"]:
+            yield f'<rule replaces="{known[1]}">{one.clause["replaced_by"]}</rule>'
+        elif known:
+            yield f'<rule_ended id="{known[1]}">{_ends(one.end)[0]}</rule_ended>'
+    elif clause in said and not known:
+        yield f"<rule>{clause}</rule>"
 
 
 def plans(given: dict[str, Any], *, ended: bool) -> Iterator[list[Planted]]:
@@ -260,7 +284,7 @@ def decoys_taken(given: dict[str, Any]) -> Counter[str]:
     """Count the decoys by language, and those of which a sentence would be quoted before others."""
     found: Counter[str] = Counter()
     for decoy in given["decoys"]:
-        taken = any(binding_part(one)[0] >= LEAST_SCORE for one in typed_sentences(decoy["message"]))
+        taken = any(score >= LEAST_SCORE for score, _ in binding_passages(decoy["message"]))
         found.update({decoy["language"]: 1, f"{decoy['language']} taken": taken})
     return found
 

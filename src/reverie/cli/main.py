@@ -52,6 +52,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "reverie.cli.compaction.notes",
             "Show, update or edit the notes of a session, or turn it into a skill.",
         ),
+        "rules": ("reverie.cli.compaction.rules", "Show, add or drop rules of the user."),
     },
     "Memory": {
         "memory": ("reverie.cli.memory", "Read, change, undo and approve memories."),

@@ -19,6 +19,7 @@ from .wire.blocks import text_block
 
 __all__ = [
     "AGAIN",
+    "RULES",
     "USER_CONTEXT",
     "BudgetLimit",
     "Standing",
@@ -40,7 +41,9 @@ _NAMED: Final = "{} is left out here to save room: {}."
 _SHORTENED: Final = "\n[shortened; {} for the rest]"
 _FRAME_TOKENS: Final = 8
 _SAYINGS: Final = frozenset({"context_said", "memories_surfaced", "instructions_attached"})
-_ORDER: Final = {"whole": 0, "skills": 1, "memories": 2, "files": 3}
+RULES: Final = "rules"
+"""The budget of the user's rules, which holds whatever else must be said."""
+_ORDER: Final = {RULES: 0, "whole": 0, "skills": 1, "memories": 2, "files": 3}
 
 
 @record
@@ -214,7 +217,7 @@ def _fitted(
         most = left
         if limit is not None:
             within = limit.total - used.get(one.budget, 0) if counts.get(one.budget, 0) < limit.count else 0
-            most = min(left, within, limit.each)
+            most = min(within, limit.each) if one.budget == RULES else min(left, within, limit.each)
         fit = _within(one, most, read_with.get(one.key, ""))
         cost = estimate_text(fit.text) + _FRAME_TOKENS
         left -= cost

@@ -15,7 +15,7 @@ from typing import Final
 
 from .sentences import ends_in_abbreviation, without_pasted
 
-__all__ = ["binding_part", "is_question", "typed_sentences"]
+__all__ = ["binding_part", "binding_passages", "is_question", "typed_sentences"]
 
 _MARKS: Final = {  # by kind: English, then German
     "obligation": "must should shall ought supposed allowed"
@@ -62,9 +62,11 @@ _WORD: Final = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _CLAUSE: Final = re.compile(r"(?<=[,;:])\s+|(?<=[，；：])|\s+[–—-]+\s+")
 _SENTENCE: Final = re.compile(r"(?<=[.!?…])[\"')\]”]*\s+|(?<=[。！？])[”」』]*\s*|\n+(?![a-zà-ÿ])")
+_PARAGRAPH: Final = re.compile(r"\n+(?![a-zà-ÿ])")
 _BULLET: Final = re.compile(r"^\s*(?:[-*•+]|\d{1,2}[.)])\s+")
 _LEAST_WORDS: Final = 3
 _SHORT: Final = 12
+_SHORT_BONUS: Final = 0.5
 _LONG: Final = 200
 _MOST_CHARS: Final = 20_000
 
@@ -81,6 +83,28 @@ def typed_sentences(text: str) -> list[str]:
 def is_question(sentence: str) -> bool:
     """Say whether a sentence ends in a question mark."""
     return sentence.rstrip("\"')”」 ").endswith(("?", "？"))
+
+
+@lru_cache(maxsize=4_096)
+def binding_passages(text: str) -> tuple[tuple[float, str], ...]:
+    """Return the passages of a message, each with how likely it binds later work.
+
+    A short message is one passage, since what binds may stretch over its sentences; else a short paragraph is, and of
+    other paragraphs each sentence.
+    """
+    typed = without_pasted(text[:_MOST_CHARS]).strip()
+    if len(typed) <= _LONG:
+        parts = [binding_part(one) for one in typed_sentences(text)]
+        asks = any(is_question(one) or score < 0 for score, one in parts)
+        best = max((score for score, _ in parts), default=0.0)
+        return ((best + (0.0 if asks else _SHORT_BONUS), typed),) if parts else ()
+    found: dict[str, float] = {}
+    for paragraph in _PARAGRAPH.split(typed):
+        parts = [binding_part(one) for one in typed_sentences(paragraph)]
+        if len(paragraph) <= _LONG and parts:
+            parts = [(max(score for score, _ in parts), _BULLET.sub("", paragraph).strip())]
+        found.update((part, score) for score, part in parts)
+    return tuple((score, part) for part, score in found.items())
 
 
 @lru_cache(maxsize=8_192)
@@ -150,13 +174,13 @@ def _plain(text: str) -> str:
 
 def _mood(words: list[str], kinds: set[str]) -> float:
     """Return 2 for a clause that tells its reader something, less for a statement, below 0 for talk or a question."""
-    first, reads = words[0], bool(_CLASS["reader"].intersection(words))
+    first = words[0]
     if _CLASS["narrating"].intersection(words[:3]):
         return -2.0
     if first in _CLASS["asking"] or (first in ("do", "have", "hast") and _CLASS["reader"].intersection(words[1:2])):
         return -2.0
-    if first in _CLASS["first person"]:
-        return 0.5 if reads else 0.0
+    if first in _CLASS["first person"]:  # the simple present states a habit, unless it is an intention: "I need to"
+        return 0.0 if "to" in words[2:3] else 1.0
     if first in _CLASS["reader"] or first in _KIND:
         return 1.5
     has_subject = first in _CLASS["subject"] or first.endswith(("ing", "ed", "'s")) or re.search("[^s]s$", first)

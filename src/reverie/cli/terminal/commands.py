@@ -173,6 +173,24 @@ async def show_notes(chat: Chat, rest: str) -> None:
         chat.transcript.note("no notes yet: they are written as the session grows")
 
 
+async def show_rules(chat: Chat, rest: str) -> None:
+    """Show the rules of the user, add one (``add TEXT``) or drop one (``drop ID``)."""
+    from ..compaction.rules import rule_lines
+
+    rules = chat.agent.session.parts.rules
+    word, _, given = rest.partition(" ")
+    if word == "add" and given.strip():
+        rule = await rules.add(given)
+        chat.transcript.note(f"rule {rule.id} holds from now on; /rules drop {rule.id} ends it")
+    elif word == "drop" and given.strip():
+        rule = await rules.drop(given.strip())
+        chat.transcript.note(f"dropped: {one_line(rule.text, 200)}")
+    elif rest:
+        raise InputError("usage: /rules, /rules add TEXT, or /rules drop ID")
+    else:
+        chat.transcript.put("block", [f"  {one_line(line, 300)}" for line in rule_lines(rules.rules)])
+
+
 async def make_skill(chat: Chat, rest: str) -> None:
     """Let the chat's model turn the session into a skill below Reverie's home; ``rest`` names it, and Esc cancels."""
     from ...layers.l3_notes import checked_name, render_skill, skill_material
@@ -265,6 +283,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "notes": Command("the running notes", show_notes, anytime=True),
     "skillify": Command("turn this session into a skill: /skillify [NAME]", make_skill),
     "memory": Command("list, show or undo memories: /memory [FILE | undo]", show_memory, anytime=True),
+    "rules": Command("rules that hold for this session: /rules [add TEXT | drop ID]", show_rules, anytime=True),
     "agents": Command("agents of this session: /agents [stop ID]", show_agents, anytime=True),
     "todos": Command("the agent's todo list", show_todos, anytime=True),
     "resume": Command("continue another session: /resume [NAME]", resume),

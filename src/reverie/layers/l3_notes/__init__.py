@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .plan import NotesLimits, covered_by, enough_tokens, notes_due, notes_limits, worth_logging
     from .policy import NotesPolicy
     from .prompts import directive, notes_from_answer, projection_of, template_of
+    from .rules import rule_changes, rules_prompt
     from .sections import (
         CURRENT,
         HEADINGS,
@@ -59,6 +60,8 @@ __all__ = [
     "projection_of",
     "render_notes",
     "render_skill",
+    "rule_changes",
+    "rules_prompt",
     "skill_from_answer",
     "skill_material",
     "skill_prompt",
@@ -91,6 +94,10 @@ __getattr__ = lazily(
             "worth_logging",
         ),
         "policy": ("NotesPolicy",),
+        "rules": (
+            "rule_changes",
+            "rules_prompt",
+        ),
         "sections": (
             "CURRENT",
             "HEADINGS",

@@ -8,6 +8,7 @@ from ...conversation.cuts import Item, is_user_context
 from ...conversation.decisions import Cause, Compacted
 from ...conversation.entries import ASSISTANT
 from ...conversation.identifiers import Identifier
+from ...conversation.rules import ended_rules
 from ...conversation.view import View
 from ...errors import CompactionError, InputError
 from ...values import record, replace
@@ -231,7 +232,8 @@ def added_parts(
     else:
         everything = user_messages(view.history) if spoken is None else spoken
         said = [one for one in everything if one.handle not in kept_uuids]
-    words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned)
+    ended = [rule.opening.removesuffix("…") for rule in ended_rules(view.facts.standing)]
+    words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned, ended=ended)
     repeated = words_text(words)
     missing = [step for step, _ in open_steps(cut_range.cut) if step not in summary.body]
     steps = "## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""

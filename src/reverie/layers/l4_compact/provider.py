@@ -14,6 +14,7 @@ from ...conversation.amendments import tool_of_change
 from ...conversation.cuts import BLOCK, SYSTEM, Item
 from ...conversation.decisions import Cause, Compacted
 from ...conversation.entries import ASSISTANT
+from ...conversation.rules import Rule
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks, text_block
 from ...errors import CompactionError
@@ -102,11 +103,16 @@ def _tools_added_and_removed(items: Sequence[Item]) -> list[tuple[int, int]]:
     return found
 
 
-def provider_instructions(notes: Mapping[str, str], instructions: str, *, budget: SummaryBudget) -> str:
-    """Return the instructions for a provider's summary: our sections, the user's wishes, the session's notes."""
+def provider_instructions(
+    notes: Mapping[str, str], instructions: str, *, budget: SummaryBudget, rules: Sequence[Rule] = ()
+) -> str:
+    """Return the instructions for a provider's summary: our sections, the user's wishes and rules, the notes."""
     parts = [prompt_text(METHOD)]
     if instructions.strip():
         parts.append(f"Instructions of the user for this summary, which take precedence:\n\n{instructions.strip()}")
+    if rules:
+        listed = "\n".join(f"- {rule.text}" for rule in rules)
+        parts.append(f"Rules of the user that still hold; each must stand in the summary word for word:\n\n{listed}")
     taken = notes_text(notes, section_tokens=budget.section, total_tokens=budget.notes)
     if taken:
         parts.append(f"Notes taken during the session; everything in them that still holds must survive:\n\n{taken}")

@@ -6,7 +6,9 @@ goes to the newest messages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from math import log
 from typing import Any, cast
 
 from ...conversation.authorship import own_words
@@ -14,7 +16,7 @@ from ...conversation.cuts import Item
 from ...conversation.entries import USER, Entry
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
-from ...text.binding import binding_part, is_question, typed_sentences
+from ...text.binding import binding_passages, is_question
 from ...text.stems import stems
 from ...text.words import words
 from ...values import record, replace
@@ -38,7 +40,9 @@ _BINDING_SHARE = 0.6  # of the budget, for sentences of messages that are not qu
 LEAST_SCORE = 1.0
 """A sentence with a lower score is not quoted by itself."""
 _LATER_SHARE = 0.2  # of the room for sentences, for later ones that may take an older one back
-_SAME_SHARE = 0.5  # of its rare words: then a later sentence is about the same thing
+_SAME_SHARE = 0.3  # of the rare words of the shorter one: then two sentences are about the same thing
+_COMMON = 10  # a word in more than a tenth of the sentences is not rare
+_CJK_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 
 
 @record
@@ -110,12 +114,20 @@ class UserMessages:
 
 
 def quoted_words(
-    said: Sequence[UserMessage], *, tokens: int, handle_tokens: int, pinned: frozenset[str]
+    said: Sequence[UserMessage],
+    *,
+    tokens: int,
+    handle_tokens: int,
+    pinned: frozenset[str],
+    ended: Sequence[str] = (),
 ) -> QuotedWords:
-    """Choose the messages to quote within ``tokens``: pinned ones, sentences that bind, the newest."""
+    """Choose the messages to quote within ``tokens``: pinned ones, sentences that bind, the newest.
+
+    ``ended`` are the first words of rules that no longer hold, which are no sentences that bind.
+    """
     costs = [one.tokens + _FRAME_TOKENS for one in said]
     fits = sum(costs) <= tokens
-    binding, later = ([], []) if fits else _ranked_sentences(said)
+    binding, later = ([], []) if fits else _ranked_sentences(said, ended)
     reserve = min(int(tokens * _BINDING_SHARE), sum(one.tokens + _LINE_TOKENS for _, one in (*binding, *later)))
     newest = range(len(said) - 1, -1, -1)
     order = [at for at in newest if said[at].handle in pinned] + [at for at in newest if said[at].handle not in pinned]
@@ -149,28 +161,29 @@ def quoted_words(
 
 
 def _ranked_sentences(
-    said: Sequence[UserMessage],
+    said: Sequence[UserMessage], ended: Sequence[str]
 ) -> tuple[list[tuple[int, UserMessage]], list[tuple[int, UserMessage]]]:
     """Return sentences with the positions of their messages: those that bind most first, and of equals the oldest.
 
-    The second list has the newest later sentence about the same thing as each of them, which may take it back.
+    The second list has later sentences about the same thing as one of them, which may take it back.
     """
-    every = [(at, sentence) for at, one in enumerate(said) for sentence in typed_sentences(one.text)]
-    parts = [binding_part(sentence) for _, sentence in every]
-    order = [number for number in range(len(every)) if parts[number][0] >= LEAST_SCORE]
-    order.sort(key=lambda number: -parts[number][0])
-    found = _LaterSentences([sentence for _, sentence in every])
+    every = [(at, score, text) for at, one in enumerate(said) for score, text in binding_passages(one.text)]
+    over = {at for at, (_, _, text) in enumerate(every) if any(one in text for one in ended)}
+    order = [at for at, (_, score, _) in enumerate(every) if score >= LEAST_SCORE and at not in over]
+    order.sort(key=lambda number: -every[number][1])
+    found = _LaterSentences([text for _, _, text in every])
     seen: set[str] = set()
 
     def rows(numbers: Iterable[int]) -> list[tuple[int, UserMessage]]:
         out: list[tuple[int, UserMessage]] = []
-        for at, text in ((every[number][0], parts[number][1]) for number in numbers):
+        for at, _, text in (every[number] for number in numbers):
             if text not in seen:
                 seen.add(text)
                 out.append((at, UserMessage(said[at].handle, text)))
         return out
 
-    return rows(order), rows(later for number in order if (later := found.than(number)) is not None)
+    later = [one for number in order if (one := found.than(number)) is not None]
+    return rows(order), rows(at for _, at in sorted(later, reverse=True))
 
 
 def _within(ranked: Sequence[tuple[int, UserMessage]], tokens: int) -> tuple[list[tuple[int, UserMessage]], int]:
@@ -185,32 +198,36 @@ def _within(ranked: Sequence[tuple[int, UserMessage]], tokens: int) -> tuple[lis
 
 
 class _LaterSentences:
-    """Finds the newest later sentence, not a question, that shares the rare words of a sentence."""
+    """Finds the later sentence, not a question, that shares the most rare words with a sentence."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         self._asks = [is_question(one) for one in sentences]
-        self._terms = [frozenset(stems(words(one))) for one in sentences]
-        self._places: dict[str, list[int]] = {}
+        self._terms = [_terms(one) for one in sentences]
+        places: dict[str, list[int]] = {}
         for at, terms in enumerate(self._terms):
             for term in terms:
-                self._places.setdefault(term, []).append(at)
+                places.setdefault(term, []).append(at)
+        most = max(3, len(sentences) // _COMMON)
+        self._places = {term: found for term, found in places.items() if len(found) <= most}
+        self._weights = {term: log(len(sentences) / len(found)) for term, found in self._places.items()}
+        self._sizes = [sum(self._weights.get(term, 0.0) for term in terms) for terms in self._terms]
 
-    def than(self, number: int) -> int | None:
-        """Return the number of the newest such sentence; None if there is none."""
-        terms = self._terms[number]
-        rare = {term: 1 / len(self._places[term]) for term in terms if len(self._places[term]) > 1}
-        whole = sum(1 / len(self._places[term]) for term in terms)
-        return max(
-            (at for at, shared in self._shared(rare, number).items() if shared >= _SAME_SHARE * whole), default=None
-        )
-
-    def _shared(self, rare: dict[str, float], number: int) -> dict[int, float]:
+    def than(self, number: int) -> tuple[float, int] | None:
+        """Return the share of rare words of that sentence, and its number; None if none shares enough."""
         shared: dict[int, float] = {}
-        for term, weight in rare.items():
-            for at in self._places[term]:
+        for term in self._terms[number]:
+            for at in self._places.get(term, ()):
                 if at > number and not self._asks[at]:
-                    shared[at] = shared.get(at, 0.0) + weight
-        return shared
+                    shared[at] = shared.get(at, 0.0) + self._weights[term]
+        shares = ((weight / min(self._sizes[number], self._sizes[at]), at) for at, weight in shared.items())
+        return max((one for one in shares if one[0] >= _SAME_SHARE), default=None)
+
+
+def _terms(text: str) -> frozenset[str]:
+    """Return the word stems of a text, and pairs of characters where a script has no spaces."""
+    runs = _CJK_RUN.findall(text)
+    pairs = (run[at : at + 2] for run in runs for at in range(len(run) - 1))
+    return frozenset((*stems(words(_CJK_RUN.sub(" ", text))), *pairs))
 
 
 def words_text(words: QuotedWords) -> str:

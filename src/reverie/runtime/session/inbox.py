@@ -17,13 +17,14 @@ from ...values import record
 if TYPE_CHECKING:
     from .compact.compactor import Compactor
     from .log import SessionLog
+    from .notes.rules import RuleKeeper
 
 __all__ = ["Command", "Inbox", "delivered", "post", "set_aside", "waiting"]
 
 
 @record
 class Command:
-    """A command that another process leaves for a session: ``compact``, ``undo``, or any name with a text."""
+    """A command that another process leaves for a session: a change, such as ``compact``, or any name with a text."""
 
     id: str
     name: str
@@ -78,10 +79,11 @@ def _command(data: bytes) -> Command | None:
 class Inbox:
     """Runs the commands that other processes left for a session, each once, before a request."""
 
-    def __init__(self, storage: Storage, key: str, compact: Compactor) -> None:
+    def __init__(self, storage: Storage, key: str, compact: Compactor, rules: RuleKeeper) -> None:
         self._storage = storage
         self._key = key
         self._compact = compact
+        self._rules = rules
 
     async def drain(self, log: SessionLog) -> None:
         """Run waiting commands, log their texts for the model and delete them; do nothing in read-only mode."""
@@ -104,7 +106,7 @@ class Inbox:
             log.emit(InboxDrained(log.name, len(found)))
 
     async def _obey(self, log: SessionLog, command: Command) -> None:
-        """Run a ``compact`` or ``undo`` command, ignore others, and report a failure as an event.
+        """Run a command that changes the session, ignore others, and report a failure as an event.
 
         Running a command twice does no harm, so the caller logs it as done afterwards.
         """
@@ -120,6 +122,10 @@ class Inbox:
                 named = _text(body, "compaction")
                 if named is None or named not in log.view.facts.undone:
                     await self._compact.undo(named)
+            elif command.name == "add_rule":
+                await self._rules.add(_text(body, "rule") or "")
+            elif command.name == "drop_rule":
+                await self._rules.drop(_text(body, "id") or "")
         except (CompactionError, InputError, SessionError) as error:
             log.emit(FellBack(log.name, command.name, f"a command from the inbox failed: {error}"))
 

@@ -32,6 +32,7 @@ from .log import Mode, SessionLog
 from .model_change import model_change
 from .notes.activity import SessionActivity
 from .notes.keeper import NotesKeeper
+from .notes.rules import RuleKeeper
 from .offload.offloader import Offloader
 from .offload.read_back import ReadBack
 from .policy import SessionPolicy
@@ -89,6 +90,7 @@ class SessionParts:
     notes: NotesKeeper
     compact: Compactor
     standing: StandingContext
+    rules: RuleKeeper
     inbox: Inbox
     background: BackgroundTasks
     thinking: ThinkingWatch
@@ -195,6 +197,7 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     if options.model is not None:
         notes.forks = Forks(host, options.model)
     standing = StandingContext(host)
+    rules = notes.rules = RuleKeeper(host, standing)
     compact = Compactor(host, cache, notes, activity, thinking, standing)
     parts = SessionParts(
         policy=policy,
@@ -215,7 +218,8 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         notes=notes,
         compact=compact,
         standing=standing,
-        inbox=Inbox(storage, f"{folder}/inbox", compact),
+        rules=rules,
+        inbox=Inbox(storage, f"{folder}/inbox", compact, rules),
         background=BackgroundTasks(notes, compact.background),
         thinking=thinking,
     )

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from ...conversation.decisions import Cause, ContextSaid, SaidItem
 from ...conversation.entries import Entry
-from ...conversation.standing_context import AGAIN, BudgetLimit, StandingItem, digest_of, items_to_say
+from ...conversation.standing_context import AGAIN, RULES, BudgetLimit, StandingItem, digest_of, items_to_say
 from ...conversation.view import View
 from ...conversation.wire.request import awaits_provider
 from ...errors import InputError
@@ -29,6 +29,8 @@ _HOOKS: Final = "hooks:session_start"
 _PADDING: Final = 0.75  # counts are padded until the next reply reports
 _LEAST_SHARE: Final = 0.02  # the blocking limit leaves as much
 _LEAST_TOKENS: Final = 2_000
+_RULES_TOKENS: Final = 2_000
+_RULES_SHARE: Final = 0.04
 
 
 class ContextSource(Protocol):
@@ -67,14 +69,16 @@ class StandingContext:
         """Ask all sources before the next request; without it they are asked only after a cut."""
         self._is_due = True
 
-    async def set(self, key: str, text: str, *, name: str = "", source: str = NOTE) -> Entry | None:
+    async def set(
+        self, key: str, text: str, *, name: str = "", source: str = NOTE, budget: str = "whole"
+    ) -> Entry | None:
         """Say a text that holds from now on and keep it in view; return the entry, None if it is in view already.
 
         A text with the same key replaces the older one. The log is the only place of the text.
         """
         if not key.strip() or not text.strip():
             raise InputError("standing context needs a key and a text; remove_context() ends it")
-        item = StandingItem(key, source, name or f"the note {key!r}", text)
+        item = StandingItem(key, source, name or f"the note {key!r}", text, budget=budget)
         facts, view = self._session.view.facts, self._session.view
         row, fallen = facts.standing.get(key), facts.fallen
         table = {key: row} if row is not None else {}
@@ -178,7 +182,9 @@ class StandingContext:
             return min(tokens, int(effective * share))
 
         recall = self._session.settings.recall
+        rules = fit(_RULES_TOKENS, _RULES_SHARE)
         return {
+            RULES: BudgetLimit(rules, rules),
             "files": BudgetLimit(
                 policy.restore_file_tokens, fit(policy.restore_files_tokens, 0.28), policy.restore_files
             ),

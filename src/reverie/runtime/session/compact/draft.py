@@ -8,6 +8,7 @@ from ....cache.economics import Compaction, Verdict, call_price
 from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
 from ....conversation.identifiers import Identifier
+from ....conversation.rules import rules_in
 from ....conversation.thinking import thinking_sizes
 from ....conversation.tokens.estimate import estimate_text
 from ....conversation.tokens.window import Thresholds
@@ -236,8 +237,9 @@ class CompactionDraft:
     async def _wishes(self, asked: CompactionRequest) -> tuple[str, int]:
         """Return the instructions for the provider's summary, and the tokens of messages that it may cover."""
         budget = self._provider_budget(asked)
-        notes = self._session.view.facts.notes
-        instructions = provider_instructions(notes, await self._instructions(asked), budget=budget)
+        facts = self._session.view.facts
+        wishes, rules = await self._instructions(asked), rules_in(facts.standing)
+        instructions = provider_instructions(facts.notes, wishes, budget=budget, rules=rules)
         room = self.summary_room(asked.thresholds) - estimate_text(instructions)
         view = self._session.view
         billed = view.token_count.raw_tokens - view.token_count.overhead

@@ -41,6 +41,7 @@ from ....ports import Document, Storage
 from ..forks import Forks, forking
 from ..port import SessionPort
 from .activity import SessionActivity
+from .rules import RuleKeeper
 
 __all__ = ["DAMAGED", "NOTES_FILE", "NotesKeeper"]
 
@@ -68,6 +69,8 @@ class NotesKeeper:
         """Keep the notes file in a session's folder; ``root`` is the storage's directory, for a person's path."""
         self.forks: Forks | None = None
         """The way to ask a model for notes; without one the local note-taker writes them."""
+        self.rules: RuleKeeper | None = None
+        """The rules of the user, which a model that takes notes finds."""
         self.tasks: TaskGroup | None = None
         """The task group in which a model's update runs; without one the caller waits for the update."""
         self._session = session
@@ -235,7 +238,11 @@ class NotesKeeper:
         """Return the notes as a model edits them; the local note-taker fills a Current State that it left out."""
         view, before = self._session.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
+        if self.rules is not None:
+            text = f"{text}\n\n{self.rules.prompt}"
         reply = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
+        if self.rules is not None:
+            await self.rules.learn(reply.answer())
         notes = notes_from_answer(before, reply.answer(), template, limits)
         if notes[CURRENT] == before[CURRENT] and CURRENT in template.headings:
             local = await self._local(view, Notes({}), limits)

@@ -1,0 +1,82 @@
+"""The rules of the user in a session: found by the model that takes notes, added and dropped by people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....conversation.rules import Rule, ended_rules, next_rule_id, rules_in
+from ....conversation.standing_context import RULES
+from ....conversation.wire.request import awaits_provider
+from ....errors import InputError
+from ....events import FellBack
+from ....layers.l3_notes import rule_changes, rules_prompt
+from ....layers.l4_compact import UserMessages
+from ....text.counts import counted
+from ..port import SessionPort
+from ..standing_context import StandingContext
+
+__all__ = ["RuleKeeper"]
+
+_MOST_CHARS: Final = 2_000
+
+
+class RuleKeeper:
+    """Keeps the rules of one session in its standing context."""
+
+    def __init__(self, session: SessionPort, standing: StandingContext) -> None:
+        self._session = session
+        self._standing = standing
+        self._messages = UserMessages()
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that hold, oldest first."""
+        return rules_in(self._session.view.facts.standing)
+
+    @property
+    def prompt(self) -> str:
+        """The part of the prompt for notes that asks for rules."""
+        return rules_prompt(self.rules)
+
+    async def add(self, text: str) -> Rule:
+        """Add a rule in the user's words; raise ``InputError`` if it is empty or too long."""
+        words = text.strip()
+        if not words or len(words) > _MOST_CHARS:
+            raise InputError(f"a rule has 1 to {_MOST_CHARS:,} characters: say it in a sentence")
+        rule = next((one for one in self.rules if one.text == words), None)
+        return rule if rule is not None else await self._add(words, "")
+
+    async def drop(self, id: str) -> Rule:
+        """End a rule and say so to the model; raise ``InputError`` if there is no such rule."""
+        rule = self.named(id)
+        await self._standing.remove(rule.key)
+        return rule
+
+    def named(self, id: str) -> Rule:
+        """Return the rule with an id; raise ``InputError`` if there is none."""
+        rule = next((one for one in self.rules if one.id == id), None)
+        if rule is None:
+            listed = ", ".join(one.id for one in self.rules) or "none"
+            raise InputError(f"there is no rule {id!r}: the session's rules are {listed}")
+        return rule
+
+    async def learn(self, answer: str) -> None:
+        """Apply the changes of a model's answer that the user's messages confirm."""
+        view = self._session.view
+        if awaits_provider(view):
+            return  # nothing may be said now; the next notes ask again
+        said = [(one.handle, one.text) for one in self._messages.follow(view)]
+        changes = rule_changes(answer, said, self.rules, ended_rules(view.facts.standing))
+        over = {one: self.named(one) for one in (*changes.ended, *(new.replaces for new in changes.found)) if one}
+        for rule in over.values():
+            await self._standing.remove(rule.key)
+        for new in changes.found:
+            await self._add(new.text, new.message)
+        if changes.refused:
+            why = f"left out {counted(changes.refused, 'change')} of rules that no later words of the user say"
+            self._session.emit(FellBack(self._session.name, "rules", why))
+
+    async def _add(self, text: str, message: str) -> Rule:
+        rule = Rule(next_rule_id(self._session.view.facts.standing), text, message)
+        await self._standing.set(rule.key, rule.value, name=rule.name, source=RULES, budget=RULES)
+        return rule
