@@ -31,7 +31,7 @@ BUILT_BY = {
     "runtime/agent/loop.py": "session.prepare",
     "runtime/agent/team/progress.py": "side_request",
     "runtime/dream/model_run.py": "build_request",
-    "runtime/memory/recall.py": "",  # it sends the request that selection.py built
+    "runtime/memory/queries.py": "",  # it sends the request that selection.py built
     "runtime/session/compact/provider.py": "self._thinking.side_request",
     "runtime/session/compact/summary.py": "plain_request",
     "runtime/session/forks.py": "forked.request",
