@@ -99,6 +99,12 @@ class CacheState:
             held = held.upto(changed)
         return _only_lasting(held) if life == "tail dead" else held
 
+    def older_than(self, oldest: CacheEntry, now: float) -> CacheEntry | None:
+        """Return the entries before this one that are still held at ``now``; None if there are none."""
+        found = next((one for one in self.held or () if (one.place, one.ttl) == (oldest.place, oldest.ttl)), None)
+        older = found.before if found is not None else None
+        return _only_lasting(older) if self.life(now) == "tail dead" else older
+
 
 @record
 class BreakpointPlan:

@@ -166,6 +166,8 @@ class ClearingBoundaryMoved:
     """The last call whose result is left out; the calls of one reply are left out or kept together."""
     excluded: list[str] = field(default_factory=lambda: [])
     """The tools whose results stay."""
+    results: int = 0
+    """How many results that were shown before are left out."""
 
 
 @record

@@ -33,6 +33,7 @@ from .decisions import (
     ReloadAsked,
     ResultOffloaded,
     ResultsClearedByProvider,
+    ResultsRestored,
     ResultStubbed,
     SaidItem,
     ThinkingRepaired,
@@ -131,6 +132,8 @@ class Facts:
     """The windows in tokens that refusals taught, by model."""
     files: FileReads = FileReads()
     """The files that tools have read or written, whether or not the view still shows them."""
+    restorations: int = 0
+    """How many decisions brought removed results back."""
     reload_asked: bool = False
     """Whether the next request renders system prompt and tools anew."""
     last_reply: Entry | None = None
@@ -202,6 +205,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return _facts_after_prefix(facts, decision)
         case PrefixAmended():
             return replace(facts, amendments=(*facts.amendments, (uuid, decision)), amended=decision)
+        case ResultsRestored():
+            return replace(facts, restorations=facts.restorations + 1)
         case ReloadAsked():
             return replace(facts, reload_asked=True)
         case ThinkingRepaired():

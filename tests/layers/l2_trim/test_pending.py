@@ -206,7 +206,7 @@ def test_after_a_clearing_distances_count_only_what_is_left(
     index = bench.pending()
     gone = data.draw(st.sets(st.sampled_from(ids(index)), max_size=len(sizes)))
     cleared = {one.tool_use_id: one for one in index.candidates if one.tool_use_id in gone}
-    index.clear(gone, 40)
+    index.clear(gone)
     for one in index.candidates:
         after = sum(max(0, other.tokens - 40) for other in cleared.values() if other.group > one.group)
         assert index.following(one) == max(0, index.written - index.before(one) - after)

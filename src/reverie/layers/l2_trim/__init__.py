@@ -14,13 +14,12 @@ from ...lazy import lazily
 if TYPE_CHECKING:
     from .boundary import BoundaryPlan, plan_boundary
     from .candidates import ClearableResult, TrimCandidates
-    from .plan import STUB_TOKENS, TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim
+    from .plan import TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim
     from .policy import CLEARED, TrimPolicy, cleared_text
     from .provider import ClearingRule, SentCall, provider_clearing, results_left_out, thinking_option
 
 __all__ = [
     "CLEARED",
-    "STUB_TOKENS",
     "BoundaryPlan",
     "ClearableResult",
     "ClearingRule",
@@ -51,7 +50,6 @@ __getattr__ = lazily(
             "TrimCandidates",
         ),
         "plan": (
-            "STUB_TOKENS",
             "TrimFacts",
             "TrimPlan",
             "plan_budget",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...cache.economics import Forecast, Verdict, weigh_clearing
 from ...values import record, replace
-from .candidates import ClearableResult, TrimCandidates
-from .plan import STUB_TOKENS, TrimFacts, clearing_at
+from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
+from .plan import TrimFacts, clearing_at
 from .policy import TrimPolicy
 
 __all__ = ["BoundaryPlan", "plan_boundary"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import Final
 
 from ...conversation.reads import READS, WRITES, is_failed
 from ...conversation.shared_lists import Result
@@ -14,7 +15,9 @@ from ...conversation.wire.flatten import Overrides
 from ...values import record
 from .policy import TrimPolicy
 
-__all__ = ["ClearableResult", "TrimCandidates"]
+__all__ = ["STUB_TOKENS", "ClearableResult", "TrimCandidates"]
+
+STUB_TOKENS: Final = 40  # tokens that a cleared result still takes: its frame, the sentence and the handle
 
 
 @record
@@ -42,10 +45,10 @@ class TrimCandidates:
 
     def __init__(self, policy: TrimPolicy) -> None:
         self._policy = policy
-        self._begin(-1)
+        self._begin((-1, 0))
 
-    def _begin(self, cuts: int) -> None:
-        self._cuts = cuts
+    def _begin(self, shape: tuple[int, int]) -> None:
+        self._shape = shape
         self._seen = 0
         self._ends: list[int] = []  # tokens up to the end of each closed message, in order of arrival
         self._open: list[int] = []
@@ -60,9 +63,15 @@ class TrimCandidates:
         self.written = 0
 
     def follow(self, view: View) -> None:
-        """Add the results that the view gained since the last call, or all after a cut; drop replaced ones."""
-        if view.cuts != self._cuts:
-            self._begin(view.cuts)
+        """Add the results that the view gained since the last call; drop replaced ones.
+
+        After a cut, or where results are shown again, all of the view is read again.
+        """
+        cleared = view.clearing.group + 1 if view.clearing is not None else -1
+        shape = view.cuts, view.facts.restorations
+        if shape != self._shape or cleared < self._cleared:
+            self._begin(shape)
+        is_new = not self._seen
         end = self._ends[-1] if self._ends else 0
         for at in range(len(self._ends), view.finished):
             end += view.group(at).tokens
@@ -74,7 +83,6 @@ class TrimCandidates:
         self.written = end
         final = view.final
         self.unseen = view.length - (final is not None and final.role == "user")
-        cleared = view.clearing.group + 1 if view.clearing is not None else -1
         if view.overrides is not self._shown or cleared != self._cleared:
             self._shown, self._cleared = view.overrides, cleared
             shown = (one for one in self.candidates if one.tool_use_id not in view.overrides.results)
@@ -89,6 +97,8 @@ class TrimCandidates:
                 self.candidates.append(
                     ClearableResult(result.tool_use_id, result.tool, result.tokens, result.group, result.message)
                 )
+        if is_new and view.overrides.results:
+            self._count_freed(view)
 
     def _supersede(self, result: Result, span: str, *, gone: bool) -> None:
         """Add the earlier reads of a file that this result made stale to ``superseded``.
@@ -104,20 +114,25 @@ class TrimCandidates:
             earlier[:] = [one for one in earlier if one[1] != span]
             earlier.append((result.tool_use_id, span))
 
-    def clear(self, ids: Iterable[str], tokens_each: int) -> None:
-        """Remove these results from the candidates, and count the tokens freed after each remaining candidate.
-
-        ``tokens_each`` is the size of the text that replaces a cleared result.
-        """
+    def clear(self, ids: Iterable[str]) -> None:
+        """Remove these results from the candidates, and count the tokens freed after each remaining candidate."""
         gone = set(ids)
-        left = [one for one in self.candidates if one.tool_use_id not in gone]
         cleared = [one for one in self.candidates if one.tool_use_id in gone]
-        groups = [one.group for one in cleared]  # candidates are in order of their groups
-        sums = list(accumulate((max(0, one.tokens - tokens_each) for one in cleared), initial=0))
-        for one in left:
+        self.candidates = [one for one in self.candidates if one.tool_use_id not in gone]
+        self._free([(one.group, one.tokens) for one in cleared])  # candidates are in order of their groups
+
+    def _count_freed(self, view: View) -> None:
+        """Count the tokens that earlier clearings freed after each candidate, as ``clear`` did then."""
+        hidden = (one for one in view.results if one.tool_use_id in view.overrides.results)
+        self._free([(one.group, one.tokens) for one in hidden if view.offloaded(one.tool_use_id) is None])
+
+    def _free(self, cleared: list[tuple[int, int]]) -> None:
+        """Count the tokens freed after each candidate by cleared results, given by message and size."""
+        groups = [group for group, _ in cleared]
+        sums = list(accumulate((max(0, tokens - STUB_TOKENS) for _, tokens in cleared), initial=0))
+        for one in self.candidates:
             freed = sums[-1] - sums[bisect_right(groups, one.group)]
             self._freed[one.tool_use_id] = self._freed.get(one.tool_use_id, 0) + freed
-        self.candidates = left
 
     def start(self, candidate: ClearableResult) -> int:
         """Return how many tokens precede the message that holds a candidate."""

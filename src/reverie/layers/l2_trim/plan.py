@@ -9,12 +9,11 @@ from ...cache.economics import ClearingOption, Forecast, Life, RelativeRates, Ve
 from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
 from ...conversation.view import View
 from ...values import record, replace
-from .candidates import ClearableResult, TrimCandidates
+from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
-__all__ = ["STUB_TOKENS", "TrimFacts", "TrimPlan", "clearing_at", "plan_budget", "plan_cache_edit", "plan_trim"]
+__all__ = ["TrimFacts", "TrimPlan", "clearing_at", "plan_budget", "plan_cache_edit", "plan_trim"]
 
-STUB_TOKENS: Final = 40  # tokens that a cleared result still takes: its frame, the sentence and the handle
 LAYER: Final = "trim"
 
 

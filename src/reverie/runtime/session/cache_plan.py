@@ -32,7 +32,7 @@ from ...values import record
 __all__ = ["CachePlan"]
 
 _PAUSE_SECONDS = (300.0, 3600.0)
-_KEPT_ENTRIES = 8  # how many of the cache's entries a resumed session knows of
+_KEPT_ENTRIES = 8  # how many of the cache's entries each call logs: more than one request adds
 
 
 @record
@@ -75,6 +75,26 @@ def _earlier(one: BlockPosition | None, other: BlockPosition | None) -> BlockPos
 
 def _newest(held: CacheEntry | None) -> list[CacheEntry]:
     return list(islice(held, _KEPT_ENTRIES)) if held is not None else []
+
+
+def _read(state: Mapping[str, Any]) -> _CacheState | None:
+    try:
+        return msgspec.convert(state, _CacheState)
+    except msgspec.ValidationError:
+        return None
+
+
+def _cache_after(states: Sequence[Mapping[str, Any]]) -> CacheState | None:
+    """Return the state of the cache after these calls; each state lists the newest entries, so older ones follow."""
+    after: CacheState | None = None
+    for found in filter(None, map(_read, states)):
+        listed = [CacheEntry(BlockPosition(message, block), ttl) for message, block, ttl in found.held]
+        is_whole = after is None or len(listed) < _KEPT_ENTRIES
+        held = None if after is None or is_whole else after.older_than(listed[0], found.at)
+        for one in listed:
+            held = CacheEntry(one.place, one.ttl, held)
+        after = CacheState(found.ttl, _place(found.settled), _place(found.end), found.at, held)
+    return after
 
 
 class CachePlan:
@@ -123,16 +143,15 @@ class CachePlan:
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
 
-    def resume(self, state: Mapping[str, Any], messages: list[Any]) -> None:
-        """Continue from a logged state and the messages sent with it; ignore a state that cannot be read."""
-        try:
-            found = msgspec.convert(state, _CacheState)
-        except msgspec.ValidationError:
+    def resume(self, states: Sequence[Mapping[str, Any]], messages: list[Any]) -> None:
+        """Continue from the logged states of all calls, the last one last, and the messages sent with the last one.
+
+        Ignore a last state that cannot be read.
+        """
+        found = _read(states[-1]) if states else None
+        if found is None:
             return
-        held: CacheEntry | None = None
-        for message, block, ttl in found.held:
-            held = CacheEntry(BlockPosition(message, block), ttl, held)
-        self.placed = CacheState(found.ttl, _place(found.settled), _place(found.end), found.at, held)
+        self.placed = _cache_after(states)
         self.settled_offset = found.settled_offset
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary

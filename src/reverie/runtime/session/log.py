@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from anyio import Lock, to_thread
@@ -16,7 +16,7 @@ from ...events import DecisionMade, EntryAppended, Event, Listener
 from ...ports import Storage
 from .writer import LogWriter
 
-__all__ = ["Mode", "SessionLog"]
+__all__ = ["Mode", "SessionLog", "decisions_since_call"]
 
 Mode = Literal["write", "read"]
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class SessionLog:
     async def open(self) -> ParsedLog:
         """Take the lease in write mode, load the log, fold it into the view, and return the parsed log."""
         loaded = await self.run_blocking(lambda: self._writer.open(write=self.mode == "write"))
-        self._since_request = _since_last_call(loaded.entries)
+        self._since_request = decisions_since_call(loaded.entries)
         return loaded
 
     async def settle(self) -> None:
@@ -113,7 +113,7 @@ class SessionLog:
         return act() if self._inline else await to_thread.run_sync(act)
 
 
-def _since_last_call(entries: list[Entry]) -> list[Decision | Unknown]:
+def decisions_since_call(entries: Sequence[Entry]) -> list[Decision | Unknown]:
     """Return the decisions after the conversation's last recorded call; an empty list if there is no such call."""
     found: list[Decision | Unknown] = []
     for entry in reversed(entries):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from anyio import to_thread
 
 from ...cache.prices import rates_of
+from ...conversation.entries import DECISION, Entry
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...conversation.wire.carried_items import CARRIED
@@ -28,7 +30,7 @@ from .host import SessionHost
 from .inbox import Inbox
 from .ledger import LedgerStore
 from .limits import offload_policy, trim_policy
-from .log import Mode, SessionLog
+from .log import Mode, SessionLog, decisions_since_call
 from .model_change import model_change
 from .notes.activity import SessionActivity
 from .notes.keeper import NotesKeeper
@@ -104,10 +106,20 @@ class SessionParts:
         await self.tell_change(log, asked.model)
         await self.policy.use(asked)
         self.fit_window()
-        if self.cache.model != asked.model:
-            await to_thread.run_sync(self.accounts.prices, asked.model)  # the first look-up loads a price list
-            self.use_prices(asked.model)
-            self.cache.model = asked.model
+        await self.load_prices(log.view, asked.model)
+
+    async def load_prices(self, view: View, model: str) -> None:
+        """Decide by the prices of this model from now on; of the one that was billed if its name is an alias."""
+        if self.cache.model == model:
+            return
+        call, prefix = view.facts.last_call, view.facts.prefix
+        is_last = call is not None and prefix is not None and prefix.model == model
+        for name in (model, call.model if call is not None and is_last else model):
+            await to_thread.run_sync(self.accounts.prices, name)  # the first look-up loads a price list
+            self.use_prices(name)
+            if self.accounts.prices(name) is not None:
+                break
+        self.cache.model = model
 
     async def tell_change(self, log: SessionLog, model: str) -> None:
         """Emit the event of a change to another model than the last one that was asked or told; nothing otherwise."""
@@ -152,8 +164,8 @@ class SessionParts:
         call, prefix, meta = view.facts.last_call, view.facts.prefix, view.facts.meta
         if call is not None:
             sent = last_sent(loaded.entries, view)
-            self.cache.resume(call.cache, sent["messages"])
-            self.trim.resume(call.cache)
+            self.cache.resume(_cache_states(loaded.entries), sent["messages"])
+            self.trim.resume(call.cache, decisions_since_call(loaded.entries))
             self.accounts.resume(sent, call, view.facts.last_reply)
         named = prefix.model if prefix is not None else meta.get("model")
         if isinstance(named, str):
@@ -175,6 +187,13 @@ class SessionParts:
     def read_back(self, view: View) -> ReadBack:
         """Return a reader of content that left a view."""
         return ReadBack(self.storage, self.folder, view)
+
+
+def _cache_states(entries: Iterable[Entry]) -> list[Mapping[str, Any]]:
+    """Return the cache states that the conversation's calls logged, oldest first."""
+    bodies = (entry.body for entry in entries if entry.kind == DECISION)
+    calls = (body for body in bodies if body.get("decision") == "call_recorded" and body.get("source") == "main")
+    return [body.get("cache") or {} for body in calls]
 
 
 def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:

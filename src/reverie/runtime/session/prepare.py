@@ -20,6 +20,8 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     """Run the inbox's commands, layers 1, 2 and 4, say what is current, and return the next request."""
     await log.settle()
     if not awaits_provider(log.view):
+        if log.view.facts.prefix is not None:  # a command may compact a resumed session
+            await parts.load_prices(log.view, parts.policy.model_name)
         await parts.inbox.drain(log)
     await parts.configure(log, asked)
     facts = parts.policy.facts

@@ -342,6 +342,7 @@ class Session:
         ``dry_run`` only estimates the effect, without a call. Where the model writes no summary the local note-taker
         does. Raise ``CompactionError`` where it would free too little; the view is not changed then.
         """
+        await self.parts.load_prices(self.view, self.parts.policy.model_name)
         return await self.parts.compact.compact(
             trigger=trigger, instructions=instructions, from_message=from_message, up_to=up_to, dry_run=dry_run
         )

@@ -16,7 +16,6 @@ from ...conversation.view import View
 from ...errors import SessionError
 from ...events import FellBack, ResultsTrimmed
 from ...layers.l2_trim import (
-    STUB_TOKENS,
     BoundaryPlan,
     ClearableResult,
     TrimCandidates,
@@ -96,13 +95,16 @@ class Trimmer:
         """Return counts and the round of the next look, from which a resumed session continues."""
         return {"cleared": self._cleared, "read_backs": self.read_backs, "next_look": self._next_look}
 
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Continue from a logged state; ignore one that cannot be read."""
+    def resume(self, state: Mapping[str, Any], decisions: Iterable[object]) -> None:
+        """Continue from a logged state and the decisions since then; ignore a state that cannot be read."""
         try:
             found = msgspec.convert(state, _TrimState)
         except msgspec.ValidationError:
             return
         self._cleared, self.read_backs, self._next_look = found.cleared, found.read_backs, found.next_look
+        for one in decisions:
+            if isinstance(one, ResultsCleared | ClearingBoundaryMoved):
+                self._cleared += len(one.cleared) if isinstance(one, ResultsCleared) else one.results
 
     async def before_request(self, log: SessionLog, *, summary_at: int = 0) -> None:
         """Log the clearing or cache edit due before this request; with ``by_budget``, also clear to the budget.
@@ -220,7 +222,7 @@ class Trimmer:
     def record(self, decision: ResultsCleared) -> None:
         """Count a clearing and take its results out of the index of candidates."""
         gone = {one.tool_use_id for one in decision.cleared}
-        self._pending.clear(gone, STUB_TOKENS)
+        self._pending.clear(gone)
         self._cleared += len(gone)
 
     def unsettled(self) -> tuple[int | None, int]:
@@ -244,8 +246,9 @@ class Trimmer:
         excluded = {tool for tool in (*declared, *view.tool_names()) if not self.policy.may_clear(tool)}
         excluded.update(before.excluded if before is not None else ())
         cause = Cause("trim", planned.reason, frees=round(sum(sizes)))
-        await log.decide(ClearingBoundaryMoved(cause, planned.results[-1].tool_use_id, sorted(excluded)))
-        self._pending.clear(gone, STUB_TOKENS)
+        upto = planned.results[-1].tool_use_id
+        await log.decide(ClearingBoundaryMoved(cause, upto, sorted(excluded), len(gone)))
+        self._pending.clear(gone)
         self._cleared += len(gone)
 
     async def _clear(self, log: SessionLog, planned: TrimPlan) -> ResultsTrimmed:
