@@ -371,3 +371,16 @@ def test_on_a_real_server_a_fork_reads_nearly_all_of_its_input_from_the_cache():
             await model.aclose()
 
     run(steps)
+
+
+@pytest.mark.requirement("V9")
+def test_a_fork_before_the_first_request_asks_the_model_of_the_session():
+    async def steps() -> None:
+        model = Said(lambda request: "Nothing yet.")
+        async with Session.open("f", storage=InMemoryStorage(), model=model) as session:
+            await session.say("Hello.")
+            [answer] = await session.fork("What was said?")
+        assert not isinstance(answer, BaseException)
+        assert [request["model"] for request in model.requests] == [MODEL]
+
+    run(steps)

@@ -22,7 +22,13 @@ from reverie.testing.messages_server.replies import ServerReply
 CHECKED = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1", "claude-fable-5-2")
 FREE = ("claude-opus-5", "claude-sonnet-5")
 WINDOWS = (16_384, 32_768, 200_000, 1_000_000)
-ASKED = ("asked for", "undone on request", "brought back on request", "clearable results were above")
+ASKED = (
+    "asked for",
+    "a reload was asked for",
+    "undone on request",
+    "brought back on request",
+    "clearable results were above",
+)
 """Reasons of decisions that a person asked for and that say what happens to thinking."""
 
 
@@ -74,16 +80,20 @@ class RandomRun:
             content.append({"type": "thinking", "thinking": thought})
         if pick.random() < 0.7:
             content.append({"type": "text", "text": f"Word {pick.random()} " * pick.randrange(1, 20)})
-        names = [one["name"] for one in self.tools]
-        for _ in range(pick.choice([0, 1, 1, 2]) if names and request.get("tools") else 0):
-            self.calls += 1
-            name = pick.choice(names)
-            content.append(
-                {"type": "tool_use", "id": f"toolu_{self.calls:05}", "name": name, "input": {"n": self.calls}}
-            )
+        content += self.calls_of(request)
         if not any(block["type"] != "thinking" for block in content):
             content.append({"type": "text", "text": "Done."})
         return content
+
+    def calls_of(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the calls of a reply at random."""
+        names = [one["name"] for one in self.tools]
+        out: list[dict[str, Any]] = []
+        for _ in range(self.random.choice([0, 1, 1, 2]) if names and request.get("tools") else 0):
+            self.calls += 1
+            name = self.random.choice(names)
+            out.append({"type": "tool_use", "id": f"toolu_{self.calls:05}", "name": name, "input": {"n": self.calls}})
+        return out
 
     # -- the session
 
@@ -177,7 +187,7 @@ class RandomRun:
         reported = {at for at, _ in dropped_messages(reply)}
         self.done["dropped by a switch"] += bool(reported)
         if predicted != reported:
-            self.surprises.append(f"{model}: predicted {sorted(predicted)}, reported {sorted(reported)}")
+            self.surprises.append(f"{model}: predicted {sorted(predicted)}, reported {dropped_messages(reply)}")
 
     async def change(self, session: Session) -> None:
         """Change one thing, as a person or a program would between two prompts."""

@@ -132,6 +132,14 @@ def last_markable(messages: Sequence[Message], upto: int) -> BlockPosition | Non
     return None
 
 
+def _is_markable(messages: Sequence[Message], place: BlockPosition) -> bool:
+    """Say whether a block may have a breakpoint; the messages may be others than those it was found in."""
+    if place.message >= len(messages) or messages[place.message]["role"] == "system":
+        return False
+    blocks = as_blocks(messages[place.message])
+    return place.block < len(blocks) and blocks[place.block]["type"] not in _UNMARKABLE
+
+
 def plan_marks(
     messages: Sequence[Message],
     *,
@@ -151,6 +159,8 @@ def plan_marks(
     """
     end = last_markable(messages, len(messages))
     held = before.still_held(now, changed) if before is not None else None
+    while held is not None and not _is_markable(messages, held.place):
+        held = held.before
     found = held.place if held is not None else None
     kept = before.settled if before is not None and _lasts(held, before.settled) else None
     lasting = _settled(messages, kept, ttl, changed, settled, found) or (end if ttl == "1h" else None)

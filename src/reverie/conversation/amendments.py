@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, cast
 
+from msgspec import structs
+
+from .cuts import SYSTEM, Item
 from .decisions import Cause, PrefixAmended, PrefixRendered
 from .wire.blocks import Block, as_blocks, text_block
 
-__all__ = ["amendment", "system_changes", "told_in_part", "tool_of_change"]
+__all__ = ["amendment", "system_changes", "told_in_part", "tool_of_change", "with_known_tools"]
 
 _SYSTEM = "The system prompt of this conversation has changed. The rest of it still holds."
 _REMOVED = "These lines no longer hold:"
@@ -76,6 +79,25 @@ def told_in_part(
             tools.pop(tool_of_change(block), None)
     cause = Cause("request", "a cut took some of the changes")
     return PrefixAmended(cause, prefix.system, [dict(tool) for tool in tools.values()], {})
+
+
+def with_known_tools(items: Iterable[Item], prefix: PrefixRendered | None) -> Iterator[Item]:
+    """Yield the items; after a cut, a removal of a tool that no item before it adds is left out.
+
+    A provider refuses a reference to a tool that is not defined.
+    """
+    names = {tool.get("name") for tool in prefix.tools} if prefix is not None else set[Any]()
+    for item in items:
+        if item.kind != SYSTEM:
+            yield item
+            continue
+        blocks = as_blocks(item.message)
+        names.update(tool_of_change(block) for block in blocks if block["type"] == "tool_addition")
+        kept = [block for block in blocks if block["type"] != "tool_removal" or tool_of_change(block) in names]
+        if len(kept) == len(blocks):
+            yield item
+        elif kept:
+            yield structs.replace(item, message={**item.message, "content": kept})
 
 
 def tool_of_change(block: Mapping[str, Any]) -> str:

@@ -75,9 +75,11 @@ class ForkBase:
 
     def _prefix(self, branch: View) -> PrefixRendered | None:
         """Return the prefix as another model takes it; None if the branch is for the conversation's own model."""
-        prefix = branch.facts.prefix or PrefixRendered(Cause("request", "a side question"), self.model)
+        prefix = branch.facts.prefix
+        if prefix is None:  # the conversation has sent nothing yet
+            return PrefixRendered(Cause("request", "a side question"), self.model)
         if prefix.model == self.model:
-            return branch.facts.prefix
+            return None
         knows_role = self.facts.system_messages
         able = [one for one in prefix.capabilities if knows_role or one != SYSTEM_MESSAGES]
         return replace(prefix, model=self.model, capabilities=able)

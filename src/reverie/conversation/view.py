@@ -12,6 +12,7 @@ from itertools import count
 from typing import Final
 
 from ..values import replace
+from .amendments import with_known_tools
 from .boundary import ClearedRange, cleared_range
 from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of, placed_items
 from .decisions import (
@@ -481,7 +482,8 @@ class View:
         self.images = NO_IMAGES
         self._tail = self._tools = ()
         self.clearing = None
-        for item in self.visible_items.shown(self.facts.retired):
+        shown = self.visible_items.shown(self.facts.retired)
+        for item in with_known_tools(shown, self.facts.prefix) if self.facts.amendments else shown:
             for placed in placed_items(item, first=not self.length):
                 self._show(placed, again=True)
         self._count(KEPT)

@@ -274,7 +274,7 @@ class _Run:
                 request = forked.request(branch)
             # A breakpoint at the directive would be one that no other request can read.
             shared = request["messages"] if spent.turns else before_directive(request["messages"])
-            marked = with_marks(request, self.session.mark_fork(shared))
+            marked = with_marks(request, self.session.mark_fork(forked.view, shared))
             body = await self._sent({**marked, **self.session.request_extras})
             await self._record(body, spent)
             message, rest = _reply_of(body)

@@ -113,9 +113,9 @@ class SessionHost:
         """Run a function in a worker thread, or here if the storage never blocks, and return its result."""
         return await self._log.run_blocking(act)
 
-    def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
-        """Return the cache breakpoints of a fork's messages without recording them."""
-        return self._cache.mark_fork(self.view, messages, self.clock())
+    def mark_fork(self, view: View, messages: Sequence[Message]) -> BreakpointPlan:
+        """Return the cache breakpoints of messages of a fork of this view without recording them."""
+        return self._cache.mark_fork(view, messages, self.clock())
 
     def branch_thinking(self, view: View, facts: ModelFacts) -> BranchThinking | None:
         """Return the check of thinking in a fork of this view; None if a model with these facts does not check."""

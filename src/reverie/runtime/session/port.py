@@ -100,8 +100,8 @@ class SessionPort(Protocol):
         """Run a function in a worker thread, or here if the storage never blocks, and return its result."""
         ...
 
-    def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
-        """Return the cache breakpoints of a fork's messages without recording them."""
+    def mark_fork(self, view: View, messages: Sequence[Message]) -> BreakpointPlan:
+        """Return the cache breakpoints of messages of a fork of this view without recording them."""
         ...
 
     def branch_thinking(self, view: View, facts: ModelFacts) -> BranchThinking | None:

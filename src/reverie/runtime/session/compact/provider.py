@@ -73,7 +73,7 @@ class ProviderSummaries:
         if not facts.checks_thinking:  # a summary by such a model keeps no thinking valid
             covers["opening"] = ""
         asked["compaction"] = {"type": "summarize", "instructions": instructions}
-        marked = with_marks(asked, session.mark_fork(messages))
+        marked = with_marks(asked, session.mark_fork(session.view, messages))
         return {**marked, **session.request_extras}, covers
 
     def covers(self, taking: CutRange) -> Mapping[str, Any]:
