@@ -34,7 +34,7 @@ class Desk:
         self.cwd.mkdir()
         self.file = self.cwd / "a.txt"
         self.file.write_text(TEXT)
-        switches = Switches(extraction=False, recall=False, dream=False)
+        switches = Switches(extraction=False, recall=False, dream=False, notes=False)
         self.settings = Settings(home=tmp_path / "home", switches=switches)
         self.replies: list[Any] = []
         self.model = ScriptedModel(lambda _: self.replies.pop(0), capabilities=Capabilities(True, window=200_000))
@@ -80,7 +80,9 @@ class Desk:
         await self.agent.session.log.decide(ResultsClearedByProvider(Cause("trim", "by the provider"), ids))
 
     async def compact(self) -> None:
-        self.replies = ["<summary>They read a file.</summary>"]
+        self.replies = ["A long answer. " * 12_000, "Yes.", "<summary>They read a file.</summary>"]
+        for prompt in ("tell me all", "is that all?"):
+            _ = [event async for event in self.agent.ask(prompt)]
         await self.agent.session.compact(instructions="Be short.")
 
     async def snip(self) -> None:
@@ -109,7 +111,7 @@ def test_edit_works_after_a_cut_if_the_file_is_unchanged_and_says_why_if_not(
                 await desk.call("Read", READ)
         await getattr(desk, cut)()
         if cut != "resume":
-            assert str(desk.file) not in files_in_view(desk.agent.session.view)
+            assert "a.txt" not in files_in_view(desk.agent.session.view)
             await desk.resume()
         if change == "content":
             desk.file.write_text(TEXT.replace("line 9 ", "LINE 9 "))

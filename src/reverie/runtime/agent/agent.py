@@ -28,6 +28,7 @@ from ..session.session import Session
 from ..session.standing_context import ContextSource
 from .context_sources import TextSource
 from .event_feed import EventFeed
+from .file_source import FileSource
 from .host import AgentHost
 from .interrupt import Interrupt
 from .loop import Prompt, QueryRun, run_query
@@ -154,12 +155,13 @@ class Agent:
         stack.push_async_callback(self._wind_down)
 
     def _sources(self) -> list[ContextSource]:
-        """Return the sources of standing context about other agents, commands in the background and memory."""
+        """Return the sources of standing context about other agents, commands in the background, files and memory."""
         lineage, found = self._options.lineage, list[ContextSource]()
         if self._relay is not None:
             found.append(TextSource("listing:agents", "the list of types of agents", self._relay.listing_text))
             found.append(RunningAgents())
         found.append(RunningShells(self.parts.context.shells))
+        found.append(FileSource(self.parts.context, self._options.settings.compact.restore_files))
         if self.parts.memory is not None:
             found += self.parts.memory.sources()
         elif lineage is not None and lineage.memory is not None:
