@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from reverie.tools import Output, Todo, ToolContext
-from reverie.tools.skill import SkillTool
+from reverie.tools.skill import SkillTexts, SkillTool
 from reverie.tools.skills import MAX_SKILL_CHARS, brief_listing, find_skills, skill_folders
 from reverie.tools.todo import TodoWrite
 
@@ -106,6 +106,40 @@ def test_listing_and_skill_are_bounded_and_one_line_each(tmp_path: Path, user: P
     output = str(invoke(ToolContext(cwd=tmp_path), "aaa-long").content)
     assert len(output) < MAX_SKILL_CHARS + 1_000
     assert "SKILL.md for the rest" in output
+
+
+def test_the_text_of_a_skill_is_that_on_disk_now(tmp_path: Path, user: Path) -> None:
+    context = ToolContext(cwd=tmp_path / "ws")
+    texts = SkillTexts(context)
+    assert texts.text_of("release") is None
+    mine = add(user / ".claude" / "skills", "release", body="Of the user.")
+    assert "Of the user." in str(texts.text_of("release"))
+    place = add(tmp_path / "ws" / ".claude" / "skills", "release", body="Of the project.")
+    assert "Of the project." in str(texts.text_of("release"))
+    context.project_skills = False
+    assert "Of the user." in str(texts.text_of("release"))
+    context.project_skills = True
+    (place / "SKILL.md").write_text("---\nname: other\ndescription: renamed\n---\nRenamed, and longer than before.\n")
+    assert "Of the user." in str(texts.text_of("release"))
+    (mine / "SKILL.md").unlink()
+    mine.rmdir()
+    assert texts.text_of("release") is None
+    assert "Renamed" in str(texts.text_of("other"))
+
+
+def test_a_skill_that_did_not_change_is_not_read_again(
+    tmp_path: Path, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(tmp_path / ".claude" / "skills", "release")
+    texts = SkillTexts(ToolContext(cwd=tmp_path))
+    first = texts.text_of("release")
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("it was read again")
+
+    monkeypatch.setattr("reverie.tools.skill.find_skills", refuse)
+    monkeypatch.setattr("reverie.tools.skill.load_skill", refuse)
+    assert texts.text_of("release") is first
 
 
 def test_nothing_to_list_is_an_empty_text() -> None:

@@ -69,8 +69,6 @@ class ToolContext:
     project_skills: bool = True
     """Whether the project's own skills are offered; the caller sets it to False for an untrusted project."""
     reads: ReadState = field(default_factory=ReadState)
-    loaded_skills: list[str] = field(default_factory=lambda: list[str]())
-    """Names of the skills that the agent loaded, the latest last; a name repeats if it was loaded again."""
     todos: list[Todo] = field(default_factory=lambda: list[Todo]())
     shells: Shells = field(default_factory=Shells)
     web: WebAccess = field(default_factory=WebAccess)
@@ -82,13 +80,12 @@ class ToolContext:
     """Takes the plan of the agent's session; None if it cannot have one."""
 
     def forked(self, **changes: Any) -> ToolContext:
-        """Return a copy for a fork, with ``changes``: own reads, todos, grants and skills, no shells, no plan."""
+        """Return a copy for a fork, with ``changes``: own reads, todos and grants, no shells, no plan."""
         own: dict[str, Any] = {
             "reads": self.reads.copy(),
             "todos": list(self.todos),
             "shells": Shells(),
             "granted": set(self.granted),
-            "loaded_skills": list(self.loaded_skills),
             "plan": None,
         }
         return replace(self, **(own | changes))

@@ -20,6 +20,7 @@ from ..guard.hooks import Hooks
 from ..session.session import Session
 from ..session.standing_context import ContextSource
 from .context_sources import DateSource, EnvironmentSource, InstructionSource, TextSource
+from .loaded_skills import LoadedSkillSource
 
 __all__ = ["AgentContext"]
 
@@ -71,6 +72,7 @@ class AgentContext:
             EnvironmentSource(self._context.cwd),
             self._instructions,
             *([TextSource("listing:skills", "the list of skills", self._skills)] if self._has_skills else []),
+            LoadedSkillSource(self._context),
             *more,
             DateSource(self._clock),
         ]

@@ -1,0 +1,112 @@
+"""The loaded skills are folded from the log: failed loads do not count, and a result that left the view is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from log_script import Script, call, text
+from reverie.conversation.boundary import CLEARS
+from reverie.conversation.decisions import (
+    CacheEdits,
+    Cause,
+    ClearingBoundaryMoved,
+    Compacted,
+    CompactionUndone,
+    PrefixRendered,
+    Replacement,
+    ResultsCleared,
+    ResultsClearedByProvider,
+    ResultsRestored,
+)
+from reverie.conversation.loaded_skills import LoadedSkills
+from reverie.conversation.view import View
+
+CAUSE = Cause("test", "test")
+TEXT = "Skill deploy, in /s/deploy:\n\n1. Run `make ship`."
+
+
+def called(id: str, name: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": "Skill", "input": {"name": name}}
+
+
+def load(script: Script, id: str, name: str, said: str = TEXT, *, failed: bool = False) -> None:
+    script.reply(called(id, name))
+    block = {"type": "tool_result", "tool_use_id": id, "content": said}
+    script.user([{**block, "is_error": True} if failed else block])
+
+
+def names(script: Script) -> list[str]:
+    return [skill.name for skill in LoadedSkills().follow(script.view)]
+
+
+@pytest.fixture
+def script() -> Script:
+    made = Script()
+    made.user("Ship it.")
+    load(made, "t1", "deploy")
+    return made
+
+
+def test_the_newest_comes_first_and_a_failed_load_does_not_count(script: Script) -> None:
+    load(script, "t2", "/review")
+    load(script, "t3", "missing", "there is no skill", failed=True)
+    assert names(script) == ["review", "deploy"]
+    load(script, "t4", "deploy")
+    assert names(script) == ["deploy", "review"]
+    script.reply(called("t5", "unanswered"), call("t6", "Read", file_path="/a"))
+    script.result("t6", "x")
+    assert names(script) == ["deploy", "review"]
+    script.decide(Compacted(CAUSE, "manual", "full", "sum", 9, None, None))
+    assert names(script) == ["deploy", "review"]
+
+
+def test_following_reads_only_new_entries_and_equals_reading_anew(script: Script) -> None:
+    followed, view = LoadedSkills(), View()
+    load(script, "t2", "review")
+    load(script, "t3", "deploy")
+    for entry in script.entries:
+        view = view.fold(entry)
+        assert followed.follow(view) == LoadedSkills().follow(view)
+    other = Script()
+    other.user("Something else.")
+    assert followed.follow(other.view) == []
+
+
+@pytest.mark.requirement("W2")
+def test_it_is_known_whether_the_view_still_shows_a_skill(script: Script) -> None:
+    script.reply(text("Shipped."))
+
+    def is_shown(said: str = TEXT) -> bool:
+        return LoadedSkills().follow(script.view)[0].stands(script.view, said)
+
+    assert is_shown()
+    assert not is_shown("Skill deploy, in /s/deploy:\n\n1. Run `make better`.")
+    script.decide(ResultsCleared(CAUSE, [Replacement("t1", "[cleared]")]))
+    assert not is_shown()
+    script.decide(ResultsRestored(CAUSE, ["t1"]))
+    assert is_shown()
+    cut = script.decide(Compacted(CAUSE, "manual", "full", "sum", 9, None, None))
+    assert not is_shown()
+    script.decide(CompactionUndone(CAUSE, cut))
+    assert is_shown()
+
+
+def test_a_boundary_of_clearing_leaves_out_the_skills_before_it_unless_their_tool_is_excluded(script: Script) -> None:
+    capabilities = [CLEARS]
+    script.decide(PrefixRendered(CAUSE, "m", "", [], {"max_tokens": 9}, capabilities=capabilities))
+    load(script, "t2", "review")
+    script.decide(ClearingBoundaryMoved(CAUSE, "t1", []))
+    review, deploy = LoadedSkills().follow(script.view)
+    assert (review.stands(script.view, TEXT), deploy.stands(script.view, TEXT)) == (True, False)
+    script.decide(ClearingBoundaryMoved(CAUSE, "t1", ["Skill"]))
+    assert deploy.stands(script.view, TEXT)
+
+
+@pytest.mark.parametrize("by", ["provider", "edits"])
+def test_a_skill_whose_result_the_provider_leaves_out_is_not_shown(script: Script, by: str) -> None:
+    script.reply(text("Shipped."))
+    gone = {"provider": ResultsClearedByProvider(CAUSE, tool_use_ids=["t1"]), "edits": CacheEdits(CAUSE, ["t1"], "e0")}
+    script.decide(gone[by])
+    assert not LoadedSkills().follow(script.view)[0].stands(script.view, TEXT)
