@@ -19,6 +19,7 @@ from .decisions import (
     MessageQueued,
     PrefixAmended,
     ResultsClearedByProvider,
+    SaidItem,
     Snipped,
 )
 from .entries import ATTACHMENT, USER, Entry, Message
@@ -199,12 +200,18 @@ def _without_repeats(items: Iterable[Item]) -> Iterator[Item]:
     last: dict[str, tuple[str, str]] = {}
     for item in items:
         said = said_in(item.entry.body) if item.uuid == item.entry.uuid else []
-        fresh = [one for one in said if last.get(one.key) not in ((one.digest, one.state), (one.digest, "said"))]
-        last.update((one.key, (one.digest, one.state)) for one in fresh)
+        fresh = [one for one in said if not _repeats(one, last.get(one.key))]
+        last.update((one.key, (one.digest, one.state)) for one in fresh if one.text.strip())
         if len(fresh) == len(said):
             yield item
         elif (message := said_message(fresh, role=item.message["role"])) is not None:
             yield Item(item.uuid, item.kind, message, item.entry)
+
+
+def _repeats(said: SaidItem, before: tuple[str, str] | None) -> bool:
+    """Say whether a saying adds nothing to the one before: the same again, or a name for a value that is in view."""
+    same, named = (said.digest, said.state), (said.digest, "said") if said.state == "named" else None
+    return before is not None and before in (same, named)
 
 
 def is_user_context(item: Item) -> bool:

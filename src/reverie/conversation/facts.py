@@ -140,8 +140,8 @@ class Facts:
     """The last reply of the log, also after a cut."""
     standing: LayeredMap[Standing] = field(default_factory=LayeredMap)
     """The standing context: the newest saying of each item, by its key."""
-    fallen: Mapping[str, bool] = field(default_factory=lambda: _NONE)
-    """The items whose newest saying a cut removed from the view, and whether the view shows an older one."""
+    fallen: Mapping[str, SaidItem | None] = field(default_factory=lambda: _NONE)
+    """The items whose newest saying a cut removed from the view, each with the older one that it shows, if any."""
     context_cuts: int = 0
     """The number of cuts in the view when standing context was last said."""
     says_as_system: bool = False
@@ -282,7 +282,7 @@ def _facts_after_saying(
 def _with_said(facts: Facts, uuid: str, items: Sequence[SaidItem]) -> Facts:
     """Return the facts with these items as the newest sayings of their keys."""
     said = {one.key: Standing(one, uuid) for one in items}
-    fallen = {key: older for key, older in facts.fallen.items() if key not in said}
+    fallen = {key: shown for key, shown in facts.fallen.items() if key not in said}
     return replace(facts, standing=facts.standing.changed(said), fallen=fallen)
 
 

@@ -128,27 +128,27 @@ def _opening_item(body: Mapping[str, Any]) -> SaidItem:
     )
 
 
-def fallen_keys(table: Mapping[str, Standing], visible: Iterable[SaidItem]) -> dict[str, bool]:
-    """Return the items whose newest value a view no longer shows, and whether it shows an older one instead.
+def fallen_keys(table: Mapping[str, Standing], visible: Iterable[SaidItem]) -> dict[str, SaidItem | None]:
+    """Return the items whose newest value a view no longer shows, each with the older saying that it shows, if any.
 
     ``visible`` are the sayings in the view, in order.
     """
-    last = {one.key: one for one in visible}
-    fallen: dict[str, bool] = {}
+    last = {one.key: one for one in visible if one.text.strip()}
+    fallen: dict[str, SaidItem | None] = {}
     for key in table:
         said, shown = table[key].item, last.get(key)
-        if shown is None:
-            stands = said.state == "ended"
+        if said.state == "ended":
+            stands = shown is None or shown.state == "ended"
         else:
-            stands = shown.digest == said.digest and (shown.state == said.state or shown.state == "said")
+            stands = shown is not None and shown.digest == said.digest and shown.state in ("said", said.state)
         if not stands:
-            fallen[key] = shown is not None and shown.state == "said"
+            fallen[key] = shown
     return fallen
 
 
 def items_to_say(
     table: Mapping[str, Standing],
-    fallen: Mapping[str, bool],
+    fallen: Mapping[str, SaidItem | None],
     items: Sequence[StandingItem],
     *,
     attached: Set[str],
@@ -165,7 +165,7 @@ def items_to_say(
     wanted = [found for item in now.values() if (found := _due(item, table.get(item.key), fallen)) is not None]
     for key in table:
         row = table[key].item
-        if key not in now and (found := _unsourced(row, fallen.get(key), row.source in attached)) is not None:
+        if key not in now and (found := _unsourced(row, fallen, attached=row.source in attached)) is not None:
             wanted.append(found)
     own = {item.key for item in items if item.own}
     read_with = {item.key: item.read_with for item in items if item.read_with}
@@ -173,31 +173,33 @@ def items_to_say(
     return [one for one in said if one.key in own], [one for one in said if one.key not in own]
 
 
-def _due(item: StandingItem, row: Standing | None, fallen: Mapping[str, bool]) -> SaidItem | None:
+def _due(item: StandingItem, row: Standing | None, fallen: Mapping[str, SaidItem | None]) -> SaidItem | None:
     """Return the saying of an item that holds; None if the view shows it."""
     if item.stands:
         return None
     said = SaidItem(
         item.key, item.source, item.name, item.value, item.digest or digest_of(item.value), budget=item.budget
     )
-    if row is None or row.item.state == "ended":
+    shown = fallen.get(item.key, row.item if row is not None else None)
+    if shown is None or shown.state == "ended":
         return said
-    if row.item.digest == said.digest and item.key not in fallen:
+    if shown.digest == said.digest and (shown.state == "said" or item.key not in fallen):
         return None
-    shows_older = fallen.get(item.key, row.item.state == "said")
-    return replace(said, lead=_REPLACES.format(item.name)) if shows_older else said
+    return replace(said, lead=_REPLACES.format(item.name)) if shown.state == "said" else said
 
 
-def _unsourced(row: SaidItem, fallen: bool | None, attached: bool) -> SaidItem | None:
+def _unsourced(row: SaidItem, fallen: Mapping[str, SaidItem | None], *, attached: bool) -> SaidItem | None:
     """Return the saying of a row that no source gave now; None if nothing is to be said or logged."""
+    has_fallen, shown = row.key in fallen, fallen.get(row.key)
     if row.state == "ended":
-        return row if fallen else None
+        return replace(row, lead=_ENDED.format(_capital(row.name))) if shown is not None else None
     if attached and not row.held:
-        lead = "" if fallen is False else _ENDED.format(_capital(row.name))
-        return replace(row, value="", lead=lead, state="ended")
-    if fallen is None:
+        is_silent = has_fallen and (shown is None or shown.state == "ended")
+        return replace(row, value="", lead="" if is_silent else _ENDED.format(_capital(row.name)), state="ended")
+    if not has_fallen:
         return None
-    return replace(row, state="said", lead=_REPLACES.format(row.name) if fallen else "")
+    is_older = shown is not None and shown.state == "said"
+    return replace(row, state="said", lead=_REPLACES.format(row.name) if is_older else "")
 
 
 def _fitted(
@@ -237,7 +239,8 @@ def _within(one: SaidItem, tokens: int, read_with: str) -> SaidItem:
     if one.budget in ("skills", "files") and tokens >= least:
         chars = len(one.value) * (tokens - least // 2) // max(1, size)
         return replace(one, value=one.value[:chars].rpartition("\n")[0] + _SHORTENED.format(how))
-    return replace(one, state="named", lead=_NAMED.format(_capital(one.name), how))
+    named = _NAMED.format(_capital(one.name), how)
+    return replace(one, state="named", lead=f"{named} {_REPLACES.format(one.name)}" if one.lead else named)
 
 
 def _capital(name: str) -> str:
