@@ -43,7 +43,7 @@ from reverie.layers.l4_compact.user_words import LEAST_SCORE
 from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.replay.play import PlayedClock, play_session
-from reverie.text.binding import binding_passages, typed_sentences
+from reverie.text.directives import binding_passages, typed_sentences
 from reverie.values import replace
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -186,7 +186,7 @@ class Run:
             clause = one.clause
             at = shown.rfind(_plain(clause["clause"]))
             wrong = bool(one.end) and at >= 0 and not any(_plain(end) in shown[at:] for end in _ends(one.end))
-            if one.end and self.way == "with":
+            if wrong and self.way == "with":
                 wrong = any(_plain(rule.text) == _plain(clause["clause"]) for rule in session.parts.rules.rules)
             key = (clause["id"], clause["language"], clause["style"], self.way, self.kind, self.window)
             self.rows.append(Row(*key, one.place, n, at >= 0, bool(one.end), wrong))

@@ -42,7 +42,7 @@ _SHORTENED: Final = "\n[shortened; {} for the rest]"
 _FRAME_TOKENS: Final = 8
 _SAYINGS: Final = frozenset({"context_said", "memories_surfaced", "instructions_attached"})
 RULES: Final = "rules"
-"""The budget of the user's rules, which holds whatever else must be said."""
+"""The budget of the user's rules, which other items do not reduce."""
 _ORDER: Final = {RULES: 0, "whole": 0, "skills": 1, "memories": 2, "files": 3}
 
 

@@ -46,7 +46,7 @@ def rules_prompt(rules: Sequence[Rule]) -> str:
 def rule_changes(
     answer: str, said: Sequence[tuple[str, str]], rules: Sequence[Rule], ended: Sequence[Rule]
 ) -> RuleChanges:
-    """Return the changes in an answer whose quotes stand in messages of the user, given as handles and texts.
+    """Return the changes in an answer that quote messages of the user, given as handles and texts.
 
     A rule ends, or is replaced, only by words of its own message or a later one. A rule that ended is not found again
     in the same message.

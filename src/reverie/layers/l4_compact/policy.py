@@ -29,7 +29,7 @@ class CompactPolicy:
     notes_tokens: int = 12_000
     """Token budgets for notes in the summary: per section and in total."""
     text_tokens: int = 12_000
-    """Token budget for a summary from notes as a whole; the notes get what user messages and names leave of it."""
+    """Token budget for a summary from notes as a whole; the notes get the rest beside user messages and names."""
     summary_tokens: int = 20_000
     """Token limit of a model's summary."""
     summary_seconds: float = 300.0

@@ -1,7 +1,7 @@
 """Quote user messages in a summary within a token budget, others by handle.
 
-If they do not all fit, sentences that bind later work come before others, whatever their age; the rest of the budget
-goes to the newest messages.
+If they do not all fit, sentences that bind later work come before others, new or old; the rest of the budget goes to
+the newest messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...conversation.cuts import Item
 from ...conversation.entries import USER, Entry
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
-from ...text.binding import binding_passages, is_question
+from ...text.directives import binding_passages, is_question
 from ...text.stems import stems
 from ...text.words import words
 from ...values import record, replace

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.text.binding import binding_part, typed_sentences
+from reverie.text.directives import binding_part, typed_sentences
 
 BINDING = [
     "Show me the letter before you send it.",
