@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie import InMemoryStorage, Settings
+from reverie import InMemoryStorage, Session, Settings
 from reverie.errors import UnsafePath
 from reverie.layers.l7_relay import AgentKind
 from reverie.models import ScriptedModel
@@ -123,3 +123,32 @@ def test_the_memory_of_the_project_is_not_a_sub_agents(tmp_path: Path) -> None:
     Memory.open(work, settings=settings).save("Use tabs.", type="feedback", name="Tabs", why="asked")
     model = review(tmp_path, ["Done."], settings, work)
     assert "Tabs" not in str(model.requests[0])
+
+
+@pytest.mark.requirement("L7.8", "Q2")
+def test_a_change_of_the_index_is_said_to_an_agent_of_the_type_with_its_next_query(tmp_path: Path) -> None:
+    work, settings = kind_file(tmp_path, "local"), settings_of(tmp_path)
+    TrustList.open(settings.home).trust(work)
+    memory = TypeMemory.of(AgentKind("reviewer", "Reviews.", "You review.", memory="local"), work, settings)
+    assert memory is not None
+    problems: list[str] = []
+
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage(), settings=settings) as session:
+            source, standing = memory.source(10_000, problems.append), session.parts.standing
+            standing.add(source)
+            await standing.say_opening(await standing.opening())
+
+            async def request() -> str:
+                await session.say("Go on.")
+                standing.refresh()
+                return str((await session.prepare(model="m", max_tokens=100))["messages"])
+
+            assert "(no memories yet)" in await request()
+            memory.memory.save("The parser has a slow path for tabs.", type="project", why="measured", name="Slow tabs")
+            assert "Slow tabs" not in await request(), "the files are read at the start of a query"
+            source.reload()
+            assert (await request()).count("[Slow tabs](") == 1
+
+    anyio.run(steps)
+    assert problems == []
