@@ -762,6 +762,43 @@ def test_snip_and_collapse_make_room_by_cuts_that_leave_the_users_words():
     run(steps)
 
 
+@pytest.mark.requirement("L4.2", "L4.3")
+@pytest.mark.parametrize("covered", [False, True])
+def test_a_resumed_session_with_notes_but_no_cursor_keeps_all_messages(covered: bool):
+    """Notes that a person wrote do not say which messages they cover, so they replace none."""
+
+    async def steps() -> None:
+        storage, settings = InMemoryStorage(), small(60_000, **keeping())
+        async with opened(storage, small(60_000, **keeping(notes=False))) as session:
+            await session.say("Look at the harbour.")
+            talk = Talk(session)
+            for _ in range(4):
+                await talk.turn(60)
+            cursor = [entry.uuid for entry in session.view.history][-1] if covered else None
+            sections = {"Current State": "They look at the harbour."}
+            await session.log.decide(NotesUpdated(Cause("notes", "edited"), sections, cursor, "person"))
+            for _ in range(4):
+                await talk.turn(60)
+        seen: list[str] = []
+
+        def answer(request: Mapping[str, Any]) -> str:
+            seen.append(str(request["messages"]))
+            return "<summary>All of it.</summary>"
+
+        model = ScriptedModel(answer, name=f"scripted:{MODEL}")
+        async with opened(storage, settings, model=model) as session:
+            events: list[Event] = []
+            session.listen(events.append)
+            report = await session.compact()
+            told = [one.why for one in events if isinstance(one, FellBack) and one.what == "compact from notes"]
+            assert report.method == ("notes" if covered else "full")
+            assert [("all messages are kept" in why) for why in told] == ([] if covered else [True])
+            if not covered:  # the summary was written from every message
+                assert all(f"tests/test_part_{number}.py" in seen[-1] for number in range(1, 9))
+
+    run(steps)
+
+
 @pytest.mark.requirement("L2.11", "L4.1")
 @pytest.mark.parametrize("per_byte", [0.2, 0.25, 0.33])
 def test_a_snip_that_frees_enough_prevents_the_compaction(per_byte: float):

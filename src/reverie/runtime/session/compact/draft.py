@@ -281,7 +281,7 @@ class CompactionDraft:
             return None
         try:
             if facts.notes_covered is None:
-                raise CompactionError("the notes do not say up to where they were taken")
+                raise CompactionError("the notes do not say which messages they cover, so all messages are kept")
             taking = cut_range_before_tail(session.view, room.tail, cursor=facts.notes_covered)
             body = notes_text(facts.notes, section_tokens=room.section, total_tokens=room.notes)
             written = CompactionText("notes", body, await self._names())
