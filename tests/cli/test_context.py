@@ -9,6 +9,8 @@ import pytest
 
 from log_script import Script, call, text
 from reverie.cli.costs.context import window_bar
+from reverie.conversation.decisions import Cause, ToolsDeferred, ToolsFound
+from reverie.conversation.entries import encode_entry
 
 from .conftest import Asked, Reverie, on_a_screen
 
@@ -146,7 +148,6 @@ def test_the_bar_is_as_long_as_the_screen_whatever_fills_it(tokens: int) -> None
 
 @pytest.mark.requirement("S7")
 def test_paths_and_titles_that_would_drive_a_terminal_do_not(reverie: Reverie, tmp_path: Path) -> None:
-    from reverie.conversation.entries import encode_entry
 
     script = Script()
     script.add("meta", {"schema": 1, "title": "t\x1b[31m"})
@@ -202,3 +203,19 @@ def test_any_damage_to_a_recording_gives_figures_or_one_line(
         assert (code, err) == (0, "") or (code == 2 and out == "" and err.count("\n") == 1)
         assert reverie("show", path)[0] == code
     assert codes.count(0) > 50
+
+
+@pytest.mark.parametrize("found", [[], ["mcp__mail__send"]])
+def test_the_tokens_that_deferred_tools_save_are_shown(
+    asked: Asked, reverie: Reverie, tmp_path: Path, found: list[str]
+) -> None:
+    script = Script()
+    script.user("x")
+    script.decide(ToolsDeferred(Cause("tools", "changed"), {"mcp__mail__send": 300, "mcp__mail__list": 1_200}))
+    script.decide(ToolsFound(Cause("tools", "found"), [*found, "of an earlier server"]))
+    path = tmp_path / "deferred.jsonl"
+    path.write_bytes(b"".join(encode_entry(entry) + b"\n" for entry in script.entries))
+    saved = 1_200 if found else 1_500
+    assert asked("context", path)["deferred_tools"] == {"tools": 2, "found": len(found), "saved_tokens": saved}
+    _, out, _ = reverie("context", path)
+    assert f"2 deferred tools, {len(found)} found: about {saved:,} tokens of definitions are not sent." in out

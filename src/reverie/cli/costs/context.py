@@ -83,6 +83,7 @@ def draw(one: dict[str, Any]) -> None:
     paint(verdict(window))
     draw_categories(one, shares)
     draw_tools(one["tools"])
+    draw_deferred(one["deferred_tools"])
     draw_duplicates(one["duplicate_reads"])
     draw_cleared(one["cleared_by_provider"])
     draw_thresholds(window)
@@ -151,6 +152,17 @@ def draw_tools(tools: Sequence[dict[str, Any]]) -> None:
     rows = [(row["tool"], f"{row['request_tokens']:,}", f"{row['result_tokens']:,}") for row in tools[:LISTED]]
     table(["tool", "requests", "results"], rows, right=(1, 2))
     more(tools)
+
+
+def draw_deferred(deferred: dict[str, int]) -> None:
+    """Print how many tools are deferred and found, and the tokens that this saves in every request."""
+    if not deferred["tools"]:
+        return
+    say()
+    say(
+        f"{counted(deferred['tools'], 'deferred tool')}, {deferred['found']:,} found: about "
+        f"{deferred['saved_tokens']:,} tokens of definitions are not sent."
+    )
 
 
 def draw_cleared(cleared: dict[str, Any]) -> None:

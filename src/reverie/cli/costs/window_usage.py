@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ...conversation.entries import DECISION, Entry
+from ...conversation.facts import Facts
 from ...conversation.reads import cleared_results
 from ...conversation.tokens.accounting import Accounting, account, attachments_in, metrics
 from ...conversation.tokens.estimate import measure_block
@@ -75,6 +76,7 @@ def window_usage(
             "results": 0 if whole else len(cleared_results(view)),
             "handles": [] if whole else sorted(cleared_results(view)),
         },
+        "deferred_tools": deferred_of(view.facts),
         "beside_messages_tokens": max(0, count + cleared - found.total) if known else 0,
         "metrics": metrics(found),
         "window": window_of(window, thresholds(window, policy=policy), used),
@@ -96,6 +98,13 @@ def accounting_of(view: View) -> Accounting:
         return correction.tokens(measure_block(block))
 
     return account(view.messages(), attachments_in(view), weigh=weigh)
+
+
+def deferred_of(facts: Facts) -> dict[str, int]:
+    """Return how many tools are deferred and found, and the tokens of the definitions that are not sent."""
+    found = facts.deferred_tools.keys() & set(facts.found_tools)
+    unsent = sum(tokens for name, tokens in facts.deferred_tools.items() if name not in found)
+    return {"tools": len(facts.deferred_tools), "found": len(found), "saved_tokens": unsent}
 
 
 def tools_of(found: Accounting) -> list[dict[str, Any]]:
@@ -151,6 +160,7 @@ def combined_usage(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "results": sum(one["cleared_by_provider"]["results"] for one in found),
         "handles": [handle for one in found for handle in one["cleared_by_provider"]["handles"]],
     }
+    report["deferred_tools"] = summed([one["deferred_tools"] for one in found])
     report["tools"] = summed_tools([one["tools"] for one in found])
     report["duplicate_reads"] = [
         {**read, "session": one["session"]} for one in found for read in one["duplicate_reads"]
