@@ -63,7 +63,7 @@ class Workshop:
         self.provider = enforcing_provider(200_000, MODELS)
         self.storage = InMemoryStorage()
         self.cwd = tmp_path
-        quiet = Switches(notes=False, extraction=False, recall=False, dream=False, relay=False)
+        quiet = Switches(notes=False, extraction=False, recall=False, dream=False, relay=given.pop("relay", False))
         self.settings = Settings(home=tmp_path / "home", switches=quiet, **given)
         self.replies: list[Any] = []
         self.ids = 0
@@ -254,6 +254,24 @@ def test_permission_rules_and_hooks_hold_for_found_tools(tmp_path: Path, how: st
         denied = [event.tool for event in shop.events if isinstance(event, PermissionDecided) and not event.allowed]
         assert denied == ["send_mail"], "the search itself needs no permission"
         assert any(isinstance(event, ToolFinished) and event.name == "ToolSearch" for event in shop.events)
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", ["general", ""])
+def test_an_agent_that_was_started_finds_deferred_tools_itself(tmp_path: Path, kind: str) -> None:
+    async def main() -> None:
+        shop = Workshop(tmp_path, relay=True)
+        async with shop.agent() as agent:
+            await shop.ask(agent=agent)
+            shop.replies += [use("ToolSearch", query="mail"), use("send_mail", title="Hello")]
+            await agent.spawn("Write a letter.", kind=kind)
+            assert shop.tools[3].runs == ["Hello"]
+            assert shop.model.refusals == []
+            theirs = [tool["name"] for tool in shop.last["tools"]]
+            assert theirs.count("ToolSearch") == 1
+            await shop.ask(agent=agent)
+            assert "send_mail" not in known(shop.last), "what another agent finds is not declared here"
 
     run(main)
 
