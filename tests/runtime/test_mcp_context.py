@@ -140,13 +140,12 @@ def test_changed_instructions_replace_the_old_ones_and_a_server_that_is_gone_has
 
 
 @pytest.mark.requirement("W3")
-def test_the_model_is_told_at_the_next_prompt_that_a_server_died(tmp_path: Path) -> None:
+def test_the_model_is_told_with_the_next_request_that_a_server_died(tmp_path: Path) -> None:
     async def main() -> None:
         office = Office(tmp_path)
         office.instructions.write_text("Use metres.")
         async with office.agent() as agent:
-            await office.ask([{"type": "tool_use", "name": "mcp__things__die", "input": {}}], agent=agent)
-            request = await office.ask(agent=agent)
+            request = await office.ask([{"type": "tool_use", "name": "mcp__things__die", "input": {}}], agent=agent)
             assert said(request, "no longer holds") == ["user"]
 
     within(main)
@@ -171,11 +170,11 @@ def test_long_instructions_are_cut_to_a_share_of_the_window(tmp_path: Path, wind
 def test_deferred_tools_are_listed_by_server_found_and_listed_again_after_a_cut(tmp_path: Path, how: str) -> None:
     async def main() -> None:
         given: dict[str, Any] = {"set": {"deferred": True}, "some": {"deferred": ("task_7",)}, "by size": {}}[how]
-        office = Office(tmp_path, count=40, window=20_000 if how == "by size" else 200_000, **given)
+        office = Office(tmp_path, count=60, window=30_000 if how == "by size" else 200_000, **given)
         office.instructions.write_text("")
         find = [{"type": "tool_use", "name": "ToolSearch", "input": {"names": ["mcp__things__task_7"]}}]
         call = [{"type": "tool_use", "name": "mcp__things__task_7", "input": {}}]
-        line = "- mcp__things__task_7: Do task 7."
+        line = "- mcp__things__task_7: Do task 7." if how != "by size" else " mcp__things__task_7,"  # names alone
         async with office.agent() as agent:
             request = await office.ask(find, call, agent=agent)
             assert said(request, line) == ["user"], "finding a tool does not change the list"
@@ -184,8 +183,8 @@ def test_deferred_tools_are_listed_by_server_found_and_listed_again_after_a_cut(
             assert names == ["ToolSearch"] if how != "some" else "mcp__things__task_8" in names
             assert "mcp__things__task_7" not in names
             assert "done" in str(last["messages"]), "the found tool ran"
-            for number in range(2):
-                await office.ask(agent=agent, prompt=f"Fill {number}: " + "word " * 2_000)
+            for number in range(3):
+                await office.ask("word " * 3_000, agent=agent, prompt=f"Fill {number}")
             await agent.session.compact()
             request = await office.ask(agent=agent)
             assert said(request, line) == ["user"]

@@ -34,7 +34,7 @@ class McpConnection:
         self.listed: list[dict[str, Any]] = []
         """The server's own descriptions of its tools, as dicts of the MCP format."""
         self.instructions = ""
-        """The text by which the server explains its use; empty while it is not connected."""
+        """The text by which the server explains its use; empty if it is not connected."""
         self.ready = anyio.Event()
         """Set when the tools are listed or the connection has failed."""
         self._cwd = cwd
@@ -81,8 +81,16 @@ class McpConnection:
         except TimeoutError:
             return Output(f"The MCP server {self.name} did not answer in {limit:g} s.", is_error=True)
         except Exception as error:
+            self._note_end(error)
             return Output(f"The MCP server {self.name} failed: {_root_message(error)}", is_error=True)
         return output_of(result.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+    def _note_end(self, error: Exception) -> None:
+        """Forget a server of this machine whose process has ended, as the error of a call shows."""
+        from mcp_types import CONNECTION_CLOSED
+
+        if self.server.command and getattr(error, "code", None) == CONNECTION_CLOSED:
+            self.problem, self.instructions, self._client = f"it has ended{self._errors.shown()}", "", None
 
     @asynccontextmanager
     async def _open_client(self) -> AsyncGenerator[Client, None]:

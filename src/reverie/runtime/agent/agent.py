@@ -149,8 +149,8 @@ class Agent:
             if options.tools is None:
                 parts.runs.add(relay_tools())
             await relay.open()
-        await open_servers(parts, stack)
-        await parts.standing.enter(self._sources(), self._check_opening)
+        about_servers = await open_servers(parts, stack)
+        await parts.standing.enter([*self._sources(), *about_servers], self._check_opening)
         stack.push_async_callback(parts.context.aclose)
         stack.push_async_callback(self._wind_down)
 
