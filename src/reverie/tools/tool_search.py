@@ -72,7 +72,7 @@ class ToolSearch(NoPreview):
         if not found:
             lines.append("No deferred tool matches. Search with other words, or give names from the list.")
             return Output("\n".join(lines))
-        lines.append(f"Found {counted(len(found), 'tool')}; the next request declares what is new:")
+        lines.append(f"Found {counted(len(found), 'tool')}; the next request declares the new ones:")
         lines += [f"- {name}: {first_line(self._tools[name].description, _DESCRIPTION_CHARS)}" for name in found]
         return Output("\n".join(lines), found=tuple(found))
 

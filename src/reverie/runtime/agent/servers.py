@@ -29,7 +29,7 @@ _CUT: Final = "\n[The rest is left out: it is too long.]"
 async def open_servers(parts: AgentParts, stack: AsyncExitStack) -> list[ContextSource]:
     """Connect the user's MCP servers, add their tools to the agent's, and defer tools; ``stack`` closes the servers.
 
-    Return the sources of what the model must know about both.
+    Return the sources that tell the model about both.
     """
     settings, session, runs = parts.options.settings, parts.session, parts.runs
     connections = _connections(runs.tools.values())  # a sub-agent has tools of its parent's servers
