@@ -25,6 +25,7 @@ INTERRUPTED = 130
 FORMATS = ("text", "json", "stream-json")
 MODES = ("default", "accept-edits", "plan", "bypass")
 PICK = "\0pick"
+CARRY_OUT = "Carry out the plan."
 
 
 @click.command(short_help="Talk with an agent.")
@@ -48,6 +49,11 @@ PICK = "\0pick"
     help="Output format with --print.",
 )
 @click.option("--permission-mode", type=click.Choice(MODES), help="Which actions need no approval.")
+@click.option(
+    "--approve-plan",
+    type=click.Choice(("default", "accept-edits")),
+    help="With --print: approve the plan of the continued session and go on in this mode.",
+)
 @click.option("--allow", metavar="RULE", multiple=True, help="Allow without asking, for example 'Bash(git status:*)'.")
 @click.option("--deny", metavar="RULE", multiple=True, help="Never allow, for example 'Edit(secrets/**)'.")
 @click.option(
@@ -79,6 +85,7 @@ def command(
     model: str | None,
     output_format: str,
     permission_mode: str | None,
+    approve_plan: str | None,
     allow: tuple[str, ...],
     deny: tuple[str, ...],
     max_turns: int | None,
@@ -98,6 +105,8 @@ def command(
 
     if output_format != "text" and not once:
         raise InputError("--output-format needs --print")
+    if approve_plan and not once:
+        raise InputError("--approve-plan needs --print; in a conversation, use /plan approve")
     if go_on and resume is not None:
         raise InputError("--continue and --resume exclude each other: use one of them")
     if no_color:
@@ -107,7 +116,7 @@ def command(
     alone = once or not sys.stdin.isatty()
     options = Options(
         cwd=where,
-        prompt=full_prompt(prompt, piped_text()) if alone else prompt,
+        prompt=(full_prompt(prompt, piped_text()) or (CARRY_OUT if approve_plan else "")) if alone else prompt,
         model=model,
         session=requested_session(settings, where, go_on, resume),
         pick=resume == PICK,
@@ -116,6 +125,7 @@ def command(
         budget_usd=budget,
         name=check_agent_name(name) if name else "",
         wait_seconds=wait_seconds,
+        approve_plan=cast("Mode | None", approve_plan),
     )
     if alone:
         refuse_silence(options)

@@ -47,7 +47,7 @@ class Plan:
 
     @property
     def is_open(self) -> bool:
-        """Whether the plan stands: it waits for approval, or it is approved and not done."""
+        """Whether the plan waits for approval, or is approved and not done."""
         return self.state in ("proposed", "approved")
 
     @property
@@ -72,7 +72,7 @@ def plan_digest(text: str) -> str:
 
 
 def is_known_text(plan: Plan, text: str) -> bool:
-    """Say whether the log has this text as one of the plan's last texts, so that it is nobody's edit."""
+    """Say whether this text is one of the plan's last texts in the log, and so no edit of its file."""
     return plan_digest(text) in plan.texts
 
 

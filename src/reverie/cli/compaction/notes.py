@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +22,7 @@ from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
+from ..editor import open_editor
 from ..output import emit_json, say, warn
 from ..sessions.recordings import recordings
 
@@ -121,13 +119,7 @@ async def _edit_notes(noting: NotesKeeper) -> NotesUpdated | None:
     with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="notes-", delete=False, encoding="utf-8") as file:
         file.write(await noting.document())
     path = Path(file.name)
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    try:
-        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
-    except OSError as error:
-        raise InputError(f"cannot start {editor} ({error}): set EDITOR to an installed editor") from None
-    if code != 0:
-        raise InputError(f"{editor} exited with code {code}: the notes are unchanged; your text is in {path}")
+    open_editor(path)
     try:
         made = await noting.edit(path.read_text("utf-8"))
     except InputError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ..output import counted, printable
 from .calls import call_title, one_line
 from .colours import Paint
+from .plan import ask_about_plan
 from .questions import Option
 from .screen import Screen
 from .transcript import Transcript
@@ -66,6 +67,8 @@ class ScreenApprover:
         """Show a preview of the call, ask the user, and return the answer; show a refusal as a denied call."""
         from ...runtime.guard.permissions import ApprovalAnswer
 
+        if approval.is_plan:
+            return await ask_about_plan(self._screen, self._transcript, approval)
         title = call_title(approval.tool, approval.input, self._cwd)
         head = f"{self._paint('?', 'busy')} {title} {self._paint(one_line(approval.reason), 'dim')}"
         self._transcript.put("approval", [head, *preview_lines(approval, self._paint)])

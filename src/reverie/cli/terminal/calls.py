@@ -26,6 +26,8 @@ def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
         return f"Grep({one_line(given['pattern'], TITLE_CHARS // 2)}{where})"
     if isinstance(given.get("todos"), list):
         return f"{one_line(name)}({counted(len(given['todos']), 'item')})"
+    if name == "Plan" and isinstance(given.get("action"), str):
+        return f"Plan({one_line(given['action'])})"
     for key in TELLING:
         value = given.get(key)
         if isinstance(value, str) and value:

@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, get_args
 
 from anyio import to_thread
@@ -17,6 +18,7 @@ from ..output import counted
 from .calls import one_line
 from .colours import Paint
 from .footer import dollars, thousands
+from .plan import plan_command
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
@@ -50,6 +52,7 @@ class Chat(Protocol):
     def leave(self) -> None: ...
     def session_named(self, name: str) -> str: ...
     async def pick_session(self) -> str | None: ...
+    async def edit_file(self, path: Path) -> None: ...
     async def interruptible(self, work: Awaitable[T]) -> T | None: ...
 
 
@@ -285,6 +288,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "memory": Command("list, show or undo memories: /memory [FILE | undo]", show_memory, anytime=True),
     "rules": Command("rules that hold for this session: /rules [add TEXT | drop ID]", show_rules, anytime=True),
     "agents": Command("agents of this session: /agents [stop ID]", show_agents, anytime=True),
+    "plan": Command("the plan: /plan [approve | reject | edit | drop]", plan_command, anytime=True),
     "todos": Command("the agent's todo list", show_todos, anytime=True),
     "resume": Command("continue another session: /resume [NAME]", resume),
     "clear": Command("start a new session; this one is saved", clear),

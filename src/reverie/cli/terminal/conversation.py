@@ -9,6 +9,7 @@ from contextlib import aclosing, contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from anyio import to_thread
@@ -242,6 +243,10 @@ class Conversation:
         self._leaving = True
         self._on_interrupt()
         self._waiting.put_nowait(None)
+
+    async def edit_file(self, path: Path) -> None:
+        """Open a file in the user's editor, which has the terminal meanwhile."""
+        await self.screen.edit_file(path)
 
     def session_named(self, name: str) -> str:
         """Return the project's session with this name, else the only session whose name starts so."""

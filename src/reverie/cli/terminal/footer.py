@@ -19,6 +19,7 @@ SEPARATOR: Final = " · "
 FULL_PERCENT: Final = 90
 FILLING_PERCENT: Final = 75
 WORK_NAMES: Final = {"extraction": "saving memories", "notes": "writing notes", "dream": "consolidating memories"}
+PLAN_STATES: Final = {"proposed": "plan waits", "approved": "plan approved"}
 MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "plan", "bypass": "danger"}
 
 
@@ -36,6 +37,8 @@ def footer_parts(status: Status) -> list[Part]:
         ("footer", one_line(status.model.split(":", 1)[-1], 28)),
         (MODE_STYLES.get(status.mode, "footer"), f"{status.mode} mode" if status.mode == "default" else status.mode),
     ]
+    if status.plan in PLAN_STATES:
+        parts.append(("plan", PLAN_STATES[status.plan]))
     if status.cleared:
         parts.append(("footer", f"{thousands(status.cleared)} cleared by the provider"))
     if status.agents:

@@ -34,6 +34,8 @@ class Options:
     """The name that other agents write to; empty means the session's name."""
     wait_seconds: float = WAIT_SECONDS
     """How long a chat without a person waits for background agents."""
+    approve_plan: Mode | None = None
+    """Approve the plan that waits in the session before the prompt, and go on in this mode."""
 
     def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
         """Create an agent with these options, except that ``session`` replaces the session of the options."""

@@ -164,10 +164,15 @@ class LineApprover:
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
         """Print the call and its preview, and return the user's answer."""
-        title = call_title(approval.tool, approval.input, self._cwd)
-        put("\n".join([f"? {title} {one_line(approval.reason)}", *preview_lines(approval, NO_COLOUR)]))
-        always = f", a: always ({approval.suggestion})" if approval.suggestion else ""
-        typed = await ask_for_line(f"Allow? y: once{always}, n: no, or type a reason to refuse: ")
+        if approval.is_plan:
+            put(f"{approval.preview}\n\n? {approval.reason}")
+            question = "Approve? y: yes, a: yes and accept edits, n: no, or type the changes you want: "
+        else:
+            title = call_title(approval.tool, approval.input, self._cwd)
+            put("\n".join([f"? {title} {one_line(approval.reason)}", *preview_lines(approval, NO_COLOUR)]))
+            always = f", a: always ({approval.suggestion})" if approval.suggestion else ""
+            question = f"Allow? y: once{always}, n: no, or type a reason to refuse: "
+        typed = await ask_for_line(question)
         match (typed or "n").strip():
             case "y" | "yes":
                 return ApprovalAnswer("once")

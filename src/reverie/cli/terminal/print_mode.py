@@ -91,11 +91,16 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
     if output == "text":
         agent.listen(AnswerPrinter(answer).on_event)
     async with agent:
+        if options.approve_plan is not None:
+            await agent.approve_plan(options.approve_plan)
+        plans = agent.plan.changes if agent.plan is not None else 0
         prompt = AnsweredPrompt(agent, options.wait_seconds)
         with on_signal(prompt.interrupt):
             await prompt.run(options.prompt, answer.is_complete)
         assert answer.ended is not None
-        if output == "json":
+        if output == "text":
+            print_plan(agent, plans)
+        elif output == "json":
             write_line(as_object(agent, answer, answer.ended))
         if answer.ended.end != "completed" and output != "stream-json":
             warn(ending_line(answer.ended))
@@ -120,14 +125,27 @@ class AnswerPrinter:
             self._printed = len(self._answer.texts)
 
 
+def print_plan(agent: Agent, changes: int) -> None:
+    """Print the plan if it waits for approval and changed since it had so many changes, and how to approve it."""
+    plan = agent.plan
+    if plan is None or plan.state != "proposed" or plan.changes == changes:
+        return
+    say(f"\n{plan.text}")
+    warn(
+        f"the plan waits for your approval in {agent.plan_path}; approve it with 'reverie chat --print --resume "
+        f"{agent.name} --approve-plan accept-edits', or answer it in 'reverie chat --resume {agent.name}' with /plan"
+    )
+
+
 def ending_line(ended: QueryEnded) -> str:
     """Return one line about the end of a query."""
     return f"the query ended with {ended.end}: {ended.detail}" if ended.detail else f"the query ended with {ended.end}"
 
 
 def as_object(agent: Agent, answer: QueryResult, ended: QueryEnded) -> dict[str, Any]:
-    """Return the answer, the query's end, usage and cost, the session and the model as a dict for JSON."""
-    used = answer.usage
+    """Return the answer, the query's end, usage and cost, session, model and plan as a dict for JSON."""
+    used, plan = answer.usage, agent.plan
+    known = {"state": plan.state, "text": plan.text, "path": agent.plan_path} if plan is not None else None
     return {
         "result": answer.text,
         "end": ended.end,
@@ -142,6 +160,7 @@ def as_object(agent: Agent, answer: QueryResult, ended: QueryEnded) -> dict[str,
             "output_tokens": used.output,
         },
         "cost_usd": ended.cost_usd,
+        **({"plan": known} if known is not None else {}),
     }
 
 

@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, has_completions
@@ -203,6 +204,12 @@ class Screen:
         finally:
             self.choice = None
             self.app.invalidate()
+
+    async def edit_file(self, path: Path) -> None:
+        """Open a file in the user's editor, which has the terminal meanwhile; raise ``InputError`` if it fails."""
+        from ..editor import open_editor
+
+        await run_in_terminal(lambda: open_editor(path), in_executor=True)
 
     async def ask_line(self, mark: str) -> str:
         """Ask for text in the input line and return it; restore the user's draft afterwards."""

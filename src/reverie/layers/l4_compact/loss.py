@@ -16,7 +16,7 @@ from .anchors import mined
 from .tail import visible_items
 from .user_words import user_messages
 
-__all__ = ["LossReport", "LostName", "loss_between", "loss_of", "loss_text", "open_steps", "shown_text"]
+__all__ = ["LossReport", "LostName", "loss_between", "loss_of", "loss_text", "shown_text"]
 
 _TODO: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
 _LISTED: Final = 40
@@ -83,7 +83,7 @@ def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossRe
         had["user message"] += 1
         if spoken.text not in after and not all(part in after for part in spoken.text.split("\n\n")):
             lost.append(LostName("user message", _first_line(spoken.text), 1, spoken.handle))
-    for step, uuid in open_steps(cut):
+    for step, uuid in _open_steps(cut):
         had["open step"] += 1
         if step not in after:
             lost.append(LostName("open step", step, 1, uuid))
@@ -98,7 +98,7 @@ def loss_of(before: View, after: View, decision: Compacted) -> LossReport:
     return loss_between(cut, shown_text(after), handle=decision.handle)
 
 
-def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
+def _open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
     """Return the uncompleted steps of the last to-do list in these items, each with its message's uuid."""
     for item in reversed(items):
         if item.kind != ASSISTANT:

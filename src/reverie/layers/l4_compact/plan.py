@@ -13,7 +13,6 @@ from ...conversation.view import View
 from ...errors import CompactionError, InputError
 from ...values import record, replace
 from .anchors import anchor_list, anchors_text, mined
-from .loss import open_steps
 from .policy import CompactPolicy
 from .summary import summary_text
 from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of, visible_items
@@ -179,8 +178,7 @@ def compaction(
     named = max(1, min(EARLIER, budget.handles // HANDLE_TOKENS))
     earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-named:]
     go_on = cause.trigger != "manual" or summary.method == "notes"
-    body = summary.body + (f"\n\n{added.steps}" if added.steps else "")
-    text = summary_text(body, added.repeated, added.anchors, handle=cause.handle, earlier=earlier, go_on=go_on)
+    text = summary_text(summary.body, added.repeated, added.anchors, handle=cause.handle, earlier=earlier, go_on=go_on)
     kept = cut_range.kept
     decision = Compacted(
         Cause(LAYER, cause.reason, moves_prefix=True),
@@ -201,9 +199,8 @@ def compaction(
 
 @record
 class AddedParts:
-    """The parts that the program adds to a summary: open steps, the user's messages, exact names."""
+    """The parts that the program adds to a summary: the user's messages and exact names."""
 
-    steps: str
     words: QuotedWords
     repeated: str
     anchors: str
@@ -211,7 +208,7 @@ class AddedParts:
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts of all parts; a part without content is empty."""
-        return self.steps, self.repeated, self.anchors
+        return self.repeated, self.anchors
 
 
 def added_parts(
@@ -235,11 +232,9 @@ def added_parts(
     ended = [rule.opening.removesuffix("…") for rule in ended_rules(view.facts.standing)]
     words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned, ended=ended)
     repeated = words_text(words)
-    missing = [step for step, _ in open_steps(cut_range.cut) if step not in summary.body]
-    steps = "## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""
-    around = "\n".join((summary.body, steps, repeated, *_texts(cut_range)))
+    around = "\n".join((summary.body, repeated, *_texts(cut_range)))
     anchors = anchors_text(anchor_list(_worth_naming(summary.names, cut_range), around, tokens=budget.anchors))
-    return AddedParts(steps, words, repeated, anchors)
+    return AddedParts(words, repeated, anchors)
 
 
 def _worth_naming(names: Mapping[Identifier, int], cut_range: CutRange) -> dict[Identifier, int]:

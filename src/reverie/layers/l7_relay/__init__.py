@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
     from .controls import (
         CONTROLS,
+        PlanApprovalRequest,
         PlanApprovalResponse,
         ShutdownResponse,
         control_explanation,
@@ -42,6 +43,7 @@ __all__ = [
     "AgentSpending",
     "KindSource",
     "Letter",
+    "PlanApprovalRequest",
     "PlanApprovalResponse",
     "RelayPolicy",
     "ShutdownResponse",
@@ -83,6 +85,7 @@ __getattr__ = lazily(
         ),
         "controls": (
             "CONTROLS",
+            "PlanApprovalRequest",
             "PlanApprovalResponse",
             "ShutdownResponse",
             "control_of",

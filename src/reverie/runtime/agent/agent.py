@@ -7,14 +7,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from anyio import move_on_after
 
 from ...conversation.entries import new_uuid
+from ...conversation.plans import Plan
 from ...errors import InputError, ReverieError, SessionError
 from ...events import Event, FellBack, Listener
-from ...layers.l7_relay import check_agent_name
+from ...layers.l7_relay import check_agent_name, narrower
 from ...ports import AgentRequest, Model, StartedAgent, Storage
 from ...settings import Mode, Settings, load_settings
 from ...tools import relay_tools
@@ -35,6 +36,7 @@ from .loop import Prompt, QueryRun, run_query
 from .opening_size import check_opening
 from .options import AgentOptions
 from .parts import AgentParts, has_small_window, open_parts
+from .plan import PlanApproval, PlanModeSource
 from .running_work import RunningAgents, RunningShells
 from .servers import open_servers
 from .status import Status
@@ -115,6 +117,7 @@ class Agent:
         self._parts: AgentParts | None = None
         self._relay: Relay | None = None
         self._host: AgentHost | None = None
+        self._plan: PlanApproval | None = None
 
     # -- opening and closing
 
@@ -151,12 +154,20 @@ class Agent:
             await relay.open()
         about_servers = await open_servers(parts, stack)
         await parts.standing.enter([*self._sources(), *about_servers], self._check_opening)
+        lineage = options.lineage
+        self._plan = parts.context.plan = PlanApproval(
+            parts.session.parts.plan,
+            parts.runs,
+            set_mode=self._leave_plan_mode,
+            ask_lead=relay.ask_lead if relay is not None and relay.can_ask_lead else None,
+            mode_of_lead=lineage.lead_mode if lineage is not None else lambda: "default",
+        )
         stack.push_async_callback(parts.context.aclose)
         stack.push_async_callback(self._wind_down)
 
     def _sources(self) -> list[ContextSource]:
-        """Return the sources of standing context about other agents, commands in the background, files and memory."""
-        lineage, found = self._options.lineage, list[ContextSource]()
+        """Return the sources of standing context about mode, other agents, background commands, files and memory."""
+        lineage, found = self._options.lineage, list[ContextSource]([PlanModeSource(self.parts.runs)])
         if self._relay is not None:
             found.append(TextSource("listing:agents", "the list of types of agents", self._relay.listing_text))
             found.append(RunningAgents())
@@ -281,6 +292,7 @@ class Agent:
         self._options = replace(self._options, mode=mode)
         if self._stack is not None:
             self.parts.runs.mode = mode
+            self.session.parts.standing.refresh()
             if self._relay is not None:
                 self._relay.narrow(mode)
 
@@ -301,7 +313,45 @@ class Agent:
             background=tuple(f"{what} {detail}".strip() for what, detail in meter.background.items()),
             agents=sum(one.state == "running" for one in self.agents()),
             cleared=parts.session.view.token_count.cleared_tokens,
+            plan=self.plan.state if self.plan is not None else "",
         )
+
+    # -- the plan
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the session, with its state and text; None if there never was one."""
+        return self.session.parts.plan.plan
+
+    @property
+    def plan_path(self) -> str:
+        """The path of the plan's file, whose edits by the user are taken over."""
+        return self.session.parts.plan.path
+
+    async def approve_plan(self, mode: Mode = "default", words: str = "") -> Plan:
+        """Approve the plan that waits, with the edits of its file, and leave plan mode for ``mode``; return the plan.
+
+        ``words`` are told to the model. Raise ``InputError`` if no plan waits.
+        """
+        return await self._open_plan().approve(mode, words)
+
+    async def reject_plan(self, words: str = "") -> Plan:
+        """Reject the plan that waits, with words for the model, and return it; raise ``InputError`` if none waits."""
+        return await self._open_plan().reject(words)
+
+    async def end_plan(self) -> Plan:
+        """Drop the open plan, done or not, and return it; raise ``InputError`` if there is none."""
+        return await self._open_plan().end()
+
+    def _open_plan(self) -> PlanApproval:
+        if self._plan is None:
+            raise SessionError("this agent is not open: use it in 'async with'")
+        return self._plan
+
+    def _leave_plan_mode(self, mode: Mode) -> None:
+        """Set the mode that follows an approval; a sub-agent's never allows more than that of its lead."""
+        lineage = self._options.lineage
+        self.mode = mode if lineage is None else cast("Mode", narrower(mode, lineage.lead_mode()))
 
     # -- other agents
 
@@ -335,15 +385,16 @@ class Agent:
         return await self._open_relay().spawner.wait(agent)
 
     async def wait_agents(self, timeout_seconds: float | None = None) -> list[str]:
-        """Wait until no agent of this one runs, or the time is over; return the ids of those with unseen results.
+        """Wait until no agent of this one runs, one needs an answer to its plan, or the time is over.
 
-        The model sees these results with the next prompt, or at once with ``ask(None)``.
+        Return the ids of those with unseen results or plans: the model sees them with the next prompt, or at once with
+        ``ask(None)``.
         """
         if self._relay is None:
             return []
         with move_on_after(timeout_seconds):
-            await self._relay.spawner.wait_all()
-        return self._relay.spawner.unseen
+            await self._relay.wait_for_agents()
+        return [*self._relay.spawner.unseen, *self._relay.plans_to_answer()]
 
     def _open_relay(self) -> Relay:
         if self._stack is None:

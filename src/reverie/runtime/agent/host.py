@@ -111,8 +111,9 @@ class AgentHost:
         await self.add_attachments()
 
     async def add_attachments(self) -> None:
-        """Attach nested instructions of touched files, a new date, messages of agents, and recalled memories."""
+        """Take over edits of the plan, and attach messages of agents and recalled memories."""
         runs = self._parts.runs
+        await self._parts.session.parts.plan.adopt()
         touched, runs.touched = runs.touched, set()
         self._parts.standing.after_tools(touched)
         if self._relay is not None:

@@ -21,7 +21,7 @@ from ...models.anthropic import AnthropicModel
 from ...ports import Model
 from ...settings import AgentPolicy
 from ...storage.files import FileStorage
-from ...tools import ToolContext, standard_tools
+from ...tools import Todo, ToolContext, standard_tools
 from ...tools.files.read_state import ReadState
 from ...tools.shell.sandbox import available
 from ...tools.tool import Tool
@@ -34,7 +34,6 @@ from .context import AgentContext
 from .event_feed import EventFeed
 from .memory import AgentMemory
 from .models import Models, fitted_output_limit
-from .open_items import todos_in
 from .options import AgentOptions
 from .status import Meter
 from .tool_runs import ToolPermissions, ToolRuns
@@ -204,7 +203,7 @@ def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event
         emit=emit,
         home=settings.home,
         reads=ReadState(session.view.facts.files),
-        todos=todos_in(session.view),
+        todos=[Todo(text, status or "pending") for text, status in session.parts.steps.steps(session.view)],
     )
 
 

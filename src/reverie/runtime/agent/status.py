@@ -32,6 +32,8 @@ class Status:
     """The number of agents of its team that are running."""
     cleared: int = 0
     """Tokens of old results that the provider left out of the last request."""
+    plan: str = ""
+    """The state of the session's plan; empty if there never was one."""
 
 
 class Meter:

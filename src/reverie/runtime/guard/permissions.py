@@ -87,7 +87,11 @@ class Verdict:
 
 @record
 class Approval:
-    """A question for a person: the tool call, its access, a preview, and the rule that 'always' would add."""
+    """A question for a person: the tool call, its access, a preview, and the rule that 'always' would add.
+
+    For a plan (``is_plan``) the preview is its text, the access names its file, 'once' approves it in the mode default
+    and 'always' in the mode accept-edits; the message of a denial tells the model the changes you want.
+    """
 
     tool: str
     input: Mapping[str, Any]
@@ -95,11 +99,12 @@ class Approval:
     preview: str
     reason: str
     suggestion: str = ""
+    is_plan: bool = False
 
 
 @record
 class ApprovalAnswer:
-    """A person's answer to an approval; ``message`` is given to the model if the answer is a denial."""
+    """A person's answer to an approval; ``message`` is given to the model if the answer is a denial or on a plan."""
 
     kind: Literal["once", "always", "deny"]
     message: str = ""
@@ -185,7 +190,7 @@ def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope:
 
 
 def _plan_mode_denial(why: str) -> Verdict:
-    return Verdict("deny", f"plan mode: {why}; only read, then describe your plan", "mode plan")
+    return Verdict("deny", f"plan mode: {why}; only read, then propose a plan", "mode plan")
 
 
 def _by_mode(case: PermissionCase) -> Verdict:

@@ -37,6 +37,8 @@ from .notes.keeper import NotesKeeper
 from .notes.rules import RuleKeeper
 from .offload.offloader import Offloader
 from .offload.read_back import ReadBack
+from .plan.keeper import PlanKeeper
+from .plan.steps import StepsSource
 from .policy import SessionPolicy
 from .prefix import RequestOptions, last_sent
 from .standing_context import StandingContext
@@ -93,6 +95,8 @@ class SessionParts:
     compact: Compactor
     standing: StandingContext
     rules: RuleKeeper
+    steps: StepsSource
+    plan: PlanKeeper
     inbox: Inbox
     background: BackgroundTasks
     thinking: ThinkingWatch
@@ -217,6 +221,9 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         notes.forks = Forks(host, options.model)
     standing = StandingContext(host)
     rules = notes.rules = RuleKeeper(host, standing)
+    steps, plan = StepsSource(), PlanKeeper(host, storage, folder, standing, root=root)
+    standing.add(steps)
+    standing.add(plan)
     compact = Compactor(host, cache, notes, activity, thinking, standing)
     parts = SessionParts(
         policy=policy,
@@ -239,6 +246,8 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         standing=standing,
         rules=rules,
         inbox=Inbox(storage, f"{folder}/inbox", compact, rules),
+        steps=steps,
+        plan=plan,
         background=BackgroundTasks(notes, compact.background),
         thinking=thinking,
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anyio import Event, to_thread
+from anyio import Event, create_task_group, to_thread
 
 from ....conversation.plans import Plan
 from ....errors import ReverieError
 from ....events import FellBack, UserMessaged
-from ....layers.l7_relay import Letter, PlanApprovalResponse, control_of, counts
+from ....layers.l7_relay import Letter, PlanApprovalRequest, PlanApprovalResponse, control_of, counts
 from ...mail.delivery import MAX_CHARS, drain
 from ...mail.local_queues import MAX_WAITING, LetterQueue, LocalQueues
 from ...mail.mailbox import Mailbox
@@ -151,6 +151,25 @@ class Relay:
                 if isinstance(answer, PlanApprovalResponse) and answer.request_id == asked and is_from_lead:
                     return answer
             await self._arrival.wait()
+
+    def plans_to_answer(self) -> list[str]:
+        """Return the agents whose plans wait for an answer of this one and have not been shown to its model."""
+        letters = self._queue.poll(MAX_WAITING) if self._queue is not None else []
+        return [letter.sender for letter in letters if isinstance(control_of(letter), PlanApprovalRequest)]
+
+    async def wait_for_agents(self) -> None:
+        """Wait until no agent that this one started runs, or one of them needs an answer to its plan."""
+        async with create_task_group() as group:
+
+            async def wait_for_ends() -> None:
+                await self.spawner.wait_all()
+                group.cancel_scope.cancel()
+
+            group.start_soon(wait_for_ends)
+            while not self.plans_to_answer():
+                self._arrival = Event()
+                await self._arrival.wait()
+            group.cancel_scope.cancel()
 
     def narrow(self, mode: str) -> None:
         """Restrict every agent that this agent started to the permissions of a mode; never widen them."""

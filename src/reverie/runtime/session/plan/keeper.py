@@ -1,0 +1,139 @@
+"""The plan of a session: kept in its log, written to a Markdown file, and stated until it is done.
+
+The log holds the plan and the file is its projection. A person's edit of the file is logged when it is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from ....conversation.decisions import Cause, PlanChanged
+from ....conversation.plans import Plan, PlanState, is_known_text
+from ....conversation.standing_context import StandingItem, digest_of
+from ....conversation.view import View
+from ....errors import StorageError
+from ....events import FellBack
+from ....ports import Storage
+from ..port import SessionPort
+from ..standing_context import StandingContext
+from .answered_calls import AnsweredCall, AnsweredCalls
+
+__all__ = ["PLAN_FILE", "PLAN_TOOL", "PlanKeeper", "state_sentence"]
+
+PLAN_FILE: Final = "plan.md"
+PLAN_TOOL: Final = "Plan"
+LAYER: Final = "plan"
+_AUTHORS: Final = {"user": "the user", "lead": "your lead", "mode": "the permission mode", "agent": "you"}
+
+_EDITED: Final = "The user changed its text; the text below replaces the one before."
+
+
+class PlanKeeper:
+    """Keeps the plan of one session in its log and in a file; a source of standing items."""
+
+    name = "plan"
+    only_after_cuts = False
+
+    def __init__(
+        self, session: SessionPort, storage: Storage, folder: str, standing: StandingContext, *, root: str = ""
+    ) -> None:
+        """Keep the plan file in a session's folder; ``root`` is the storage's directory, for a person's path."""
+        self._session = session
+        self._standing = standing
+        self._storage = storage
+        self._key = f"{folder}/{PLAN_FILE}"
+        self._root = root
+        self._calls = AnsweredCalls({PLAN_TOOL})
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan as the log has it, without unlogged edits of the file; None if there never was one."""
+        return self._session.view.facts.plan
+
+    @property
+    def path(self) -> str:
+        """The path of the plan file on disk; its storage key if the storage is not a directory."""
+        return f"{self._root}/{self._key}" if self._root else self._key
+
+    async def write(self, text: str, state: PlanState = "proposed", *, by: str = "agent", words: str = "") -> Plan:
+        """Log a new text of the plan, write the file, and return the plan."""
+        plan = await self._change(PlanChanged(Cause(LAYER, "written by the agent"), state, text.strip(), by, words))
+        data = f"{plan.text}\n".encode("utf-8", "replace")
+        try:
+            await self._session.run_blocking(lambda: self._storage.write(self._key, data))
+        except StorageError as error:
+            why = f"the file of the plan is not up to date, the log is: {error}"
+            self._session.emit(FellBack(self._session.name, LAYER, why))
+        return plan
+
+    async def decide(self, state: PlanState, *, by: str, words: str = "") -> Plan:
+        """Log the answer to a plan, or its end, and return the plan."""
+        return await self._change(PlanChanged(Cause(LAYER, f"{state} by the {by}"), state, by=by, words=words))
+
+    async def adopt(self) -> bool:
+        """Log a person's edit of the file of an open plan, and return whether there was one."""
+        plan = self.plan
+        if plan is None or not plan.is_open:
+            return False
+        try:
+            found = await self._session.run_blocking(lambda: self._storage.read(self._key))
+        except StorageError:
+            return False
+        text = found.data.decode("utf-8", "replace").strip() if found is not None else ""
+        if not text or is_known_text(plan, text):
+            return False
+        await self._change(
+            PlanChanged(Cause(LAYER, "a person edited the file"), plan.state, text, plan.by, plan.words, edited=True)
+        )
+        return True
+
+    async def items(self, view: View) -> Sequence[StandingItem]:
+        """Return the open plan; a closed one only where the view shows a call about it and not its end."""
+        plan, last = view.facts.plan, self._calls.follow(view)
+        if plan is None:
+            return ()
+        sentence = state_sentence(plan)
+        stands = last is not None and _is_shown(view, last) and sentence in last.result
+        stands = stands and (not plan.is_open or _text_in(last) == plan.text)
+        if not plan.is_open and (stands or not self._calls.any_in(view)):
+            return ()
+        note = f" {_EDITED}" if plan.edited else ""
+        value = f"{sentence}{note}\n\n{plan.text}" if plan.is_open else sentence
+        digest = digest_of(f"{plan.changes}\n{value}")
+        return (StandingItem("plan", self.name, "the plan of this session", value, digest, stands=stands),)
+
+    async def _change(self, change: PlanChanged) -> Plan:
+        await self._session.decide(change)
+        self._standing.refresh()
+        plan = self.plan
+        assert plan is not None
+        return plan
+
+
+def _is_shown(view: View, call: AnsweredCall) -> bool:
+    """Say whether a view shows a call and its result."""
+    is_cleared = call.id in view.overrides.results or call.id in view.facts.cleared_by_provider
+    return view.tool_call(call.id) is not None and not is_cleared
+
+
+def _text_in(call: AnsweredCall | None) -> str:
+    given: Any = call.input if call is not None else None
+    return str(cast("dict[str, Any]", given).get("text", "")).strip() if isinstance(given, dict) else ""
+
+
+def state_sentence(plan: Plan) -> str:
+    """Return the state of a plan in words for the model."""
+    author, words = _AUTHORS.get(plan.by, plan.by), f" Words: {plan.words}" if plan.words else ""
+    match plan.state:
+        case "proposed":
+            return "The plan waits for approval. Change nothing before it is approved."
+        case "approved":
+            return (
+                f"The plan is approved by {author}.{words} Work by it; call {PLAN_TOOL} with the action done when all "
+                "of it is done."
+            )
+        case "rejected":
+            return f"The plan is rejected by {author}; do not work by it.{words}"
+        case "done":
+            return f"The plan is ended by {author}; it no longer holds.{words}"

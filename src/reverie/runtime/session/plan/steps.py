@@ -1,0 +1,56 @@
+"""The open steps of the agent's list, as a standing item."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from ....conversation.standing_context import StandingItem, digest_of
+from ....conversation.view import View
+from .answered_calls import AnsweredCalls
+
+__all__ = ["StepsSource", "steps_in"]
+
+TOOLS: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
+"""The names of tools that replace a list of steps, in this and other programs."""
+_DONE: Final = "completed"
+_LISTS: Final = ("todos", "plan", "items")
+
+
+class StepsSource:
+    """States the open steps of the last call of TodoWrite while no such call shows them."""
+
+    name = "steps"
+    only_after_cuts = False
+
+    def __init__(self) -> None:
+        self._calls = AnsweredCalls(TOOLS)
+
+    def steps(self, view: View) -> list[tuple[str, str]]:
+        """Return the last list of steps of a session, each as its text and status."""
+        last = self._calls.follow(view)
+        return steps_in(last.input) if last is not None else []
+
+    async def items(self, view: View) -> Sequence[StandingItem]:
+        """Return the open steps; without any, an item only where the view shows an older list by itself."""
+        steps = self.steps(view)
+        last = self._calls.last
+        if last is None:
+            return ()
+        stands = view.tool_call(last.id) is not None
+        still_open = [f"- [{status or 'pending'}] {text}" for text, status in steps if status != _DONE]
+        if not still_open and (stands or not self._calls.any_in(view)):
+            return ()
+        value = "\n".join(still_open) or "No step is open: all were completed or dropped."
+        # A list is another one if it was written again: the view may show a list that was written in between.
+        digest = digest_of(f"{last.id}\n{value}")
+        return (StandingItem("steps", self.name, "the list of open steps", value, digest, stands=stands),)
+
+
+def steps_in(given: Any) -> list[tuple[str, str]]:
+    """Return the steps in the input of a call that replaces the list, each as its text and status."""
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    lists = [cast("list[Any]", fields[key]) for key in _LISTS if isinstance(fields.get(key), list)]
+    steps = [cast("dict[str, Any]", one) for one in lists[0] if isinstance(one, dict)] if lists else []
+    found = [(one.get("content") or one.get("step"), str(one.get("status") or "")) for one in steps]
+    return [(text, status) for text, status in found if isinstance(text, str) and text.strip()]
