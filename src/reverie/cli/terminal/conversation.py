@@ -19,6 +19,7 @@ from ...events import Event
 from ...settings import Settings
 from ..output import counted
 from .approval import ScreenApprover
+from .background_work import unfinished_lines
 from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
 from .completion import InputCompleter
@@ -28,7 +29,6 @@ from .options import Options
 from .questions import Option
 from .screen import Screen, open_history
 from .transcript import Transcript
-from .unfinished import unfinished_lines
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent

@@ -24,13 +24,13 @@ from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Settings
 from ..output import say, warn
 from .approval import preview_lines
+from .background_work import AnsweredPrompt, unfinished_lines
 from .calls import call_title, one_line, outcome
 from .colours import Paint
 from .footer import footer_parts
 from .options import Options
 from .print_mode import EXIT_CODES, OTHER_END, on_signal, print_warning
 from .transcript import ENDS
-from .unfinished import AnsweredPrompt, unfinished_lines
 
 __all__ = ["PlainLines", "talk_plainly"]
 

@@ -29,8 +29,8 @@ from ...events import (
 from ...runtime.agent.agent import Agent
 from ...settings import Settings
 from ..output import say, warn
+from .background_work import AnsweredPrompt, unfinished_lines
 from .options import Options
-from .unfinished import AnsweredPrompt, unfinished_lines
 
 __all__ = ["EXIT_CODES", "OutputFormat", "ending_line", "print_answer"]
 

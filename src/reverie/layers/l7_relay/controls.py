@@ -135,7 +135,7 @@ def control_explanation(letter: Letter, lead: str | None, *, can_answer: bool = 
             why = f" Reason given: {quoted(asked.reason)}." if asked.reason else ""
             id = quoted(asked.request_id)
             if not can_answer:
-                return f"It asks you to end your work.{why} Put down what you are doing, and answer with your result."
+                return f"It asks you to end your work.{why} Stop, and answer with your result so far."
             return (
                 f"It asks you to end your work.{why} Finish or put down what you are doing, then answer with "
                 f'SendMessage to {letter.sender}: message {{"type": "shutdown_response", "request_id": "{id}", '

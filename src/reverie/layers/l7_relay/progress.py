@@ -87,7 +87,7 @@ def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
 
 
 def named_in(words: Sequence[str]) -> set[str]:
-    """Return the names that the words of a line may stand for: each word, and the exact names in it."""
+    """Return the possible names in a line: each word, and the exact names in it."""
     bare = [word.strip(_MARKS) for word in words]
     found = {*bare, *(one.text for word in bare for one in mine(word, errors=False))}
     return found | {_last_part(name) for name in found}
@@ -96,7 +96,7 @@ def named_in(words: Sequence[str]) -> set[str]:
 def names_in(tool: str, given: Mapping[str, Any]) -> list[str]:
     """Return the names in a call's input, each once: its target, its program, and the exact names in its texts.
 
-    Ordinary words are none, whichever field they stand in: a search for ``error`` names nothing, one for ``Session``
+    An ordinary word is no name in any field: a search for ``error`` names nothing, one for ``Session``
     does.
     """
     found = [_program(_said(given, "command")).partition(" ")[0]] if tool == "Bash" else []

@@ -228,6 +228,6 @@ def _retry_reporter(name: str, emit: Callable[[Event], None]) -> Callable[[Retry
 
 
 def _prompt(name: str, tools: Collection[str]) -> str:
-    """Return a prompt; a part ``[[A B: text]]`` stands in it only for an agent that has the tools A and B."""
+    """Return a prompt; a part ``[[A B: text]]`` is left out unless the agent has the tools A and B."""
     text = files("reverie.runtime.agent").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
     return _CONDITIONAL.sub(lambda part: part[2] if set(part[1].split()) <= set(tools) else "", text)

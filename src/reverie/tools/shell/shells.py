@@ -86,7 +86,7 @@ class Shell:
         self.command = command
         self.output = OutputBuffer()
         self.is_end_told = False
-        """Whether the model was told that the command has ended."""
+        """Whether a tool returned the end of the command to the model."""
         self.left_running = False
         """Whether the command left processes running, which were then ended; known once the shell has ended."""
         self._lock = threading.Lock()
