@@ -308,6 +308,7 @@ class StandingWorld:
         newest, older = self.truth.get(key), self.older.get(key, [])
         old = [at for at, text in enumerate(texts) if any(_shows(text, one) for one in older if one != newest)]
         ended = [at for at, text in enumerate(texts) if text.startswith(f"Item {key} no longer holds")]
+        left_out = [at for at, text in enumerate(texts) if text.startswith(f"Item {key} is left out")]
         if newest is None:
             if old and not (ended and ended[-1] > old[-1]):
                 self._violated(key, "an ended item is in view and nothing says that it ended")
@@ -316,7 +317,7 @@ class StandingWorld:
         named = [at for at, text in enumerate(texts) if handle_of(digest_of(newest)) in text]
         last = max([*shown, *named], default=-1)
         said = [at for at in shown if not texts[at].startswith("result: ")]  # a tool result is history, and no saying
-        if len(said) > 1 and not _comes_back([*old, *ended], said):
+        if len(said) > 1 and not _comes_back([*old, *ended, *left_out], said):
             self._violated(key, f"the newest value stands {len(said)} times")
         if last < 0:
             self._violated(key, "the newest value is neither in view nor named")

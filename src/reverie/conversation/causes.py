@@ -51,7 +51,8 @@ class SaidItem:
     """The identity of the value: an item with another digest has changed."""
     lead: str = ""
     state: str = "said"
-    """``said``, ``named`` (only the lead was said, which names a way to read it) or ``ended`` (it no longer holds)."""
+    """``said``, ``named`` (only the lead was said: how to read it), ``kept`` (an older saying of the same value is in
+    view) or ``ended`` (it no longer holds)."""
     held: bool = False
     """Whether the log is the only place of the value, so that no source can say it again."""
     budget: str = "whole"

@@ -184,8 +184,10 @@ def _due(item: StandingItem, row: Standing | None, fallen: Mapping[str, SaidItem
     if shown is None or shown.state == "ended":
         return said
     if shown.digest == said.digest and (shown.state == "said" or item.key not in fallen):
-        return None
-    return replace(said, lead=_REPLACES.format(item.name)) if shown.state == "said" else said
+        # An older saying in view says it; the log notes that this value holds again.
+        return replace(said, state="kept") if row is not None and row.item.digest != said.digest else None
+    is_other = shown.digest != said.digest or shown.state != "named"
+    return replace(said, lead=_REPLACES.format(item.name)) if is_other else said
 
 
 def _unsourced(row: SaidItem, fallen: Mapping[str, SaidItem | None], *, attached: bool) -> SaidItem | None:
