@@ -30,6 +30,7 @@ ASKED = (
     "clearable results were above",
 )
 """Reasons of decisions that a person asked for and that say what happens to thinking."""
+CUT = "the past was cut, so changes take effect"
 
 
 def tool(name: str, text: str = "A tool.") -> dict[str, Any]:
@@ -252,6 +253,8 @@ class RandomRun:
                 # A cut of ours follows a summary that the provider did not write.
                 refused = not self.calm and body.get("decision") == "compacted" and body.get("method") != "provider"
                 asked = body.get("trigger") == "manual" or str(body.get("reason")).startswith(ASKED)
+                # A model that takes no changes at the end gets them with a cut that left no thinking valid.
+                asked = asked or (body.get("reason") == CUT and not facts_of(body["model"]).checks_thinking)
                 if not (asked or refused):
                     out.append(f"{body.get('decision')}: {body.get('reason')}: {decision.cause.reason}")
         return out

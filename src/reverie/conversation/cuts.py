@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain
 from typing import Any, Final, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-from ..values import record
+from ..values import record, replace
 from .decisions import (
     Collapsed,
     Compacted,
@@ -114,22 +114,28 @@ class VisibleItems:
         return self if self.undone == undone else VisibleItems(undone=undone)
 
     def shown(self, retired: Set[str]) -> Iterator[Item]:
-        """Yield the items to show: without retired ones, and without sayings that repeat an earlier one."""
-        return _without_repeats(item for item in self.items if item.uuid not in retired)
+        """Yield the items to show: without retired ones."""
+        return (item for item in self.items if item.uuid not in retired)
 
     def after(self, history: Sequence[Item | LoggedCut]) -> VisibleItems:
         """Return the items that are visible once the items and cuts of this further history are applied."""
         applied = (one for one in history if isinstance(one, Item) or one.uuid not in self.undone)
-        items = tuple(visible_items(chain(self.items, applied)))
+        items = tuple(visible_items(chain(self.items, applied), undone=bool(self.undone)))
         return VisibleItems(self.count + len(history), self.undone, items)
 
 
-def visible_items(history: Iterable[Item | LoggedCut]) -> list[Item]:
-    """Return a list of the items that are visible after all cuts, in order; a cut that cannot apply is ignored."""
+def visible_items(history: Iterable[Item | LoggedCut], *, undone: bool = False) -> list[Item]:
+    """Return a list of the items that are visible after all cuts, in order; a cut that cannot apply is ignored.
+
+    With ``undone`` the history lacks cuts that were undone. Standing context that was said again because of one leaves,
+    since it repeats what is visible where it was said; a later cut does not bring it back.
+    """
     out: list[Item] = []
+    said: dict[str, tuple[str, str]] = {}
     for one in history:
         if isinstance(one, Item):
-            out.append(one)
+            fresh = _without_repeats(one, said) if undone else one
+            out += [fresh] if fresh is not None else []
             continue
         cut = one.cut
         if isinstance(cut, Compacted):
@@ -139,6 +145,7 @@ def visible_items(history: Iterable[Item | LoggedCut]) -> list[Item]:
         else:
             gone = set(cut.messages)
             out = [item for item in out if item.uuid not in gone]
+        said = {key: value for item in out for key, value in _said_by(item).items()} if undone else {}
     return out
 
 
@@ -195,17 +202,22 @@ def placed_items(item: Item, *, first: bool) -> list[Item]:
     return out
 
 
-def _without_repeats(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items without sayings of standing context that repeat an earlier one, as after an undone cut."""
-    last: dict[str, tuple[str, str]] = {}
-    for item in items:
-        said = said_in(item.entry.body) if item.uuid == item.entry.uuid else []
-        fresh = [one for one in said if not _repeats(one, last.get(one.key))]
-        last.update((one.key, (one.digest, one.state)) for one in fresh if one.text.strip())
-        if len(fresh) == len(said):
-            yield item
-        elif (message := said_message(fresh, role=item.message["role"])) is not None:
-            yield Item(item.uuid, item.kind, message, item.entry)
+def _without_repeats(item: Item, before: dict[str, tuple[str, str]]) -> Item | None:
+    """Return an item without standing context that was said ``before``, which learns the rest; None if all was."""
+    said = said_in(item.entry.body) if item.uuid == item.entry.uuid else []
+    fresh = [one for one in said if not _repeats(one, before.get(one.key))]
+    before.update((one.key, (one.digest, one.state)) for one in fresh if one.text.strip())
+    if len(fresh) == len(said):
+        return item
+    message = said_message(fresh, role=item.message["role"])
+    entry = replace(item.entry, body={**item.entry.body, "items": to_builtins(fresh)})
+    return None if message is None else Item(item.uuid, item.kind, message, entry)
+
+
+def _said_by(item: Item) -> dict[str, tuple[str, str]]:
+    """Return the standing context that an item says: the digest and the state of each key."""
+    said = said_in(item.entry.body) if item.uuid == item.entry.uuid else []
+    return {one.key: (one.digest, one.state) for one in said if one.text.strip()}
 
 
 def _repeats(said: SaidItem, before: tuple[str, str] | None) -> bool:
