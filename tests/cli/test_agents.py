@@ -16,7 +16,7 @@ from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.footer import footer_parts
 from reverie.cli.terminal.transcript import Transcript
 from reverie.conversation.decisions import AgentSpawned, Cause
-from reverie.events import AgentEnded, AgentProgressed, AgentStarted
+from reverie.events import AgentEnded, AgentProgressed, AgentStarted, UserMessaged
 from reverie.models import ScriptedModel
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.agent.status import Status
@@ -100,3 +100,11 @@ def test_the_screen_shows_agents_and_the_footer_counts_them() -> None:
     assert not any("explore-1" in line for line in transcript.live())
     status = Status("m", "default", 0, 1, 0, 0, None, None, (), agents=2)
     assert ("background", "2 agents") in footer_parts(status)
+
+
+@pytest.mark.requirement("L7.5", "S7")
+def test_the_screen_shows_a_message_to_the_user_with_its_sender_and_without_control_characters() -> None:
+    written: list[str] = []
+    transcript = Transcript(written.extend, paint=Paint(colour=False), cwd=Path("/"), size=lambda: (80, 24))
+    transcript.show(UserMessaged("s", "general-1", "The build is red.\nLook \x1b[2Jat it."))
+    assert written == ["✉ general-1: The build is red.", "Look at it."]
