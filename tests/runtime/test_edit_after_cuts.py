@@ -196,3 +196,30 @@ def test_a_write_whose_result_was_never_logged_must_be_read_again(tmp_path: Path
         assert "changed on disk since you read it" in result
 
     desk.run(steps)
+
+
+@pytest.mark.requirement("W5", "N2")
+def test_instructions_near_a_file_that_was_read_just_before_a_kill_are_said_after_the_resume(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    folder = desk.cwd / "lib"
+    folder.mkdir()
+    (folder / "AGENTS.md").write_text("Only ships may enter.\n")
+    (folder / "b.txt").write_text("b\n")
+
+    async def steps() -> None:
+        desk.replies = [[{"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "lib/b.txt"}}]]
+        session = desk.agent.session
+        await session.say("read it")
+        request = await session.prepare(**desk.agent._host.request_options())  # type: ignore[union-attr]
+        reply = await desk.model.complete(request)
+        await desk.agent.parts.runs.run(await session.observe(reply.body))  # and here the process is killed
+        await desk.resume()
+        desk.replies = ["Done."]
+        _ = [event async for event in desk.agent.ask("go on")]
+        assert str(desk.model.requests[-1]["messages"]).count("Only ships may enter.") == 1
+        await desk.resume()
+        desk.replies = ["Done."]
+        _ = [event async for event in desk.agent.ask("and on")]
+        assert str(desk.model.requests[-1]["messages"]).count("Only ships may enter.") == 1
+
+    desk.run(steps)

@@ -363,8 +363,20 @@ def test_triggers_are_handled_in_the_order_of_their_paths_and_then_cleared(
         "docs",
         "lib",
     ]
+    assert reads.pending(nested, anything) == [], "all of them were said"
     reads.registered.clear()
     assert reads.pending(nested, anything) == [], "the triggers were cleared"
+
+
+@pytest.mark.requirement("N2", "W4")
+def test_a_question_after_which_nothing_is_said_loses_no_file(place: Place, nested: NestedInstructions) -> None:
+    """A draft of a compaction asks what would be said, and the request after it asks again."""
+    reads = Reads()
+    nested.touched([place.project / "lib" / "a.txt"])
+    assert [file.text for file in nested.current([], anything)] == ["lib"]
+    nested.touched([place.project / "docs" / "guide.txt"])
+    assert [file.text for file in reads.pending(nested, anything)] == ["docs", "lib"]
+    assert reads.pending(nested, anything) == []
 
 
 @pytest.mark.requirement("N2")

@@ -132,6 +132,8 @@ class Facts:
     """The windows in tokens that refusals taught, by model."""
     files: FileReads = FileReads()
     """The files that tools have read or written, whether or not the view still shows them."""
+    files_answered: int = 0
+    """How many of these reads and writes the last reply has seen."""
     restorations: int = 0
     """How many decisions brought removed results back."""
     reload_asked: bool = False
@@ -190,7 +192,7 @@ def facts_with(facts: Facts, entry: Entry) -> Facts:
     if entry.kind == META:
         return replace(facts, meta={**facts.meta, **entry.body})
     if entry.kind == ASSISTANT:
-        return replace(facts, last_reply=entry, reload_asked=False)
+        return replace(facts, last_reply=entry, reload_asked=False, files_answered=facts.files.count)
     if entry.body.get("type") == USER_CONTEXT:
         return _with_said(facts, entry.uuid, said_in(entry.body))
     return replace(facts, files=facts.files.after(logged_reads(entry.body[FILES]))) if FILES in entry.body else facts

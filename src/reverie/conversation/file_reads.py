@@ -61,6 +61,10 @@ class FileReads:
             files = files.changed({one.path: (count, known)})
         return FileReads(count, files)
 
+    def since(self, count: int) -> list[str]:
+        """Return the paths that were read or written after the first ``count`` reads and writes."""
+        return [read.path for number, read in self._files.values() if number > count]
+
     def newest_first(self) -> list[FileRead]:
         """Return all files, the most recently read or written first."""
         return [read for _, read in sorted(self._files.values(), key=lambda one: -one[0])]

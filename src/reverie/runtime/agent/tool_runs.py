@@ -69,7 +69,7 @@ class ToolRuns:
         self.mode: Mode = permissions.rules.mode
         self.rules = permissions.rules
         self.context = context
-        self.touched: set[str] = set()
+        self.touched = set(session.view.facts.files.since(session.view.facts.files_answered))
         """Files that tools read or wrote; the query host takes them to attach instructions of their folders."""
         self.said_by_hooks: list[str] = []
         self.stopped_by: str | None = None

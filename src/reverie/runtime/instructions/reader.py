@@ -80,10 +80,13 @@ class NestedInstructions:
         self._user_home = user_home
         self._gathered = {file.path: fingerprint(file.text) for file in gathered.files}
         self._triggers: set[str] = set()
+        self._used: set[str] = set()
+        """The touched paths of the last call of ``current``, whose files may not have been said yet."""
+        self._found: set[str] = set()
 
     def following(self, before: NestedInstructions) -> NestedInstructions:
         """Take over the touched paths of an earlier object, and return this one."""
-        self._triggers = before._triggers
+        self._triggers, self._used, self._found = before._triggers, before._used, before._found
         return self
 
     def touched(self, paths: Iterable[str | Path]) -> None:
@@ -93,11 +96,15 @@ class NestedInstructions:
     def current(self, known: Iterable[str], permission: ReadPermission) -> list[InstructionFile]:
         """Return the nested files that hold now: ``known`` ones that still exist, and those near touched paths.
 
-        For every path touched since the last call, take the files of each directory between the working directory and
-        that path, then the rules of the working directory and of those above whose ``paths`` match. Files that the
-        session's start has, by path or by text, are left out.
+        For every path touched since a call whose files are all known now, take the files of each directory between the
+        working directory and that path, then the rules of the working directory and of those above whose ``paths``
+        match. Files that the session's start has, by path or by text, are left out.
         """
-        triggers, self._triggers = self._triggers, set()
+        known = list(known)
+        if self._found.issubset(known):  # a draft of a compaction asks too, and says nothing
+            self._used = set()
+        self._used |= self._triggers
+        triggers, self._triggers = self._used, set()
         files = ReadableFiles(self._cwd, consent=self._consent, user_home=self._user_home)
         reading = _Collector(files, permission, shown=self._gathered)
         for path in map(Path, known):
@@ -109,6 +116,7 @@ class NestedInstructions:
             for directory in files.levels():
                 reading.rules(directory, trigger=path, always=False)
         self.problems = files.problems
+        self._found = {file.path for file in reading.files}
         return reading.files
 
 
