@@ -17,6 +17,7 @@ from reverie.conversation.wire.validate import problems
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.servers import ServerInstructions
 from reverie.settings import McpServer, Switches
 from reverie.values import replace
 
@@ -117,6 +118,20 @@ def test_the_instructions_of_a_server_are_said_once_and_again_after_a_cut_and_a_
             request = await office.ask(agent=agent)
             assert said(request, "Call task_1 first.") == ["user"]
         assert said(await office.ask(), "Call task_1 first.") == ["user"], "and a resume says nothing twice"
+
+    within(main)
+
+
+@pytest.mark.requirement("W2")
+def test_instructions_that_no_source_gives_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(source: ServerInstructions, view: Any) -> list[Any]:
+        return []
+
+    async def main() -> None:
+        office = Office(tmp_path)
+        office.instructions.write_text("Call task_1 first.")
+        monkeypatch.setattr(ServerInstructions, "items", nothing)
+        assert said(await office.ask(), "Call task_1 first.") == []
 
     within(main)
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from anyio import to_thread
+
 from ..memories.recall.search import MemoryIndex
 from ..memories.store.records import MemoryRecord
 from ..text.counts import counted
@@ -66,7 +68,9 @@ class ToolSearch(NoPreview):
             return error_output("give names from the list of deferred tools, or a query")
         unknown = [name for name in asked if name not in self._tools]
         found = [name for name in asked if name in self._tools]
-        found += self._matches(query or " ".join(unknown)) if query or (unknown and not found) else []
+        words = query or ("" if found else " ".join(unknown))
+        if words:
+            found += await to_thread.run_sync(self._matches, words)  # the first search reads every definition
         found = list(dict.fromkeys(found))
         lines = [f"No deferred tool is called {name[:80]!r}." for name in unknown]
         if not found:
