@@ -53,11 +53,9 @@ class Desk:
     @staticmethod
     def _answer(request: dict[str, Any]) -> Any:
         content = request["messages"][-1]["content"]
-        said = content if isinstance(content, str) else str(content[-1].get("text") or "")
-        if "summary" in said and "load" not in said:
-            return "<summary>They shipped.</summary>"
-        loads = [each for name in said.split()[1:] for each in call(name)]
-        return loads if said.startswith("load ") else "Done."
+        said = [content] if isinstance(content, str) else [str(block.get("text") or "") for block in content]
+        wanted = [name for one in said if one.startswith("load ") for name in one.split()[1:]]
+        return [each for name in wanted for each in call(name)] or "Done."
 
     async def compact(self, agent: Agent) -> None:
         """Talk at length and compact."""
@@ -174,6 +172,28 @@ async def test_a_skill_that_was_deleted_ends(desk: Desk, loaded: Agent) -> None:
     assert "The skill deploy no longer holds" in await desk.ask(loaded)
     await desk.compact(loaded)
     assert STEP not in await desk.ask(loaded)
+
+
+@pytest.mark.requirement("W2")
+async def test_a_skill_that_was_deleted_and_is_back_holds_again(desk: Desk, loaded: Agent) -> None:
+    desk.write(body="Run `make better` instead of anything else.")
+    await desk.ask(loaded)
+    place = desk.write()
+    (place / "SKILL.md").unlink()
+    assert "The skill deploy no longer holds" in await desk.ask(loaded)
+    desk.write()
+    said = await desk.ask(loaded)
+    assert said.rindex(STEP) > said.index("no longer holds")
+
+
+@pytest.mark.requirement("W2")
+async def test_a_skill_that_is_loaded_again_after_a_change_needs_no_saying(desk: Desk, loaded: Agent) -> None:
+    await desk.compact(loaded)
+    await desk.ask(loaded)
+    desk.write(body="Run `make better` instead of anything else.")
+    said = await desk.ask(loaded, "load deploy")
+    assert said.count("make better") == 2  # at the prompt as a change, and as the result
+    assert (await desk.ask(loaded)).count("make better") == 2
 
 
 @pytest.mark.requirement("L4.9")

@@ -122,6 +122,10 @@ def test_the_text_of_a_skill_is_that_on_disk_now(tmp_path: Path, user: Path) -> 
     (place / "SKILL.md").write_text("---\nname: other\ndescription: renamed\n---\nRenamed, and longer than before.\n")
     assert "Of the user." in str(texts.text_of("release"))
     (mine / "SKILL.md").unlink()
+    assert texts.text_of("release") is None
+    (mine / "SKILL.md").write_text("---\nname: release\ndescription: back\n---\nIt is back.\n")
+    assert "It is back." in str(texts.text_of("release"))
+    (mine / "SKILL.md").unlink()
     mine.rmdir()
     assert texts.text_of("release") is None
     assert "Renamed" in str(texts.text_of("other"))

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from ..conversation.loaded_skills import SKILL_TOOL, called_skill
 from ..errors import ReverieError
 from .context import ToolContext
+from .loaded_skills import SKILL_TOOL, called_skill
 from .skills import Skill, SkillSource, find_skills, load_skill, skill_folders
 from .tool import Access, NoPreview, Output, error_output
 
@@ -98,7 +98,7 @@ class SkillTexts:
         """Say whether the file of a skill looks as it did when it was read: a new front matter may rename it."""
         skill = self._skills.get(name)
         known = self._texts.get(skill.folder) if skill is not None else None
-        return known is None or skill is None or known[0] == _look(skill.folder / "SKILL.md")
+        return skill is not None and known is not None and known[0] == _look(skill.folder / "SKILL.md")
 
 
 def _folders(context: ToolContext) -> list[tuple[Path, SkillSource]]:

@@ -7,10 +7,10 @@ from typing import Final
 
 from anyio import to_thread
 
-from ...conversation.loaded_skills import SKILL_TOOL, LoadedSkill, LoadedSkills
 from ...conversation.standing_context import StandingItem, digest_of
 from ...conversation.view import View
 from ...tools.context import ToolContext
+from ...tools.loaded_skills import SKILL_TOOL, LoadedSkill, LoadedSkills
 from ...tools.skill import SkillTexts
 
 __all__ = ["LoadedSkillSource"]
@@ -30,7 +30,7 @@ class LoadedSkillSource:
         self._loaded = LoadedSkills()
 
     async def items(self, view: View) -> Sequence[StandingItem]:
-        """Return one item per loaded skill; it stands while the view shows the result that loaded this text."""
+        """Return one item per loaded skill that exists."""
         loaded = self._loaded.follow(view)
         return await to_thread.run_sync(self._items, view, loaded) if loaded else ()
 
@@ -42,12 +42,12 @@ class LoadedSkillSource:
 def _item(view: View, skill: LoadedSkill, text: str) -> StandingItem:
     """Return the item of a loaded skill; while an older text of it is in view as a result, the text says so."""
     stands = skill.stands(view, text)
-    is_unsaid = skill.key not in view.facts.standing or view.facts.fallen.get(skill.key) is False
+    is_unannounced = not stands and skill.saying(view) is None and skill.is_shown(view)
     return StandingItem(
         key=skill.key,
         source=_SOURCE,
         name=f"the skill {skill.name}",
-        value=_CHANGED.format(skill.name, text) if is_unsaid and not stands and skill.is_shown(view) else text,
+        value=_CHANGED.format(skill.name, text) if is_unannounced else text,
         digest=digest_of(text),
         stands=stands,
         budget="skills",

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from ..conversation.authorship import text_of
+from ..conversation.causes import SaidItem
+from ..conversation.cuts import Item
+from ..conversation.entries import ASSISTANT, DECISION, USER
+from ..conversation.standing_context import digest_of, said_in
+from ..conversation.tool_calls import ToolCall
+from ..conversation.view import View
+from ..conversation.wire.blocks import as_blocks
 from ..values import record, replace
-from .authorship import text_of
-from .cuts import Item
-from .entries import ASSISTANT, DECISION, USER
-from .standing_context import digest_of, said_in
-from .tool_calls import ToolCall
-from .view import View
-from .wire.blocks import as_blocks
 
 __all__ = ["KEY", "SKILL_TOOL", "LoadedSkill", "LoadedSkills", "called_skill"]
 
@@ -28,8 +29,8 @@ class LoadedSkill:
     name: str
     tool_use_id: str
     text: str
-    said_digest: str = ""
-    """The digest of the last text of this skill that was said after the load; empty if there is none."""
+    is_said_later: bool = False
+    """Whether standing context has said something about the skill after this load."""
 
     @property
     def key(self) -> str:
@@ -37,9 +38,15 @@ class LoadedSkill:
         return f"{KEY}{self.name}"
 
     def stands(self, view: View, text: str) -> bool:
-        """Say whether a view shows ``text`` as this result, and no other text of the skill after it."""
-        said_other = self.said_digest not in ("", digest_of(text)) and view.facts.fallen.get(self.key) is not False
+        """Say whether a view shows ``text`` as this result, and nothing else about the skill after it."""
+        said = self.saying(view) if self.is_said_later else None
+        said_other = said is not None and (said.state == "ended" or said.digest != digest_of(text))
         return self.text.startswith(text) and not said_other and self.is_shown(view)
+
+    def saying(self, view: View) -> SaidItem | None:
+        """Return the newest saying about the skill that the view shows, or None."""
+        facts, row = view.facts, view.facts.standing.get(self.key)
+        return facts.fallen.get(self.key, row.item if row is not None else None)
 
     def is_shown(self, view: View) -> bool:
         """Say whether the request of this view has the result unchanged."""
@@ -99,7 +106,7 @@ class LoadedSkills:
             for said in said_in(item.entry.body):
                 loaded = self._loaded.get(said.key.removeprefix(KEY)) if said.key.startswith(KEY) else None
                 if loaded is not None:
-                    self._loaded[loaded.name] = replace(loaded, said_digest=said.digest)
+                    self._loaded[loaded.name] = replace(loaded, is_said_later=True)
 
 
 def called_skill(input: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from reverie.conversation.decisions import (
     ResultsClearedByProvider,
     ResultsRestored,
 )
-from reverie.conversation.loaded_skills import LoadedSkills
 from reverie.conversation.view import View
+from reverie.tools.loaded_skills import LoadedSkills
 
 CAUSE = Cause("test", "test")
 TEXT = "Skill deploy, in /s/deploy:\n\n1. Run `make ship`."
@@ -110,3 +111,19 @@ def test_a_skill_whose_result_the_provider_leaves_out_is_not_shown(script: Scrip
     gone = {"provider": ResultsClearedByProvider(CAUSE, tool_use_ids=["t1"]), "edits": CacheEdits(CAUSE, ["t1"], "e0")}
     script.decide(gone[by])
     assert not LoadedSkills().follow(script.view)[0].stands(script.view, TEXT)
+
+
+def test_following_a_long_session_costs_only_its_new_entries(
+    script: Script, steps_of: Callable[[Callable[[], object]], int]
+) -> None:
+    costs: list[int] = []
+    for length in (200, 2_000):
+        for number in range(length):
+            script.user(f"{length}: {number}")
+            script.reply(text("Yes."))
+        followed, view = LoadedSkills(), script.view
+        followed.follow(view)
+        load(script, f"t-{length}", "review")
+        grown = view.fold_all(script.entries[-2:])
+        costs.append(steps_of(lambda followed=followed, grown=grown: followed.follow(grown)))
+    assert costs[1] <= costs[0] * 1.5 + 50
