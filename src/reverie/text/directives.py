@@ -89,7 +89,7 @@ def is_question(sentence: str) -> bool:
 def binding_passages(text: str) -> tuple[tuple[float, str], ...]:
     """Return the passages of a message, each with how likely it binds later work.
 
-    A short message is one passage, since what binds may stretch over its sentences; else a short paragraph is, and of
+    A short message is one passage, since a rule may stretch over its sentences; else a short paragraph is, and of
     other paragraphs each sentence.
     """
     typed = without_pasted(text[:_MOST_CHARS]).strip()
