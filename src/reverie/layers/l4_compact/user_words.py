@@ -234,9 +234,7 @@ def words_text(words: QuotedWords) -> str:
     """Return the user messages as a section of the summary; empty if there are none."""
     if not (words.whole or words.short or words.by_handle):
         return ""
-    parts = [
-        "## Messages of the user, word for word, oldest first: of two that contradict each other, the later one holds"
-    ]
+    parts = ["## Messages of the user, word for word, oldest first: where two disagree, the later one holds"]
     if words.unnamed:
         parts.append(f"{words.unnamed} still older ones are in the part that was cut; see the handles at the end.")
     if words.handles:
