@@ -71,6 +71,15 @@ def test_the_chat_shows_adds_and_drops_rules(home: Path, tmp_path: Path) -> None
             transcript = Transcript(shown.extend, paint=Paint(colour=False), cwd=tmp_path, size=lambda: (80, 250))
             chat: Any = SimpleNamespace(agent=agent, settings=settings, transcript=transcript)
             _ = [event async for event in agent.ask("Mend the fence")]
-            for line in ("no rules", "rule 1 holds from now on", "1 No barbed wire.", "no rule '7'", "usage: /rules"):
+            for line in ("/rules", "/rules add No barbed wire.", "/rules", "/rules drop 7", "/rules what"):
+                await run_command(chat, line)
+            _ = [event async for event in agent.ask("Mend the gate")]
+            assert "No barbed wire." in repr(model.requests[-1]["messages"])
+            await run_command(chat, "/rules drop 1")
+            assert agent.session.parts.rules.rules == []
+
+    anyio.run(steps)
+    said = " ".join(" ".join(shown).split())
+    for line in ("no rules", "rule 1 holds from now on", "1 No barbed wire.", "no rule '7'", "usage: /rules"):
         assert line in said
     assert "dropped: No barbed wire." in said
