@@ -331,7 +331,7 @@ class Agent:
     async def approve_plan(self, mode: Mode = "default", words: str = "") -> Plan:
         """Approve the plan that waits, with the edits of its file, and leave plan mode for ``mode``; return the plan.
 
-        ``words`` are told to the model. Raise ``InputError`` if no plan waits.
+        The model reads ``words``. Raise ``InputError`` if no plan waits.
         """
         return await self._open_plan().approve(mode, words)
 
