@@ -8,16 +8,19 @@ import anyio
 import pytest
 
 from reverie import Session
+from reverie.conversation import view
 from reverie.conversation.decisions import (
     Compacted,
+    CompactionFailed,
     PrefixAmended,
     PrefixRendered,
     ResultStubbed,
     ThinkingDropped,
     decision_of,
 )
-from reverie.errors import ThinkingRefused
+from reverie.errors import ModelRefused, ThinkingRefused
 from reverie.layers.l4_compact import CompactPolicy
+from reverie.runtime.session.compact import background
 from reverie.testing.messages_server.replies import ServerReply
 from reverie.values import replace
 from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
@@ -332,5 +335,71 @@ def test_a_summary_from_the_background_waits_while_the_provider_pauses_a_call() 
         assert desk.refusals == []
         assert desk.decisions(ResultStubbed) == []
         assert desk.decisions(ThinkingDropped) == []
+
+    anyio.run(main)
+
+
+async def summarised_while_a_tool_leaves(desk: Desk) -> None:
+    """Add a tool, let the provider summarise that in the background, and remove the tool before the summary comes."""
+    arrives = anyio.Event()
+
+    async def wait(_: dict[str, Any]) -> None:
+        await arrives.wait()
+
+    desk.models[CHECKED].pause = wait
+    async with desk.session() as session:
+        await desk.ask(session, "One.")
+        while not session.parts.compact.background.is_running:
+            await desk.ask(session, "More.", tools=[READ, GREP], size=600)
+        await desk.ask(session, "Two.")
+        arrives.set()
+        while session.view.facts.prepared is None:
+            await anyio.lowlevel.checkpoint()
+        await desk.ask(session, "Three.")
+
+
+@pytest.mark.requirement("V5", "V6")
+def test_a_summary_from_the_background_is_not_used_if_a_tool_that_it_covers_was_removed_since() -> None:
+    desk = Desk(window=40_000)
+    anyio.run(summarised_while_a_tool_leaves, desk)
+    [failed] = desk.decisions(CompactionFailed)
+    assert "was removed since" in failed.error
+    assert desk.decisions(Compacted) == []
+    assert desk.refusals == []
+    assert desk.decisions(ThinkingDropped) == []
+
+
+@pytest.mark.requirement("V5", "V6")
+def test_with_that_summary_thinking_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The known-bad twin of the check before the swap."""
+    monkeypatch.setattr(background, "parts_tool_changes", lambda _: False)
+    desk = Desk(window=40_000)
+    anyio.run(summarised_while_a_tool_leaves, desk)
+    assert [one.method for one in desk.decisions(Compacted)] == ["provider"]
+    assert desk.decisions(ThinkingDropped) != []
+
+
+@pytest.mark.requirement("V6")
+@pytest.mark.parametrize("known", [True, False])
+def test_a_removal_of_a_tool_that_a_cut_took_is_not_sent(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not known:  # the known-bad twin sends it, and is refused from then on
+        monkeypatch.setattr(view, "with_known_tools", lambda items, prefix: items)
+
+    async def main() -> None:
+        desk = Desk(window=1_000_000, compact=CompactPolicy(by_provider=False))
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            await desk.ask(session, "Two.", tools=[READ, GREP])
+            kept = await session.say("Three.")
+            await session.prepare(model=CHECKED, max_tokens=500, system=SYSTEM, tools=[READ])
+            await desk.ask(session, "Four.")
+            await session.compact(up_to=kept.uuid)
+            if not known:
+                with pytest.raises(ModelRefused, match="not defined at this position"):
+                    await desk.ask(session, "Five.")
+                return
+            await desk.ask(session, "Five.")
+        assert desk.refusals == []
+        assert tools_told(desk.requests()[-1]) == set()
 
     anyio.run(main)

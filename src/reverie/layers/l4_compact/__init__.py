@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .provider import (
         MAX_INSTRUCTIONS,
         SignedSummary,
+        parts_tool_changes,
         provider_compaction,
         provider_cut_range,
         provider_instructions,
@@ -67,6 +68,7 @@ __all__ = [
     "loss_text",
     "may_draft",
     "notes_text",
+    "parts_tool_changes",
     "plain_messages",
     "plain_request",
     "plan_collapse",
@@ -109,6 +111,7 @@ __getattr__ = lazily(
         "provider": (
             "MAX_INSTRUCTIONS",
             "SignedSummary",
+            "parts_tool_changes",
             "provider_compaction",
             "provider_cut_range",
             "provider_instructions",

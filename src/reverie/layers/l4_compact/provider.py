@@ -24,7 +24,14 @@ from .summary import notes_text, prompt_text, reading_back
 from .tail import CutRange, TailPolicy, legal_starts, open_from, tokens_of, visible_items
 from .user_words import QuotedWords, UserMessage
 
-__all__ = ["MAX_INSTRUCTIONS", "SignedSummary", "provider_compaction", "provider_cut_range", "provider_instructions"]
+__all__ = [
+    "MAX_INSTRUCTIONS",
+    "SignedSummary",
+    "parts_tool_changes",
+    "provider_compaction",
+    "provider_cut_range",
+    "provider_instructions",
+]
 
 METHOD: Final = "provider"
 MAX_INSTRUCTIONS: Final = 16_384
@@ -88,6 +95,11 @@ def _starts_of_replies(items: Sequence[Item]) -> list[int]:
         and legal[at]
         and not any(added < at <= removed for added, removed in apart)
     ]
+
+
+def parts_tool_changes(taking: CutRange) -> bool:
+    """Say whether a cut would take a message that adds a tool and keep the one that removes it."""
+    return any(added < taking.end <= removed for added, removed in _tools_added_and_removed(taking.items))
 
 
 def _tools_added_and_removed(items: Sequence[Item]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepared
 from ....errors import CompactionError, ReverieError
 from ....events import BackgroundChanged, FellBack
-from ....layers.l4_compact import CutRange, SignedSummary, visible_items
+from ....layers.l4_compact import CutRange, SignedSummary, parts_tool_changes, visible_items
 from ..port import SessionPort
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
 from .provider import signed_block
@@ -157,6 +157,8 @@ class BackgroundCompaction:
         last = next((at for at, item in enumerate(items) if item.uuid == prepared.get("last_before")), None)
         if last is not None:
             taking = CutRange(items, 0, last + 1)
+            if parts_tool_changes(taking):
+                raise CompactionError("a tool that the summary covers was removed since, so the summary is not used")
             covers: Mapping[str, Any] = prepared.get("covers") or {}
             if self._draft.summaries.covers(taking)["states"] == covers.get("states"):
                 return taking
