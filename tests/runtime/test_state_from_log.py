@@ -227,7 +227,7 @@ def test_thinking_is_bound_to_its_request_also_if_another_process_takes_the_repl
 # -- the blame for a cache break
 
 
-@pytest.mark.requirement("C5")
+@pytest.mark.requirement("C5", "L4.16")
 @pytest.mark.parametrize("again", [False, True], ids=["one process", "resumed"])
 @pytest.mark.parametrize(
     ("change", "reason"),

@@ -122,6 +122,7 @@ def restored(found: list[View]) -> set[str]:
     return replaced | left_out
 
 
+@pytest.mark.requirement("L4.16")
 def test_a_cut_makes_the_index_anew(bench: Any):
     bench.turns(4)
     index = bench.pending()
