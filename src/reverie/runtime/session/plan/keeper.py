@@ -124,7 +124,7 @@ def _text_in(call: AnsweredCall | None) -> str:
 
 def state_sentence(plan: Plan) -> str:
     """Return the state of a plan in words for the model."""
-    author, words = _AUTHORS.get(plan.by, plan.by), f" Words: {plan.words}" if plan.words else ""
+    author, words = _AUTHORS.get(plan.by, plan.by), f' Words: "{plan.words}".' if plan.words else ""
     match plan.state:
         case "proposed":
             return "The plan waits for approval. Change nothing before it is approved."
