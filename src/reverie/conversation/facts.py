@@ -138,8 +138,6 @@ class Facts:
     """How many decisions brought removed results back."""
     reload_asked: bool = False
     """Whether the next request renders system prompt and tools anew."""
-    last_reply: Entry | None = None
-    """The last reply of the log, also after a cut."""
     standing: LayeredMap[Standing] = field(default_factory=LayeredMap)
     """The standing context: the newest saying of each item, by its key."""
     fallen: Mapping[str, SaidItem | None] = field(default_factory=lambda: _NONE)
@@ -192,7 +190,9 @@ def facts_with(facts: Facts, entry: Entry) -> Facts:
     if entry.kind == META:
         return replace(facts, meta={**facts.meta, **entry.body})
     if entry.kind == ASSISTANT:
-        return replace(facts, last_reply=entry, reload_asked=False, files_answered=facts.files.count)
+        if not facts.reload_asked and facts.files_answered == facts.files.count:
+            return facts
+        return replace(facts, reload_asked=False, files_answered=facts.files.count)
     if entry.body.get("type") == USER_CONTEXT:
         return _with_said(facts, entry.uuid, said_in(entry.body))
     return replace(facts, files=facts.files.after(logged_reads(entry.body[FILES]))) if FILES in entry.body else facts

@@ -80,6 +80,7 @@ class View:
         "facts",
         "images",
         "last",
+        "last_reply",
         "last_reply_time",
         "overrides",
         "visible_items",
@@ -106,6 +107,7 @@ class View:
         self.facts = Facts()
         self.visible_items = VisibleItems()
         self.last: str | None = None
+        self.last_reply: Entry | None = None
         self.last_reply_time = ""
 
     # -- reading
@@ -258,6 +260,7 @@ class View:
         new.facts = self.facts
         new.visible_items = self.visible_items
         new.last = self.last
+        new.last_reply = self.last_reply
         new.last_reply_time = self.last_reply_time
         new._take_lists()
         return new
@@ -285,6 +288,7 @@ class View:
                 self._decide(entry, decision)
         elif entry.kind in (USER, ASSISTANT, ATTACHMENT, META):
             self.facts = facts_with(self.facts, entry)
+            self.last_reply = entry if entry.kind == ASSISTANT else self.last_reply
             message = message_of(entry) if entry.kind != META else None
             if message is not None:
                 self._say(Item(entry.uuid, entry.kind, message, entry))

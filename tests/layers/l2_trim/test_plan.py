@@ -25,7 +25,7 @@ from reverie.layers.l2_trim import (
     plan_cache_edit,
     plan_trim,
 )
-from reverie.layers.l2_trim.plan import STUB_TOKENS
+from reverie.layers.l2_trim.candidates import STUB_TOKENS
 from reverie.model_facts import facts_of
 from reverie.values import replace
 

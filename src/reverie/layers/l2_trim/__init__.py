@@ -13,13 +13,14 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .boundary import BoundaryPlan, plan_boundary
-    from .candidates import ClearableResult, TrimCandidates
+    from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
     from .plan import TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim
     from .policy import CLEARED, TrimPolicy, cleared_text
     from .provider import ClearingRule, SentCall, provider_clearing, results_left_out, thinking_option
 
 __all__ = [
     "CLEARED",
+    "STUB_TOKENS",
     "BoundaryPlan",
     "ClearableResult",
     "ClearingRule",
@@ -46,6 +47,7 @@ __getattr__ = lazily(
             "plan_boundary",
         ),
         "candidates": (
+            "STUB_TOKENS",
             "ClearableResult",
             "TrimCandidates",
         ),

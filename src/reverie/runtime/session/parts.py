@@ -170,7 +170,7 @@ class SessionParts:
             sent = last_sent(loaded.entries, view)
             self.cache.resume(_cache_states(loaded.entries), sent["messages"])
             self.trim.resume(call.cache, decisions_since_call(loaded.entries))
-            self.accounts.resume(sent, call, view.facts.last_reply)
+            self.accounts.resume(sent, call, view.last_reply)
         named = prefix.model if prefix is not None else meta.get("model")
         if isinstance(named, str):
             self.policy.use_name(named, tuple(prefix.betas) if prefix is not None else ())

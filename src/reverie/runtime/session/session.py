@@ -207,7 +207,7 @@ class Session:
 
     def _repeated(self, message: Mapping[str, Any], rest: Mapping[str, Any]) -> Entry | None:
         """Return the last reply of the log if this is the same one, passed again after a call that was cut off."""
-        last = self.view.facts.last_reply
+        last = self.view.last_reply
         if last is None or last.message is None or last.message.get("content") != message["content"]:
             return None
         id = rest.get("id")
