@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import anyio
 import pytest
 
+from random_repairs import EDITS, GUARD, PROMPTS, REPAIRS, damage, seeds
 from random_runs import WINDOWS, RandomRun
-from reverie.conversation.thinking import Digests
-from reverie.runtime.session import limits, prepare, thinking
-from reverie.runtime.session.compact.provider import ProviderSummaries
-
-PROMPTS = 12
 
 
 def played(seeds: range, *, calm: bool = False) -> list[RandomRun]:
@@ -25,11 +18,6 @@ def played(seeds: range, *, calm: bool = False) -> list[RandomRun]:
         anyio.run(run.play, PROMPTS)
         runs.append(run)
     return runs
-
-
-def seeds(count: int) -> range:
-    first = int(os.environ["REVERIE_TEST_SEED"])
-    return range(first, first + count)
 
 
 @pytest.mark.requirement("V2")
@@ -45,33 +33,6 @@ def test_no_request_is_refused_and_thinking_is_dropped_only_by_decisions_that_sa
     assert cuts["provider"] >= len(runs) // 4
     assert done["kill"]
     assert done["close"]
-
-
-async def anew(*given: Any, **named: Any) -> None:
-    """Render every change of system prompt and tools as a new prefix, as before they went to the end."""
-    await RENDER(*given, **{**named, "anew": "changed"})
-
-
-RENDER = prepare.amend_prefix
-GUARD = "stale thinking is dropped before a request leaves"
-EDITS = (
-    "system prompt and tools stay as first sent",
-    "results are not cleared here",
-    "the provider writes the summary",
-)
-REPAIRS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    GUARD: (thinking, "stale_replies", lambda *_, **__: []),
-    "system prompt and tools stay as first sent": (prepare, "amend_prefix", anew),
-    "bindings are read from the log on resume": (thinking, "_logged_binding", lambda _: "lost"),
-    "results are not cleared here": (limits, "_mode_for", lambda *_: "client"),
-    "the provider writes the summary": (ProviderSummaries, "offered", lambda *_: False),
-    "a summary knows the messages it stands for": (Digests, "as_covered", lambda _: {"opening": "", "states": []}),
-}
-
-
-def damage(runs: list[RandomRun]) -> tuple[int, int]:
-    """Return how many requests were refused, and how often thinking was dropped though nobody asked for it."""
-    return sum(len(run.refusals) for run in runs), sum(len(run.drops()) for run in runs)
 
 
 @pytest.mark.requirement("V2")
