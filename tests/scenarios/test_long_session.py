@@ -61,10 +61,13 @@ class Brain:
         self.prompt = 0
         self.turn = 0
         self.process: subprocess.Popen[bytes] | None = None
+        self.kills = dict(KILLED)
         self.asked: list[dict[str, Any]] = []
         """The requests of the conversation, without forks."""
         self.truth: dict[str, tuple[str, ...]] = {}
         """For each item the markers of its values, the newest last."""
+        self.known: list[str] = []
+        """The memories, which the index names; recall may show one as well."""
         self.wrong: list[str] = []
 
     def __call__(self, request: dict[str, Any]) -> Any:
@@ -74,7 +77,8 @@ class Brain:
         self.asked.append(request)
         self.check(request)
         self.turn += 1
-        if KILLED.get(self.prompt) == self.turn and self.process is not None:
+        if self.process is not None and self.kills.get(self.prompt) == self.turn:
+            del self.kills[self.prompt]
             self.process.send_signal(signal.SIGKILL)
         said = self.reply()
         thought = {"type": "thinking", "thinking": f"Thought {self.prompt}.{self.turn}."}
@@ -103,6 +107,8 @@ class Brain:
             elif any(older and older[-1] > at[-1][0] for older in at[:-1]):
                 self.wrong.append(f"{self.prompt}.{self.turn}: {key}: an older value comes after the newest")
 
+        self.wrong += [f"{self.prompt}.{self.turn}: no {one}" for one in self.known if not any(one in t for t in texts)]
+
     def now(self, key: str, marker: str) -> None:
         self.truth[key] = (*(one for one in self.truth.get(key, ()) if one != marker), marker)
 
@@ -112,6 +118,12 @@ def texts_of(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
     return [str(block.get("text") or block.get("content") or block.get("input") or "") for block in content]
+
+
+def day(zone: str) -> str:
+    """Return the date in a time zone, as the agent says it."""
+    command = [sys.executable, "-c", "import time; print(time.strftime('Today is %A, %Y-%m-%d.'))"]
+    return subprocess.run(command, env={"TZ": zone}, capture_output=True, check=True, text=True).stdout.strip()
 
 
 class Harbour:
@@ -169,9 +181,13 @@ args = ["{tmp_path / "server.py"}"]
         assert process.returncode in (0, -signal.SIGKILL), (out, err)
         return process.returncode
 
+    def midnight(self) -> None:
+        self.environ["TZ"] = EAST
+        self.brain.now("date", day(EAST))
+
     def methods(self) -> list[str]:
         """Return the methods of the session's compactions."""
-        (log,) = (path for path in (self.home / "projects").rglob("*.jsonl") if "sessions" in str(path))
+        log = max((self.home / "projects").rglob("*.jsonl"), key=lambda path: path.stat().st_size)
         bodies = [entry.body for entry in parse_log(log.read_bytes()).entries]
         return [body["method"] for body in bodies if body.get("decision") == "compacted"]
 
@@ -184,18 +200,21 @@ def played(harbour: Harbour) -> None:
         brain.now(key, marker)
     changes: dict[int, Callable[[], None]] = {
         4: lambda: harbour.rules("RULES-VALUE-2"),
-        8: lambda: harbour.environ.update(TZ=EAST),
+        8: lambda: harbour.midnight(),
         9: lambda: harbour.rules("RULES-VALUE-3"),
     }
+    brain.now("date", day(WEST))
+    brain.known = ["ZEBRA-VALUE"]
     for number in range(1, PROMPTS + 1):
         changes.get(number, lambda: None)()
         if number == 7:
             harbour.memory.save("The lighthouse is painted: LIGHT-VALUE", type="project", why="told today")
+            brain.known.append("LIGHT-VALUE")
         text = "When does the zebra ferry leave?" if number in (3, 11) else f"Survey part {number}."
         code = harbour.ask(number, text)
         assert (code != 0) == (number in KILLED)
         if number in KILLED:
-            assert harbour.ask(number, "Go on where you stopped.") == 0 or True
+            assert harbour.ask(number, "Go on where you stopped.") == 0
         if number == 2:
             brain.now("skill", "SKILL-VALUE")
 
@@ -213,8 +232,10 @@ METHODS = {
 @pytest.mark.requirement("W4", "W5", "L4.4", "L4.9", "Q2")
 @pytest.mark.parametrize("method", METHODS)
 def test_after_every_compaction_and_resume_the_model_knows_the_newest_value_of_each_item(
-    tmp_path: Path, method: str
+    tmp_path: Path, method: str, torture: bool
 ) -> None:
+    if method != "provider" and not torture:
+        pytest.skip("takes a minute: --torture plays the session by every method")
     model, settings = METHODS[method]
     brain = Brain(thinks=method == "provider")
     with MessagesServer(brain, summary=lambda _: "The harbour was surveyed.") as server:
@@ -225,5 +246,5 @@ def test_after_every_compaction_and_resume_the_model_knows_the_newest_value_of_e
     assert brain.wrong == []
     assert len(brain.asked) >= 90
     methods = harbour.methods()
-    assert len(methods) >= 3
-    assert set(methods) == {method}
+    print(f"{method}: {len(brain.asked)} requests, compactions {methods}")
+    assert methods.count(method) >= 3
