@@ -51,3 +51,18 @@ def test_the_twin_that_never_says_anything_again_is_caught(monkeypatch: pytest.M
 def test_the_twin_that_repeats_after_an_undone_cut_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "_without_repeats", lambda item, before: item)
     assert any("times" in wrong for world in played(400) for wrong in world.violations)
+
+
+@pytest.mark.requirement("W8")
+def test_a_note_that_comes_back_while_the_view_shows_it_survives_the_next_cut() -> None:
+    world = StandingWorld(1)
+    world.truth["note:x"] = "<note:x 1>"
+    world.hold("note:x")
+    world.cut_all()
+    world.release("note:x")
+    world.undo_last()
+    world.truth["note:x"] = "<note:x 1>"
+    world.hold("note:x")
+    world.cut_all()
+    world.request()
+    assert world.violations == []

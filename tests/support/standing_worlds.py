@@ -97,6 +97,7 @@ class StandingWorld:
     """One random history, with the part of a session that ``StandingContext`` uses."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = Random(seed)
         self.entries: list[Entry] = []
         self.view = View()
@@ -153,7 +154,7 @@ class StandingWorld:
             self.done.append(act)
             getattr(self, "_" + act.replace(" ", "_"))(*([] if act != "change" else [self.random.choice(_LIVE)]))
         self.done.append("request")
-        self._request()
+        self.request()
         return self
 
     def _change(self, key: str) -> None:
@@ -172,13 +173,20 @@ class StandingWorld:
             self.older.setdefault(key, []).append(value)
         self.truth[key] = None
 
+    def hold(self, key: str) -> None:
+        """Say the value of an item whose only place is the log."""
+        _run(self.standing.set(key, self.truth[key] or "", name=f"item {key}"))
+
     def _hold(self) -> None:
         key = self.random.choice(_HELD)
         self._change(key)
-        _run(self.standing.set(key, self.truth[key] or "", name=f"item {key}"))
+        self.hold(key)
 
     def _release(self) -> None:
-        key = self.random.choice(_HELD)
+        self.release(self.random.choice(_HELD))
+
+    def release(self, key: str) -> None:
+        """End an item whose only place is the log."""
         if (value := self.truth.get(key)) is not None:
             self.older.setdefault(key, []).append(value)
         self.truth[key] = None
@@ -220,6 +228,14 @@ class StandingWorld:
         self.decide_now(
             Compacted(_CAUSE, "auto", "provider" if signed else "notes", "Summary.", 9, None, first, block=block)
         )
+
+    def cut_all(self) -> None:
+        """Compact everything but the opening."""
+        self.decide_now(Compacted(_CAUSE, "auto", "notes", "Summary.", 9, None, None))
+
+    def undo_last(self) -> None:
+        """Undo the last compaction."""
+        self.decide_now(CompactionUndone(_CAUSE, self.view.facts.compactions[-1]))
 
     def _provider(self) -> None:
         self._compact(signed=True)
@@ -287,6 +303,10 @@ class StandingWorld:
     # -- the check
 
     def _request(self) -> None:
+        self.request()
+
+    def request(self) -> None:
+        """Prepare the next request, and compare it with the truth."""
         self._append(USER, {"message": {"role": "user", "content": "Next."}})
         after_cut = self.view.cuts != self.view.facts.context_cuts
         self.standing.refresh()
@@ -333,7 +353,7 @@ class StandingWorld:
                 self._violated("opening", "the opening message was rewritten")
 
     def _violated(self, key: str, what: str) -> None:
-        self.violations.append(f"{key}: {what}; after {', '.join(self.done)}")
+        self.violations.append(f"{key}: {what}; seed {self.seed}, after {', '.join(self.done)}")
 
 
 def _shows(text: str, value: str) -> bool:

@@ -185,7 +185,8 @@ def _due(item: StandingItem, row: Standing | None, fallen: Mapping[str, SaidItem
         return said
     if shown.digest == said.digest and (shown.state == "said" or item.key not in fallen):
         # An older saying in view says it; the log notes that this value holds again.
-        return replace(said, state="kept") if row is not None and row.item.digest != said.digest else None
+        is_noted = row is not None and row.item.digest == said.digest and row.item.state != "ended"
+        return None if is_noted else replace(said, state="kept")
     is_other = shown.digest != said.digest or shown.state != "named"
     return replace(said, lead=_REPLACES.format(item.name)) if is_other else said
 
