@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.answer import answer_problem, answer_text
 from reverie.conversation.decisions import Cause, PrefixRendered, body_of
 from reverie.conversation.entries import DECISION, USER, Entry
 from reverie.conversation.fork import ForkBase
-from reverie.conversation.side_query import THINKING_ROOM, adapted, side_request, thinks
+from reverie.conversation.side_query import THINKING_ROOM, adapted, answer_problem, answer_text, side_request, thinks
 from reverie.conversation.view import View
 from reverie.conversation.wire.validate import problems
 from reverie.model_facts import ModelFacts, facts_of, known_facts

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reverie.conversation.causes import SaidItem
 from reverie.conversation.rules import Rule, ended_rules, next_rule_id, rules_in
-from reverie.conversation.standing_context import Standing
+from reverie.conversation.standing_context import StandingRow
 from reverie.layers.l3_notes.rules import FoundRule, rule_changes, rules_prompt
 
 SAID = [
@@ -20,11 +20,11 @@ BOAT = Rule("1", "Never book a boat before I have seen the price.", "m1")
 EMOJI = Rule("2", "no emojis", "m2")
 
 
-def _table(*rules: Rule, state: str = "said") -> dict[str, Standing]:
+def _table(*rules: Rule, state: str = "said") -> dict[str, StandingRow]:
     said = [
         SaidItem(rule.key, "rules", rule.name, rule.value if state == "said" else "", state=state) for rule in rules
     ]
-    return {item.key: Standing(item, "entry") for item in said}
+    return {item.key: StandingRow(item, "entry") for item in said}
 
 
 @pytest.mark.requirement("W10")

@@ -593,7 +593,7 @@ def test_what_is_restored_shrinks_until_the_whole_result_is_at_most_half_of_the_
             assert sent.count("Todo: read on.") == 1
             assert "src/file_0.py" in sent
             assert "src/file_5.py" not in sent  # five at most
-            assert "The file 5 is left out here to save room: read it back by its handle ctx-" in sent
+            assert "Left out here to save room: the file 5 (read it back by its handle ctx-" in sent
             ended = talk.of(CompactionEnded)[0]
             assert ended.tokens_after <= session.thresholds.auto_compact // 2
 

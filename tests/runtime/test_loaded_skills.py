@@ -155,7 +155,7 @@ async def test_a_skill_that_changed_on_disk_replaces_the_loaded_text(desk: Desk,
     desk.write()
     said = await desk.ask(loaded)
     assert said.rindex(STEP) > said.index("make better")
-    assert "This replaces what was said before about the skill deploy" in said
+    assert "This replaces the earlier text about the skill deploy" in said
     assert (await desk.ask(loaded)).count(STEP) == 2
     await desk.compact(loaded)
     said = await desk.ask(loaded)
@@ -169,7 +169,7 @@ async def test_a_skill_that_was_deleted_ends(desk: Desk, loaded: Agent) -> None:
     place = desk.write()
     (place / "SKILL.md").unlink()
     place.rmdir()
-    assert "The skill deploy no longer holds" in await desk.ask(loaded)
+    assert "This no longer holds: the skill deploy" in await desk.ask(loaded)
     await desk.compact(loaded)
     assert STEP not in await desk.ask(loaded)
 
@@ -180,7 +180,7 @@ async def test_a_skill_that_was_deleted_and_is_back_holds_again(desk: Desk, load
     await desk.ask(loaded)
     place = desk.write()
     (place / "SKILL.md").unlink()
-    assert "The skill deploy no longer holds" in await desk.ask(loaded)
+    assert "This no longer holds: the skill deploy" in await desk.ask(loaded)
     desk.write()
     said = await desk.ask(loaded)
     assert said.rindex(STEP) > said.index("no longer holds")

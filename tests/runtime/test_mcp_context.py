@@ -144,11 +144,11 @@ def test_changed_instructions_replace_the_old_ones_and_a_server_that_is_gone_has
         await office.ask()
         office.instructions.write_text("Use metres.")
         request = await office.ask()
-        assert "replaces what was said before about the instructions of the MCP server things" in str(request)
+        assert "replaces the earlier text about the instructions of the MCP server things" in str(request)
         assert str(request).index("Use feet.") < str(request).index("Use metres.")
         office.settings = replace(office.settings, mcp_servers={})
         request = await office.ask()
-        assert said(request, "The instructions of the MCP server things no longer holds") == ["user"]
+        assert said(request, "This no longer holds: the instructions of the MCP server things") == ["user"]
         assert said(request, "Use metres.") == ["user"]
 
     within(main)

@@ -294,8 +294,8 @@ def test_plan_mode_is_told_while_it_is_on(tmp_path: Path) -> None:
     stage.run(steps)
     before, asked, after = stage.requests("main")
     assert [texts(one, "Plan mode is on") for one in (before, asked, after)] == [1, 1, 1]
-    assert "lan mode no longer holds" in str(after["messages"])
-    assert "lan mode no longer holds" not in str(asked["messages"])
+    assert "no longer holds: plan mode" in str(after["messages"])
+    assert "no longer holds: plan mode" not in str(asked["messages"])
 
 
 def test_a_fork_has_no_plan_of_its_own(tmp_path: Path) -> None:

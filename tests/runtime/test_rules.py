@@ -226,7 +226,7 @@ def test_people_add_and_drop_rules_also_from_another_process() -> None:
         assert rules_of(desk) == ["No boats.", "No planes."]
         post(desk.storage, "projects/p/s/inbox", "drop_rule", {"id": "2"})
         shown = await desk.request()
-        assert re.search(r"rule 2 .*No planes.*no longer holds", shown)
+        assert re.search(r"no longer holds: .*rule 2 .*No planes", shown)
         await rules.drop("1")
         assert rules_of(desk) == []
         with pytest.raises(InputError, match="there is no rule '1'"):
@@ -251,7 +251,7 @@ def test_rules_over_their_budget_are_named_with_a_handle() -> None:
         shown = await desk.request()
         whole = shown.count("Rule of the user, until they drop it")
         assert 0 < whole < 8
-        assert shown.count("is left out here to save room: read it back by its handle ctx-") == 8 - whole
+        assert len(re.findall(r"Left out here to save room: .*?\(read it back by its handle ctx-", shown)) == 8 - whole
         assert len(desk.session.parts.rules.rules) == 8
 
     desk.run(steps)

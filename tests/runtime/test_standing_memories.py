@@ -10,7 +10,7 @@ import pytest
 
 from memory_home import Home, Talk, text_of
 from reverie.conversation.decisions import Cause, Snipped
-from reverie.conversation.standing_context import Standing, StandingItem
+from reverie.conversation.standing_context import StandingItem, StandingRow
 from reverie.errors import StorageError
 from reverie.memories.recall.policy import RecallPolicy
 from reverie.runtime.memory.recall import surfaced_in
@@ -60,7 +60,7 @@ def test_twin_a_session_without_the_source_keeps_what_the_log_has(
     home.run(act)
 
 
-def as_said(row: Standing) -> Any:
+def as_said(row: StandingRow) -> Any:
     """Return the item of a row as the log has it."""
     said = row.item
     return StandingItem(said.key, said.source, said.name, said.value, said.digest, budget=said.budget)
@@ -76,7 +76,7 @@ def test_a_memory_that_was_removed_is_never_said_again(tmp_path: Path, erase: bo
         await talk.ask(PROMPT)
         home.memory.forget(saved.file, erase=erase)
         told = await talk.ask("what now?")
-        assert f"The memory {saved.file} no longer holds" in told
+        assert f"This no longer holds: the memory {saved.file}" in told
         await talk.cut()
         after = await talk.ask("hello again")
         assert WHY not in after
@@ -100,14 +100,14 @@ def test_a_memory_that_changed_is_said_as_changed_in_the_session_and_after_a_res
         await talk.ask(PROMPT)
         home.memory.update(saved.file, f"{RULE} (port 5433)", why=WHY)
         told = await talk.ask("go on")
-        assert f"This replaces what was said before about the memory {saved.file}." in told
+        assert f"This replaces the earlier text about the memory {saved.file}." in told
         assert told.count("(port 5433)") >= 1
         again = await talk.ask("go on")
-        assert again.count("This replaces what was said before about the memory") == 1, "once"
+        assert again.count("This replaces the earlier text about the memory") == 1, "once"
 
     async def second(talk: Talk) -> None:
         told = await talk.ask("go on")
-        assert "port 6000" in told.rpartition("This replaces what was said before about the memory")[2]
+        assert "port 6000" in told.rpartition("This replaces the earlier text about the memory")[2]
 
     home.run(first)
     home.memory.update(saved.file, f"{RULE} (port 6000)", why=WHY)
@@ -206,7 +206,7 @@ def test_after_a_cut_the_newest_memories_that_fit_are_said_and_others_are_named_
         assert home.recalled()[-1] in shown, "the newest first"
         named = [file for file in home.recalled() if file not in shown]
         for file in named:
-            assert f"The memory {file} is left out here to save room" in after
+            assert f"Left out here to save room: the memory {file} (" in after
         number = named[0].removesuffix(".md").rpartition("_")[2]
         again = await talk.ask(f"what does the harbour pipeline of service number {number} deploy?")
         assert named[0] in home.recalled()[6:]
@@ -294,7 +294,7 @@ def test_a_long_index_is_followed_by_its_changes_only_and_removed_lines_are_only
         assert told.count("[Real database](") == 1
         gone = home.memory.get("Depot 3").file
         home.memory.forget("Depot 3")
-        told = (await talk.ask("go on")).rpartition("This replaces what was said before about")[2]
+        told = (await talk.ask("go on")).rpartition("This replaces the earlier text about")[2]
         assert f"No longer in it: {gone}" in told
         assert "[Real database](" in told
         assert "[Depot 3](" not in told

@@ -327,8 +327,8 @@ class StandingWorld:
     def _check(self, key: str, texts: list[str]) -> None:
         newest, older = self.truth.get(key), self.older.get(key, [])
         old = [at for at, text in enumerate(texts) if any(_shows(text, one) for one in older if one != newest)]
-        ended = [at for at, text in enumerate(texts) if text.startswith(f"Item {key} no longer holds")]
-        left_out = [at for at, text in enumerate(texts) if text.startswith(f"Item {key} is left out")]
+        ended = [at for at, text in enumerate(texts) if text.startswith(f"This no longer holds: item {key}.")]
+        left_out = [at for at, text in enumerate(texts) if text.startswith(f"Left out here to save room: item {key} (")]
         if newest is None:
             if old and not (ended and ended[-1] > old[-1]):
                 self._violated(key, "an ended item is in view and nothing says that it ended")

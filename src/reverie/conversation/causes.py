@@ -39,7 +39,7 @@ class Image:
 
 @record
 class SaidItem:
-    """An item of standing context as the model was told it: a lead and its value, or only the lead."""
+    """A saying of an item of standing context: a lead and its value, or only the lead."""
 
     key: str
     source: str

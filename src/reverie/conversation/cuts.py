@@ -128,7 +128,7 @@ def visible_items(history: Iterable[Item | LoggedCut], *, undone: bool = False) 
     """Return a list of the items that are visible after all cuts, in order; a cut that cannot apply is ignored.
 
     With ``undone`` the history lacks cuts that were undone. Standing context that was said again because of one leaves,
-    since it repeats what is visible where it was said; a later cut does not bring it back.
+    since an older saying of it is visible; a later cut does not bring it back.
     """
     out: list[Item] = []
     said: dict[str, tuple[str, str]] = {}

@@ -14,6 +14,17 @@ import msgspec
 from ..values import field, fields_of, record
 from .causes import Cause, Image, Replacement, SaidItem
 from .plans import PlanChanged
+from .result_decisions import (
+    CacheEdits,
+    ClearingBoundaryMoved,
+    ImagesDropped,
+    ResultOffloaded,
+    ResultsCleared,
+    ResultsClearedByProvider,
+    ResultsKept,
+    ResultsRestored,
+    ResultStubbed,
+)
 
 __all__ = [
     "DECISIONS",
@@ -43,6 +54,7 @@ __all__ = [
     "PlanChanged",
     "PrefixAmended",
     "PrefixRendered",
+    "ReloadAsked",
     "Replacement",
     "ResultOffloaded",
     "ResultStubbed",
@@ -126,101 +138,6 @@ class ThinkingRepaired:
 
 
 NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered"), "")
-
-
-@record
-class ResultOffloaded:
-    """A large tool result was moved to a file; the view shows a preview."""
-
-    cause: Cause
-    tool_use_id: str
-    text: str
-    path: str
-    sha256: str
-    size: int
-    media: str = "text"
-
-
-@record
-class ResultsKept:
-    """These tool results are never offloaded with their message; trimming and compaction may still remove them."""
-
-    cause: Cause
-    tool_use_ids: list[str]
-
-
-@record
-class ResultsCleared:
-    """Old tool results were replaced by short texts; each can be read again by its handle."""
-
-    cause: Cause
-    cleared: list[Replacement]
-
-
-@record
-class ClearingBoundaryMoved:
-    """From here on the provider leaves the results of all calls up to ``upto`` out of every request."""
-
-    cause: Cause
-    upto: str
-    """The last call whose result is left out; the calls of one reply are left out or kept together."""
-    excluded: list[str] = field(default_factory=lambda: [])
-    """The tools whose results stay."""
-    results: int = 0
-    """How many results that were shown before are left out."""
-
-
-@record
-class ResultsClearedByProvider:
-    """The provider left these tool results out of a request; every request still contains them."""
-
-    cause: Cause
-    tool_use_ids: list[str]
-    """The results that it left out for the first time."""
-    text: str = ""
-    """The line that names their handles to the model."""
-    tokens: int = 0
-    """The input tokens of everything that it left out of this request."""
-    count: int = 0
-    """The number of results that it says it left out of this request."""
-    computed: int = 0
-    """The number of results that its rule leaves out by our calculation."""
-    shown_again: list[str] = field(default_factory=lambda: [])
-
-
-@record
-class ResultsRestored:
-    """Cleared tool results are shown in full again."""
-
-    cause: Cause
-    tool_use_ids: list[str]
-
-
-@record
-class ResultStubbed:
-    """A tool result never arrived; the view shows ``text`` in its place, as an error."""
-
-    cause: Cause
-    tool_use_id: str
-    text: str
-
-
-@record
-class ImagesDropped:
-    """Images were removed from the view; ``text`` is shown in place of each."""
-
-    cause: Cause
-    images: list[Image]
-    text: str
-
-
-@record
-class CacheEdits:
-    """Tool results were deleted from the provider's cached prefix; ``anchor`` is the message the edit follows."""
-
-    cause: Cause
-    tool_use_ids: list[str]
-    anchor: str
 
 
 @record
@@ -328,7 +245,7 @@ class WindowLearned:
 
 @record
 class ContextSaid:
-    """Items of standing context were told to the model: new ones, changed ones, and those that a cut had removed."""
+    """The request shows items of standing context: new ones, changed ones, and those that a cut had removed."""
 
     cause: Cause
     items: list[SaidItem]

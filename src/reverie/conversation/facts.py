@@ -45,7 +45,7 @@ from .entries import ASSISTANT, META, Entry
 from .file_reads import FILES, FileReads, logged_reads
 from .layered_map import LayeredMap
 from .plans import Plan, plan_after
-from .standing_context import USER_CONTEXT, Standing, fallen_keys, said_in
+from .standing_context import USER_CONTEXT, StandingRow, fallen_keys, said_in
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
@@ -138,7 +138,7 @@ class Facts:
     """How many decisions brought removed results back."""
     reload_asked: bool = False
     """Whether the next request renders system prompt and tools anew."""
-    standing: LayeredMap[Standing] = field(default_factory=LayeredMap)
+    standing: LayeredMap[StandingRow] = field(default_factory=LayeredMap)
     """The standing context: the newest saying of each item, by its key."""
     fallen: Mapping[str, SaidItem | None] = field(default_factory=lambda: _NONE)
     """The items whose newest saying a cut removed from the view, each with the older one that it shows, if any."""
@@ -283,7 +283,7 @@ def _facts_after_saying(
 
 def _with_said(facts: Facts, uuid: str, items: Sequence[SaidItem]) -> Facts:
     """Return the facts with these items as the newest sayings of their keys."""
-    said = {one.key: Standing(one, uuid) for one in items}
+    said = {one.key: StandingRow(one, uuid) for one in items}
     fallen = {key: shown for key, shown in facts.fallen.items() if key not in said}
     return replace(facts, standing=facts.standing.changed(said), fallen=fallen)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..values import record
 
 if TYPE_CHECKING:
-    from .standing_context import Standing
+    from .standing_context import StandingRow
 
 __all__ = ["Rule", "ended_rules", "next_rule_id", "rules_in"]
 
@@ -58,14 +58,14 @@ class Rule:
         return (self.opening, self.message[:_HANDLE_CHARS]) == (other.opening, other.message[:_HANDLE_CHARS])
 
 
-def rules_in(standing: Mapping[str, Standing]) -> list[Rule]:
+def rules_in(standing: Mapping[str, StandingRow]) -> list[Rule]:
     """Return the rules that hold, oldest first."""
     held = [row.item for key, row in standing.items() if key.startswith(_KEY) and row.item.state != "ended"]
     found = [_rule(item.key, item.value) for item in held]
     return sorted(found, key=lambda rule: int(rule.id) if rule.id.isdigit() else 0)
 
 
-def ended_rules(standing: Mapping[str, Standing]) -> list[Rule]:
+def ended_rules(standing: Mapping[str, StandingRow]) -> list[Rule]:
     """Return the rules that no longer hold; of a long one the text has only the first words."""
     found: list[Rule] = []
     for key, row in standing.items():
@@ -76,7 +76,7 @@ def ended_rules(standing: Mapping[str, Standing]) -> list[Rule]:
     return found
 
 
-def next_rule_id(standing: Mapping[str, Standing]) -> str:
+def next_rule_id(standing: Mapping[str, StandingRow]) -> str:
     """Return an id that no rule of the session has had."""
     used = [key.removeprefix(_KEY) for key in standing if key.startswith(_KEY)]
     return str(max((int(one) for one in used if one.isdigit()), default=0) + 1)

@@ -1,4 +1,4 @@
-"""Side queries: requests beside the conversation, whose options fit the model that they are sent to.
+"""Side queries: requests beside the conversation, with options that fit their model, and the answers in their replies.
 
 A side query never forces a tool. Thinking counts towards the output limit, so a model that thinks gets room for it
 beside the answer; a query of its own turns thinking off where the model allows that.
@@ -15,8 +15,12 @@ from .entries import ASSISTANT, DECISION, USER, Entry, Message
 from .view import View
 from .wire.request import build_request
 
-__all__ = ["THINKING_ROOM", "adapted", "side_request", "thinks"]
+__all__ = ["CUT", "REFUSAL", "THINKING_ROOM", "adapted", "answer_problem", "answer_text", "side_request", "thinks"]
 
+REFUSAL: Final = "refusal"
+"""The stop reason of a reply that the provider's safety system ended; such a reply is never used."""
+CUT: Final = ("max_tokens", "model_context_window_exceeded")
+"""The stop reasons of a reply that reached a limit before its end."""
 THINKING_ROOM: Final = 8_000
 """The output tokens added for the thinking of a model that decides itself how much it thinks."""
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
@@ -67,6 +71,30 @@ def thinks(request: Mapping[str, Any], facts: ModelFacts) -> bool:
     """Say whether a model with these facts thinks before it answers this request."""
     given = request.get("thinking")
     return facts.thinking_by_default if given is None else _kind(given) not in _OFF
+
+
+def answer_text(content: Any) -> str:
+    """Return the text of a reply's content; content of any other shape has none."""
+    if isinstance(content, str):
+        return content
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    texts = (cast("Mapping[str, Any]", block) for block in blocks if isinstance(block, Mapping))
+    said = (block.get("text") for block in texts if block.get("type") == "text")
+    return "".join(text for text in said if isinstance(text, str))
+
+
+def answer_problem(reply: Mapping[str, Any], text: str) -> str:
+    """Return the reason why a reply holds no answer, or an empty string; ``text`` is the text of the reply."""
+    stopped = reply.get("stop_reason")
+    if stopped == REFUSAL:
+        details: Any = reply.get("stop_details")
+        kind: Any = cast("Mapping[str, Any]", details).get("category") if isinstance(details, Mapping) else None
+        return f"the model declined to answer ({kind})" if isinstance(kind, str) else "the model declined to answer"
+    if text.strip():
+        return ""
+    if stopped in CUT:
+        return "the reply reached its limit before it had any text"
+    return "the model called a tool instead of answering" if stopped == "tool_use" else "the reply has no text"
 
 
 def _thinking_room(request: Mapping[str, Any], facts: ModelFacts) -> int:

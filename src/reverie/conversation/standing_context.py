@@ -1,13 +1,13 @@
-"""Standing context: facts that must be in every request for as long as they hold, whatever is cut.
+"""Standing context: facts that are in every request while they hold, after every kind of cut.
 
 Sources say which items hold now. An item is said when it is new, when it changed, and when a cut removed it from the
-view. The table of what was said, and what a cut removed, is folded from the log. Everything here is pure.
+view. The table of items said, and of those that a cut removed, is folded from the log. Everything here is pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -22,8 +22,8 @@ __all__ = [
     "RULES",
     "USER_CONTEXT",
     "BudgetLimit",
-    "Standing",
     "StandingItem",
+    "StandingRow",
     "digest_of",
     "fallen_keys",
     "handle_of",
@@ -35,9 +35,9 @@ __all__ = [
 AGAIN: Final = "This still holds and is said again, because it is no longer in view."
 USER_CONTEXT: Final = "user_context"
 """The type of attachments that open a session, such as instruction files; compacting older messages keeps them."""
-_REPLACES: Final = "This replaces what was said before about {}."
-_ENDED: Final = "{} no longer holds. Ignore what was said about it before."
-_NAMED: Final = "{} is left out here to save room: {}."
+_REPLACES: Final = "This replaces the earlier text about {}."
+_ENDED: Final = "This no longer holds: {}. Ignore the earlier text about this."
+_NAMED: Final = "Left out here to save room: {} ({})."
 _SHORTENED: Final = "\n[shortened; {} for the rest]"
 _FRAME_TOKENS: Final = 8
 _SAYINGS: Final = frozenset({"context_said", "memories_surfaced", "instructions_attached"})
@@ -63,13 +63,13 @@ class StandingItem:
     budget: str = "whole"
     """Its budget after a cut: ``whole``, ``skills``, ``memories`` or ``files``."""
     own: bool = False
-    """Whether it is a fact of this program, which nobody else can edit; only such facts use the system role."""
+    """Whether it is a fact of this program, which no other author can edit; only such facts use the system role."""
     read_with: str = ""
     """How the model can read it where it is only named, such as ``load it with the Skill tool``."""
 
 
 @record
-class Standing:
+class StandingRow:
     """A row of the table: the newest saying of an item, and the entry that said it."""
 
     item: SaidItem
@@ -119,8 +119,9 @@ def said_in(body: Mapping[str, Any]) -> list[SaidItem]:
 def _opening_item(body: Mapping[str, Any]) -> SaidItem:
     """Return the context that a program attached at a session's start as one item, whose only place is the log."""
     message: Any = body.get("message") or {}
-    blocks: Any = message.get("content") or body.get("content") or ""
-    texts = [blocks] if isinstance(blocks, str) else [block.get("text") for block in blocks if isinstance(block, dict)]
+    content: Any = message.get("content") or body.get("content") or ""
+    blocks = [text_block(content)] if isinstance(content, str) else cast("list[Any]", content)
+    texts: list[Any] = [cast("dict[str, Any]", block).get("text") for block in blocks if isinstance(block, dict)]
     value = "\n\n".join(text for text in texts if isinstance(text, str))
     digest = digest_of(value)
     return SaidItem(
@@ -128,7 +129,7 @@ def _opening_item(body: Mapping[str, Any]) -> SaidItem:
     )
 
 
-def fallen_keys(table: Mapping[str, Standing], visible: Iterable[SaidItem]) -> dict[str, SaidItem | None]:
+def fallen_keys(table: Mapping[str, StandingRow], visible: Iterable[SaidItem]) -> dict[str, SaidItem | None]:
     """Return the items whose newest value a view no longer shows, each with the older saying that it shows, if any.
 
     ``visible`` are the sayings in the view, in order.
@@ -147,7 +148,7 @@ def fallen_keys(table: Mapping[str, Standing], visible: Iterable[SaidItem]) -> d
 
 
 def items_to_say(
-    table: Mapping[str, Standing],
+    table: Mapping[str, StandingRow],
     fallen: Mapping[str, SaidItem | None],
     items: Sequence[StandingItem],
     *,
@@ -173,7 +174,7 @@ def items_to_say(
     return [one for one in said if one.key in own], [one for one in said if one.key not in own]
 
 
-def _due(item: StandingItem, row: Standing | None, fallen: Mapping[str, SaidItem | None]) -> SaidItem | None:
+def _due(item: StandingItem, row: StandingRow | None, fallen: Mapping[str, SaidItem | None]) -> SaidItem | None:
     """Return the saying of an item that holds; None if the view shows it."""
     if item.stands:
         return None
@@ -195,10 +196,10 @@ def _unsourced(row: SaidItem, fallen: Mapping[str, SaidItem | None], *, attached
     """Return the saying of a row that no source gave now; None if nothing is to be said or logged."""
     has_fallen, shown = row.key in fallen, fallen.get(row.key)
     if row.state == "ended":
-        return replace(row, lead=_ENDED.format(_capital(row.name))) if shown is not None else None
+        return replace(row, lead=_ENDED.format(row.name)) if shown is not None else None
     if attached and not row.held:
         is_silent = has_fallen and (shown is None or shown.state == "ended")
-        return replace(row, value="", lead="" if is_silent else _ENDED.format(_capital(row.name)), state="ended")
+        return replace(row, value="", lead="" if is_silent else _ENDED.format(row.name), state="ended")
     if not has_fallen:
         return None
     is_older = shown is not None and shown.state == "said"
@@ -242,9 +243,5 @@ def _within(one: SaidItem, tokens: int, read_with: str) -> SaidItem:
     if one.budget in ("skills", "files") and tokens >= least:
         chars = len(one.value) * (tokens - least // 2) // max(1, size)
         return replace(one, value=one.value[:chars].rpartition("\n")[0] + _SHORTENED.format(how))
-    named = _NAMED.format(_capital(one.name), how)
+    named = _NAMED.format(one.name, how)
     return replace(one, state="named", lead=f"{named} {_REPLACES.format(one.name)}" if one.lead else named)
-
-
-def _capital(name: str) -> str:
-    return name[:1].upper() + name[1:]

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from ...conversation.answer import answer_problem, answer_text
 from ...conversation.decisions import Cause, MemoriesSurfaced, SaidItem
-from ...conversation.side_query import side_request
+from ...conversation.side_query import answer_problem, answer_text, side_request
 from ...conversation.standing_context import StandingItem
 from ...errors import ReverieError
 from ...model_facts import ModelFacts, facts_of

@@ -64,7 +64,7 @@ class AgentContext:
     ) -> None:
         """Say the first message of a new session, and run the start hooks.
 
-        A resumed session gets what changed with its next request. ``more`` are further sources; ``check`` raises if
+        A resumed session gets the changes with its next request. ``more`` are further sources; ``check`` raises if
         the first message does not fit the window.
         """
         standing, is_new = self._session.parts.standing, not self._session.view.length
@@ -86,14 +86,14 @@ class AgentContext:
         await standing.run_start_hooks(self._hooks, "startup" if is_new else "resume")
 
     def begin_query(self) -> None:
-        """Let the next request say what changed since the last prompt."""
+        """Let the next request say all changes since the last prompt."""
         for source in self._sources:
             if isinstance(source, ReloadableSource):
                 source.reload()
         self._session.parts.standing.refresh()
 
     def after_tools(self, touched: Iterable[str]) -> None:
-        """Let the next request say what tools changed: nested instruction files near the files they touched."""
+        """Let the next request say the changes by tools: nested instruction files near the files they touched."""
         self._instructions.touched(touched)
         self._session.parts.standing.refresh()
 

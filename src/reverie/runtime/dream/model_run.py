@@ -17,10 +17,9 @@ from anyio import to_thread
 
 from ...cache.breakpoints import CacheState, plan_marks, with_marks
 from ...cache.usage import Usage, usage_of
-from ...conversation.answer import CUT, REFUSAL, answer_problem, answer_text
 from ...conversation.decisions import Cause, PrefixRendered, body_of
 from ...conversation.entries import ASSISTANT, DECISION, USER, Entry, iso, new_uuid
-from ...conversation.side_query import adapted
+from ...conversation.side_query import CUT, REFUSAL, adapted, answer_problem, answer_text
 from ...conversation.view import View
 from ...conversation.wire.blocks import Block
 from ...conversation.wire.request import build_request

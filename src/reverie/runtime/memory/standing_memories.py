@@ -12,7 +12,7 @@ from typing import Final
 
 from anyio import to_thread
 
-from ...conversation.standing_context import Standing, StandingItem, digest_of
+from ...conversation.standing_context import StandingItem, StandingRow, digest_of
 from ...conversation.view import View
 from ...errors import ReverieError
 from ...memories.recall.local_choice import RecallContext, may_show
@@ -33,7 +33,7 @@ _RECALL_TAG_BYTES: Final = 8
 _INDEX_TAG_BYTES: Final = 4
 
 
-def recalled_rows(view: View) -> dict[str, Standing]:
+def recalled_rows(view: View) -> dict[str, StandingRow]:
     """Return the rows of recalled memories in standing context by file, in the order in which they were first said."""
     table = view.facts.standing
     found = {key.removeprefix(KEY): table[key] for key in table if key.startswith(KEY)}
@@ -76,10 +76,10 @@ class RecalledMemories:
         found = [self._items.get(file) for file in reversed(rows)]
         return [item for item in found if item is not None]
 
-    def _read_items(self, rows: Mapping[str, Standing]) -> dict[str, StandingItem | None]:
+    def _read_items(self, rows: Mapping[str, StandingRow]) -> dict[str, StandingItem | None]:
         return {file: self._item(file, row) for file, row in rows.items()}
 
-    def _item(self, file: str, row: Standing) -> StandingItem | None:
+    def _item(self, file: str, row: StandingRow) -> StandingItem | None:
         """Return a memory as it is now, as it was said if it cannot be read, None if it is gone or has expired."""
         try:
             memory = self._read(file)
@@ -164,6 +164,6 @@ def _index_items(index: IndexText, view: View) -> list[StandingItem]:
     return [StandingItem(key, INDEX, name, "\n".join(filter(None, [text, index.note])), digest)]
 
 
-def _as_said(row: Standing) -> StandingItem:
+def _as_said(row: StandingRow) -> StandingItem:
     said = row.item
     return StandingItem(said.key, said.source, said.name, said.value, said.digest, budget=said.budget)

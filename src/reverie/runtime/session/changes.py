@@ -1,14 +1,19 @@
-"""The price of a change to content that was already sent: an undone compaction, a reloaded system prompt."""
+"""The effect and price of a change in mid-session: an undone compaction, a reloaded system prompt, another model."""
 
 from __future__ import annotations
 
+from ...cache.prices import Prices
+from ...conversation.entries import ASSISTANT
 from ...conversation.thinking import replies_with_thinking, thinking_tokens
 from ...conversation.view import View
+from ...conversation.wire.blocks import has_thinking
+from ...events import ModelChanged
+from ...model_facts import ModelFacts, facts_of
 from ...values import record
 from .accounts import Accounts
 from .thinking import ThinkingWatch
 
-__all__ = ["ChangePrice", "price_of_change", "price_of_reload"]
+__all__ = ["ChangePrice", "model_change", "price_of_change", "price_of_reload"]
 
 
 @record
@@ -49,6 +54,25 @@ def price_of_change(before: View, after: View, thinking: ThinkingWatch, accounts
 def price_of_reload(view: View, thinking: ThinkingWatch, accounts: Accounts) -> ChangePrice:
     """Return the price of another system prompt or other tools before all messages of a view."""
     return _price(view, view, replies_with_thinking(view) if thinking.binds else [], accounts)
+
+
+def model_change(
+    view: View, session: str, *, before: str, after: str, facts: ModelFacts, prices: Prices | None
+) -> ModelChanged:
+    """Return the event of a change of model; ``facts`` and ``prices`` are those of the new one.
+
+    Nothing is stripped: the provider leaves out thinking that its model cannot read, and reads it again after a
+    change back.
+    """
+    shown = {piece.uuid for group in view.groups for piece in group.pieces} - view.overrides.thinking
+    authors = [
+        facts_of(str(entry.reply.get("model") or before)).name
+        for entry in view.history
+        if entry.kind == ASSISTANT and entry.uuid in shown and entry.message is not None and has_thinking(entry.message)
+    ]
+    tokens = view.token_count.tokens
+    cost = prices.cost(write_5m=tokens) if prices is not None else None
+    return ModelChanged(session, before, after, len(authors), sum(map(facts.reads, authors)), tokens, cost)
 
 
 def _price(before: View, after: View, lost: list[str], accounts: Accounts) -> ChangePrice:

@@ -17,10 +17,10 @@ import anyio
 
 from ...cache.breakpoints import with_marks
 from ...cache.usage import Usage, usage_of
-from ...conversation.answer import REFUSAL, answer_problem, answer_text
 from ...conversation.entries import Message
 from ...conversation.fork import ForkBase, before_directive, is_forked, with_reply, with_results
 from ...conversation.reads import files_in_view
+from ...conversation.side_query import REFUSAL, answer_problem, answer_text
 from ...conversation.view import View
 from ...conversation.wire.blocks import Block
 from ...errors import InputError, ModelRefused, ModelUnavailable, ReplyBroken, SessionError

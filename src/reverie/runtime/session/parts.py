@@ -24,6 +24,7 @@ from ..places.projects import session_key
 from .accounts import Accounts
 from .background import BackgroundTasks
 from .cache_plan import CachePlan
+from .changes import model_change
 from .compact.compactor import Compactor
 from .forks import Forks
 from .host import SessionHost
@@ -31,7 +32,6 @@ from .inbox import Inbox
 from .ledger import LedgerStore
 from .limits import offload_policy, trim_policy
 from .log import Mode, SessionLog, decisions_since_call
-from .model_change import model_change
 from .notes.activity import SessionActivity
 from .notes.keeper import NotesKeeper
 from .notes.rules import RuleKeeper

@@ -17,7 +17,7 @@ __all__ = ["prepare"]
 
 
 async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -> dict[str, Any]:
-    """Run the inbox's commands, layers 1, 2 and 4, say what is current, and return the next request."""
+    """Run the inbox's commands, layers 1, 2 and 4, say changed context, and return the next request."""
     await log.settle()
     if not awaits_provider(log.view):
         if log.view.facts.prefix is not None:  # a command may compact a resumed session
@@ -32,7 +32,7 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.offload.before_request(log)  # layer 1: results of one message
     await parts.trim.before_request(log, summary_at=parts.compact.summary_at)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past
-    await parts.standing.before_request()  # say what is new, and again what a cut took
+    await parts.standing.before_request()  # standing context: new and changed items, and those that a cut took
     await log.decide_all(repairs(log.view))
     binds = facts.checks_thinking or parts.thinking.binds
     if not awaits_provider(log.view):

@@ -33,7 +33,7 @@ from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
-from .unreadable import unreadable_thinking
+from .thinking import unreadable_thinking
 from .windows import read_windows
 
 __all__ = ["Session"]

@@ -1,4 +1,4 @@
-"""The standing context of a session: say what is current, once, and again after every cut that removed it.
+"""The standing context of a session: say each item once, and again after every cut that removed it.
 
 Sources give the items that hold now; which items were said, and which of them a cut removed, is folded from the log,
 so that a resumed session needs nothing else.
@@ -127,7 +127,7 @@ class StandingContext:
         self._is_due, self._seen = False, (view.cuts, view.overrides, view.facts.clearing)
 
     async def preview(self, view: View) -> list[ContextSaid]:
-        """Return what would be said next if this were the view."""
+        """Return the sayings that would come next if this were the view."""
         facts, after_cut = view.facts, view.cuts != view.facts.context_cuts
         asked = [source for source in self._sources if after_cut or not source.only_after_cuts]
         if not (asked or facts.fallen):

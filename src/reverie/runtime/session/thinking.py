@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from ...conversation.decisions import Cause, Compacted, Decision, PrefixRendered, ThinkingDropped
 from ...conversation.entries import ASSISTANT, DECISION, Entry
@@ -25,13 +25,17 @@ from ...conversation.thinking import (
     unreadable_messages,
 )
 from ...conversation.view import View
+from ...conversation.wire.blocks import as_blocks
+from ...conversation.wire.carried_items import carried_item
 from ...conversation.wire.flatten import THINKING
 from ...conversation.wire.request import build_request, messages_added_before, request_indexes
 from ...events import DecisionMade, Event, FellBack
 from ...model_facts import ModelFacts, facts_of
 from .accounts import Accounts
 
-__all__ = ["BranchThinking", "ThinkingWatch"]
+__all__ = ["BranchThinking", "ThinkingWatch", "unreadable_thinking"]
+
+_UNREADABLE: Final = "invalid_encrypted_content"
 
 
 class DecisionLog(Protocol):
@@ -264,6 +268,27 @@ class BranchThinking:
     def bind(self, reply: str) -> None:
         """Bind a reply, by its uuid, to the last request."""
         self._bound[reply] = self._sent.end.newest
+
+
+def unreadable_thinking(view: View, reply: Mapping[str, Any]) -> ThinkingDropped | None:
+    """Return the decision that drops the reasoning which a reply reports as unreadable; None if there is none."""
+    told: Any = reply.get("input_transformations")
+    given = cast("list[Any]", told) if isinstance(told, list) else []
+    rows = [cast("dict[str, Any]", row) for row in given if isinstance(row, dict)]
+    items = {str(row.get("path")) for row in rows if row.get("reason") == _UNREADABLE}
+    if not items:
+        return None
+    pieces = [piece for group in view.groups if group.role == "assistant" for piece in group.pieces]
+    found = [
+        piece.uuid
+        for piece in pieces
+        if any((carried_item(block) or {}).get("id") in items for block in as_blocks(piece.message))
+    ]
+    if not found:
+        return None
+    tokens = thinking_tokens(view, found)
+    reason = f"the provider could not read the reasoning of {len(found)} {'reply' if len(found) == 1 else 'replies'}"
+    return ThinkingDropped(Cause("request", reason, frees=tokens, moves_prefix=True), found, tokens=tokens)
 
 
 def _has_thinking(entry: Entry) -> bool:

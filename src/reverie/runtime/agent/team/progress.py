@@ -13,9 +13,8 @@ import anyio
 from anyio import to_thread
 
 from ....cache.prices import Prices, prices_for
-from ....conversation.answer import answer_problem, answer_text
 from ....conversation.entries import Message, seconds
-from ....conversation.side_query import side_request
+from ....conversation.side_query import answer_problem, answer_text, side_request
 from ....conversation.view import View
 from ....conversation.wire.blocks import as_blocks
 from ....errors import ReverieError

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from ....conversation.answer import answer_problem, answer_text
+from ....conversation.side_query import answer_problem, answer_text
 from ....conversation.tokens.estimate import estimate_request, estimate_text
 from ....errors import CompactionError, ModelError, ModelUnavailable, PromptTooLong
 from ....layers.l4_compact import (

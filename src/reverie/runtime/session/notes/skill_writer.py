@@ -6,9 +6,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from ....conversation.answer import CUT, answer_problem, answer_text
 from ....conversation.entries import Message
-from ....conversation.side_query import side_request
+from ....conversation.side_query import CUT, answer_problem, answer_text, side_request
 from ....errors import InputError, ReverieError
 from ....layers.l3_notes import Skill, SkillMaterial, skill_from_answer, skill_prompt, skill_skeleton
 from ....model_facts import facts_of
