@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pictures import image_block, png
+from pictures import image_block, pdf, pdf_block, png
 from reverie import InMemoryStorage, Session
 from reverie.conversation.wire.canonical import canonical
 from reverie.errors import StorageError
@@ -152,7 +152,7 @@ def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
 
 PIXEL = {"type": "image", "base64": image_block(png(1, 1))["source"]["data"], "mime_type": "image/png"}
 LINK = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-PAPER = {"type": "file", "base64": "aGk=", "mime_type": "application/pdf"}
+PAPER = {"type": "file", "base64": pdf_block(pdf(1))["source"]["data"], "mime_type": "application/pdf"}
 
 
 def test_images_and_files_of_langchains_own_forms_reach_the_model_and_stay_where_they_were() -> None:
