@@ -10,11 +10,11 @@ three clauses, one at each place; each clause takes each place in turn.
     with       a scripted model takes the notes and finds the clauses; what is measured is that they then stay
 
 A clause that the user took back, or replaced, counts as shown wrongly if a request shows it and not, after it, the
-message that takes it back. Decoys are sentences that look like rules and bind nothing; the table says how many the
-program would quote before others.
+message that takes it back; with a model, if it is still a rule and that message is not shown at all. Decoys are
+sentences that look like rules and bind nothing; the table says how many the program would quote before others.
 
-With ``--check`` it exits with 1 unless every clause is there with a model, at least 0.95 of those stated outright in
-English without one, and none is shown wrongly.
+With ``--check`` it exits with 1 unless with a model every clause is there and none is shown wrongly, and without one
+at least 0.95 of those stated outright in English are there.
 
 Run: python benchmarks/constraints.py [--corpus PATH] [--chats PATH] [--windows 16384,...] [--json] [--check]
 """
@@ -186,8 +186,10 @@ class Run:
             clause = one.clause
             at = shown.rfind(_plain(clause["clause"]))
             wrong = bool(one.end) and at >= 0 and not any(_plain(end) in shown[at:] for end in _ends(one.end))
-            if wrong and self.way == "with":
-                wrong = any(_plain(rule.text) == _plain(clause["clause"]) for rule in session.parts.rules.rules)
+            if wrong and self.way == "with":  # notes that began before the end was said tell the rule after it
+                unseen = not any(_plain(end) in shown for end in _ends(one.end))
+                held = [_plain(rule.text) for rule in session.parts.rules.rules]
+                wrong = unseen and _plain(clause["clause"]) in held
             key = (clause["id"], clause["language"], clause["style"], self.way, self.kind, self.window)
             self.rows.append(Row(*key, one.place, n, at >= 0, bool(one.end), wrong))
 
@@ -291,7 +293,7 @@ def decoys_taken(given: dict[str, Any]) -> Counter[str]:
 
 def shortfalls(rows: Sequence[Row]) -> list[str]:
     """List every limit that is missed."""
-    wrong = [f"{row.id} is shown after it was taken back: {row}" for row in rows if row.wrong]
+    wrong = [f"{row.id} holds after it was taken back: {row}" for row in rows if row.wrong and row.way == "with"]
     kept = [row for row in rows if not row.ended]
     with_model = [row for row in kept if row.way == "with"]
     wrong += [f"{row.id} is lost with a model: {row}" for row in with_model if not row.shown]

@@ -16,6 +16,7 @@ SAID = [
     ("m2", "And no emojis."),
     ("m3", "Boats are fine now, and use emojis only in titles."),
 ]
+VISIBLE = {"m1", "m2", "m3", "m4"}
 BOAT = Rule("1", "Never book a boat before I have seen the price.", "m1")
 EMOJI = Rule("2", "no emojis", "m2")
 
@@ -30,14 +31,14 @@ def _table(*rules: Rule, state: str = "said") -> dict[str, StandingRow]:
 @pytest.mark.requirement("W10")
 def test_a_rule_is_found_with_its_message_and_as_the_user_wrote_it():
     answer = "<rule>Never book a boat before I have seen the price.</rule>"
-    (rule,) = rule_changes(answer, SAID, [], []).found
+    (rule,) = rule_changes(answer, SAID, [], [], visible=VISIBLE).found
     assert rule == FoundRule("Never book a boat  before\nI have seen the price.", "m1")
 
 
 @pytest.mark.requirement("W10")
 @pytest.mark.parametrize("quote", ["Never book a hotel.", "", "no", "never book a boat before i have seen"])
 def test_a_quote_that_no_message_of_the_user_has_makes_no_rule(quote: str):
-    changes = rule_changes(f"<rule>{quote}</rule>", SAID, [], [])
+    changes = rule_changes(f"<rule>{quote}</rule>", SAID, [], [], visible=VISIBLE)
     assert (changes.found, changes.refused) == ((), 1)
 
 
@@ -49,19 +50,27 @@ def test_a_rule_ends_and_is_replaced_only_by_later_words_of_the_user():
         '<rule_ended id="2">Please plan the trip.</rule_ended>\n'  # said before the rule
         '<rule_ended id="1">You may book boats.</rule_ended>'  # never said
     )
-    changes = rule_changes(answer, SAID, [BOAT, EMOJI], [])
+    changes = rule_changes(answer, SAID, [BOAT, EMOJI], [], visible=VISIBLE)
     assert changes.ended == ("1",)
     assert changes.found == (FoundRule("use emojis only in titles", "m3", "2"),)
     assert changes.refused == 2
 
 
 @pytest.mark.requirement("W10")
+def test_a_message_that_only_a_summary_quotes_makes_no_new_rule():
+    assert rule_changes("<rule>no emojis</rule>", SAID, [], [], visible={"m3"}).found == ()
+    assert rule_changes("<rule>no emojis</rule>", SAID, [], [], visible={"m2", "m3"}).found != ()
+
+
+@pytest.mark.requirement("W10")
 def test_a_rule_that_was_dropped_comes_back_only_if_the_user_says_it_again():
     (dropped,) = ended_rules(_table(EMOJI, state="ended"))
-    assert rule_changes("<rule>no emojis</rule>", SAID, [], [dropped]).found == ()
+    assert rule_changes("<rule>no emojis</rule>", SAID, [], [dropped], visible=VISIBLE).found == ()
     again = [*SAID, ("m4", "Really: no emojis.")]
-    assert rule_changes("<rule>no emojis</rule>", again, [], [dropped]).found == (FoundRule("no emojis", "m4"),)
-    assert rule_changes("<rule>no emojis</rule>", again, [EMOJI], []).found == ()  # it holds already
+    assert rule_changes("<rule>no emojis</rule>", again, [], [dropped], visible=VISIBLE).found == (
+        FoundRule("no emojis", "m4"),
+    )
+    assert rule_changes("<rule>no emojis</rule>", again, [EMOJI], [], visible=VISIBLE).found == ()  # it holds already
 
 
 @pytest.mark.requirement("W10")

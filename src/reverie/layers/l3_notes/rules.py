@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from ...conversation.rules import Rule
@@ -44,12 +44,18 @@ def rules_prompt(rules: Sequence[Rule]) -> str:
 
 
 def rule_changes(
-    answer: str, said: Sequence[tuple[str, str]], rules: Sequence[Rule], ended: Sequence[Rule]
+    answer: str,
+    said: Sequence[tuple[str, str]],
+    rules: Sequence[Rule],
+    ended: Sequence[Rule],
+    *,
+    visible: Container[str],
 ) -> RuleChanges:
     """Return the changes in an answer that quote messages of the user, given as handles and texts.
 
     A rule ends, or is replaced, only by words of its own message or a later one. A rule that ended is not found again
-    in the same message.
+    in the same message. A message that is not ``visible`` makes no new rule: a summary may quote it without the words
+    that took it back.
     """
     order = {handle: at for at, (handle, _) in enumerate(said)}
     held = {rule.id: rule for rule in rules}
@@ -72,7 +78,7 @@ def rule_changes(
         known = any(one.equals(rule) for one in (*rules, *ended)) or any(one.text == text for one in (*rules, *found))
         if not message:
             refused += 1
-        elif not known:
+        elif not known and message in visible:
             found.append(FoundRule(text, message, replaced if ends(replaced, message) else ""))
     return RuleChanges(tuple(found), tuple(dict.fromkeys(over)), refused)
 
