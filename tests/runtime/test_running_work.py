@@ -200,6 +200,33 @@ def test_commands_of_an_earlier_process_are_told_as_ended_and_their_ids_are_not_
     assert len(sayings(stage, "shells")) == 1  # the start of shell_2 was seen
 
 
+@pytest.mark.requirement("W2", "W5")
+@pytest.mark.parametrize("said_before", [True, False])
+def test_commands_whose_start_a_cut_removed_are_told_as_ended_once_after_a_resume(
+    tmp_path: Path, said_before: bool
+) -> None:
+    start = use("Bash", command="sleep 1000", run_in_background=True)
+    stage = Stage(tmp_path, {"main": starting(start), "fork": SUMMARY})
+
+    async def first(agent: Agent) -> None:
+        await ask(agent, START)
+        await agent.session.compact()
+        if said_before:
+            await ask(agent, "and?")
+
+    async def later(agent: Agent) -> None:
+        await ask(agent, "after the resume")
+
+    stage.run(first)
+    assert len(sayings(stage, "shells")) == said_before
+    stage.run(later)
+    assert "- shell_1: `sleep 1000`: ended with the process that ran it" in last_message(stage)
+    stage.run(later)
+    assert len(sayings(stage, "shells")) == 1 + said_before
+    stage.ask(START)
+    assert "Running in the background as shell_2." in str(stage.requests("main")[-1]["messages"])
+
+
 @pytest.mark.requirement("W4")
 def test_a_start_whose_result_was_cleared_is_said(tmp_path: Path) -> None:
     calls = [use("Bash", command="sleep 1000", run_in_background=True)]

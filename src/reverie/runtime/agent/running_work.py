@@ -7,9 +7,11 @@ clearing of a result, has removed it from the view.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from ...conversation.cuts import Item
+from ...conversation.entries import ASSISTANT, Message
 from ...conversation.standing_context import StandingItem
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
@@ -23,8 +25,13 @@ SHELLS: Final = "shells"
 _NO_AGENTS: Final = "None of the agents that you started in the background runs any more."
 _NO_SHELLS: Final = "No command runs in the background any more."
 _COMMAND_CHARS: Final = 200
-_STARTED: Final = re.compile(r"Running in the background as (shell_(\d+))\.")
-_ENDED: Final = re.compile(r"\[(shell_\d+): (?!still running)|(shell_\d+) (?:was stopped|has ended already)")
+_STARTED: Final = re.compile(r"Running in the background as shell_(\d+)\.")
+_LOST: Final = "ended with the process that ran it"
+_ENDED: Final = re.compile(
+    r"\[(?P<read>shell_\d+): (?!still running)|(?P<stopped>shell_\d+) (?:was stopped|has ended already)"
+    rf"|^- (?P<told>shell_\d+): .*: {_LOST}$",
+    re.MULTILINE,
+)
 
 Sign = tuple[str, ...]
 """Texts by which the model knows a state of an agent or a command; one of them is enough."""
@@ -80,7 +87,7 @@ class RunningShells:
         """Return the list of commands as one item; none if there is no command and the view shows no older list."""
         self._find_lost(view)
         listed, lost = _visible_value(view, SHELLS), self._lost or {}
-        lines = [f"- {name}: {_shown(command)}: ended with the process that ran it" for name, command in lost.items()]
+        lines = [f"- {name}: {_shown(command)}: {_LOST}" for name, command in lost.items()]
         signs: list[Sign] = []
         is_told = all(line in listed for line in lines)
         for name, shell in self._shells:
@@ -107,11 +114,18 @@ class RunningShells:
         ]
 
     def _find_lost(self, view: View) -> None:
-        """Find the commands that the view shows as running and whose process is gone, after a resume."""
+        """Find the commands whose process is gone after a resume and whose end the model does not know.
+
+        The log has their start and no end, or the view shows their start and no longer their end.
+        """
         if self._lost is None or (self._lost and _has_lost_content(self._mark, view)):
-            started, self._mark = dict(_started_commands(view)), _mark(view)
+            ever, self._mark = dict(_started_commands(view, _logged_texts(view))), _mark(view)
             if self._lost is None:
-                self._shells.number_after(max((int(name.rpartition("_")[2]) for name in started), default=0))
+                numbers = [
+                    int(found[1]) for text, call in _logged_texts(view) if call and (found := _STARTED.match(text))
+                ]
+                self._shells.number_after(max(numbers, default=0))
+            started = {**ever, **dict(_started_commands(view, _texts(view)))}
             self._lost = {name: command for name, command in started.items() if self._shells.get(name) is None}
 
 
@@ -152,11 +166,22 @@ def _visible_value(view: View, key: str) -> str:
 
 def _texts(view: View) -> Iterator[tuple[str, str]]:
     """Yield the texts of results and of user messages that the model sees, with the call of a result."""
-    for message in view.messages():
+    for text, call in _texts_in(view.messages()):
+        if call not in view.facts.cleared_by_provider:
+            yield text, call
+
+
+def _logged_texts(view: View) -> Iterator[tuple[str, str]]:
+    """Yield the texts of all results and user messages of the log, also of those that left the view."""
+    yield from _texts_in(item.message for item in view.history_from(0) if isinstance(item, Item))
+
+
+def _texts_in(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    for message in messages:
         for block in as_blocks(message) if message["role"] == "user" else ():
             if block.get("type") == "text":
                 yield str(block["text"]), ""
-            elif block.get("type") == "tool_result" and block["tool_use_id"] not in view.facts.cleared_by_provider:
+            elif block.get("type") == "tool_result":
                 yield _result_text(block.get("content")), str(block["tool_use_id"])
 
 
@@ -167,20 +192,22 @@ def _result_text(content: Any) -> str:
     return "\n".join(str(block.get("text") or "") for block in blocks)
 
 
-def _started_commands(view: View) -> Iterator[tuple[str, str]]:
-    """Yield id and command line of each background command that the view shows as started and not as ended."""
+def _started_commands(view: View, texts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield id and command line of each background command that these texts show as started and not as ended."""
     found: dict[str, str] = {}
-    for text, call in _texts(view):
+    for text, call in texts:
         for match in _ENDED.finditer(text):
-            found.pop(match[1] or match[2], None)
+            found.pop(match[match.lastgroup or 0], None)
         start = _STARTED.match(text) if call else None
         if start is not None:
-            found[start[1]] = call
+            found[f"shell_{start[1]}"] = call
+    calls = set(found.values())
     commands = {
         str(block["id"]): str(block["input"].get("command") or "")
-        for message in (view.messages() if found else ())
-        for block in as_blocks(message)
-        if block.get("type") == "tool_use" and block["id"] in found.values()
+        for item in (view.history_from(0) if found else ())
+        if isinstance(item, Item) and item.kind == ASSISTANT
+        for block in as_blocks(item.message)
+        if block.get("type") == "tool_use" and block["id"] in calls
     }
     yield from ((name, commands.get(call, "")) for name, call in found.items())
 
