@@ -29,6 +29,7 @@ from reverie.layers.l2_trim import TrimPolicy
 from reverie.runtime.session.compact.background import BackgroundCompaction
 from reverie.settings import Switches
 from reverie.testing.messages_server import MessagesServer
+from thinking_model import ThinkingModel
 
 CHECKED = "claude-opus-5-5"
 WINDOW = 60_000
@@ -42,25 +43,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-class Model:
-    """Plays a model that thinks, readably, without words or unreadably, and reads some files for each prompt."""
-
-    def __init__(self) -> None:
-        self.replies = 0
-
-    def reply(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        turn, self.replies = self.replies, self.replies + 1
-        thoughts = [
-            {"type": "thinking", "thinking": f"Thought {turn}."},
-            {"type": "thinking", "thinking": ""},
-            {"type": "redacted_thinking"},
-        ]
-        answer: dict[str, Any] = {"type": "text", "text": f"Answer {turn}."}
-        if turn % (READS + 1) < READS:
-            answer = {"type": "tool_use", "id": f"toolu_{turn:04}", "name": "Read", "input": {"file": turn}}
-        return [thoughts[turn % 3], answer]
 
 
 def lines_of(call: Any) -> str:
@@ -177,7 +159,7 @@ def check_long_run(server: MessagesServer, heard: Heard) -> None:
 @pytest.mark.requirement("V2", "V4", "V5")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_long_loop_is_compacted_by_the_provider_and_never_refused(stream: bool) -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server, sync_client(server) as bare:
         with sync_session(opened()) as session:
             heard = Heard(session)
             host = Host(bare.with_middleware(reverie_middleware(session)), stream=stream)
@@ -192,7 +174,7 @@ def test_a_long_loop_is_compacted_by_the_provider_and_never_refused(stream: bool
 @pytest.mark.requirement("V2", "V4", "V5")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_so_is_a_long_loop_of_an_asynchronous_client(stream: bool, anyio_backend: str) -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
         async with opened() as session, async_client(server) as bare:
             heard = Heard(session)
             host = Host(bare.with_middleware(reverie_middleware(session)), stream=stream)
@@ -213,7 +195,7 @@ def until_asked(host: Host, server: MessagesServer) -> None:
 @contextmanager
 def held_summary() -> Iterator[tuple[MessagesServer, Any, Host, Heard, Session]]:
     """Yield a conversation whose summary the provider writes until its gate is opened."""
-    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server, sync_client(server) as bare:
         gate = server.hold_stream()
         with sync_session(opened()) as session:
             heard = Heard(session)
@@ -242,7 +224,7 @@ def test_replies_do_not_wait_for_the_summary_and_the_next_request_after_it_uses_
 @pytest.mark.requirement("V5")
 @pytest.mark.parametrize("waits", [True, False], ids=["as it is", "without the wait"])
 def test_a_full_window_waits_for_the_summary_that_is_on_its_way(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server, sync_client(server) as bare:
         gate, real = server.hold_stream(), BackgroundCompaction.wait
 
         async def wait(self: BackgroundCompaction, seconds: float) -> None:
@@ -279,7 +261,7 @@ async def test_nor_a_task(anyio_backend: str) -> None:
     import asyncio
 
     before = asyncio.all_tasks()
-    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
         gate = server.hold_stream()
         async with async_client(server) as bare:
             async with opened() as session:
@@ -316,7 +298,7 @@ with sync_session(opened()) as session:
 @pytest.mark.requirement("V5")
 def test_a_program_ends_while_a_summary_is_being_written(tmp_path: Path) -> None:
     here = Path(__file__).parent
-    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
         gate = server.hold_stream()
         paths = os.pathsep.join(map(str, (here, here.parent / "support")))
         done = subprocess.run(
@@ -343,7 +325,7 @@ class LostConnection(Middleware):
 @pytest.mark.slow
 @pytest.mark.requirement("V5")
 def test_a_summary_that_fails_is_an_event_and_the_conversation_goes_on() -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server, sync_client(server) as bare:
         with sync_session(opened()) as session:
             heard = Heard(session)
             host = Host(bare.with_middleware(reverie_middleware(session), LostConnection()))
@@ -362,7 +344,7 @@ IMAGE = "messages.0.content.1.image.source.base64.data: Could not process image"
 @pytest.mark.requirement("V2", "V8")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_refused_thinking_and_refused_images_are_repaired_and_sent_again(stream: bool) -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server, sync_client(server) as bare:
         with sync_session(opened()) as session:
             heard = Heard(session)
             host = Host(bare.with_middleware(reverie_middleware(session)), stream=stream)
@@ -389,7 +371,7 @@ def test_changed_prompts_and_new_tools_are_told_at_the_end(names_betas: bool, mo
         monkeypatch.setattr(
             integration, "with_body", lambda request, sent: real(request, {**sent, "extra_headers": {}})
         )
-    with MessagesServer(Model().reply, preserved_thinking="error") as server, sync_client(server) as bare:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server, sync_client(server) as bare:
         with sync_session(opened()) as session:
             heard = Heard(session)
             host = Host(bare.with_middleware(reverie_middleware(session)))

@@ -99,6 +99,7 @@ def read_while_edited(reader: HistoryReader, edits: list[tuple[str, int]]) -> No
 @settings(max_examples=60)
 @given(EDITS)
 def test_a_history_is_read_as_if_for_the_first_time_whatever_the_host_did_to_it(edits: list[tuple[str, int]]) -> None:
+    """``read_while_edited`` asserts it after each edit; the twin below shows that it can fail."""
     read_while_edited(HistoryReader(), edits)
 
 

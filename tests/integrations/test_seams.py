@@ -49,6 +49,7 @@ EDITS = st.lists(
 @settings(max_examples=20)
 @given(EDITS, st.booleans())
 def test_the_view_follows_a_host_that_edits_drops_and_branches(edits: list[tuple[str, int]], again: bool) -> None:
+    """``follow`` asserts it after each edit."""
     anyio.run(follow, edits, again)
 
 

@@ -15,6 +15,7 @@ from reverie.conversation.decisions import Compacted, PrefixAmended, PrefixRende
 from reverie.events import DecisionMade, FellBack
 from reverie.settings import Switches
 from reverie.testing.messages_server import MessagesServer
+from thinking_model import ThinkingModel
 
 CHECKED = "claude-opus-5-5"
 READS = 4
@@ -28,26 +29,6 @@ HOSTS = [
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-class Model:
-    """Plays a model that thinks in all three forms, and calls the newest tool some times for each prompt."""
-
-    def __init__(self) -> None:
-        self.replies = 0
-
-    def reply(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        turn, self.replies = self.replies, self.replies + 1
-        thoughts = [
-            {"type": "thinking", "thinking": f"Thought {turn}."},
-            {"type": "thinking", "thinking": ""},
-            {"type": "redacted_thinking"},
-        ]
-        answer: dict[str, Any] = {"type": "text", "text": f"Answer {turn}."}
-        if turn % (READS + 1) < READS:
-            name = request["tools"][-1]["name"]
-            answer = {"type": "tool_use", "id": f"toolu_{turn:04}", "name": name, "input": {"path": f"{turn}.txt"}}
-        return [thoughts[turn % 3], answer]
 
 
 def content_of(path: str) -> str:
@@ -163,7 +144,7 @@ def thoughts_in(request: dict[str, Any]) -> list[str]:
 @pytest.mark.requirement("V2")
 @pytest.mark.parametrize("name", HOSTS)
 async def test_thinking_in_all_forms_reaches_log_and_provider(name: str, anyio_backend: str) -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
         async with hosted(name, server) as (host, heard, session):
             for number in range(2):
                 await host.ask(f"Prompt {number}.", "Be brief.", ["read"])
@@ -184,7 +165,7 @@ async def test_thinking_in_all_forms_reaches_log_and_provider(name: str, anyio_b
 @pytest.mark.requirement("V2", "V6")
 @pytest.mark.parametrize("name", HOSTS)
 async def test_a_changed_prompt_is_told_at_the_end_and_a_new_tool_can_be_called(name: str, anyio_backend: str) -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
         async with hosted(name, server) as (host, heard, _):
             await host.ask("One.", "Be brief.\nBe kind.", ["read"])
             await host.ask("Two.", "Be brief.\nBe kind.\nAnswer in French.", ["read"])
@@ -206,7 +187,7 @@ async def test_a_changed_prompt_is_told_at_the_end_and_a_new_tool_can_be_called(
 @pytest.mark.requirement("V2")
 @pytest.mark.parametrize("name", HOSTS)
 async def test_a_long_run_is_compacted_and_never_refused(name: str, anyio_backend: str) -> None:
-    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
         async with hosted(name, server, 60_000) as (host, heard, _):
             for number in range(5):
                 await host.ask(f"Prompt {number}.", "Be brief.", ["read"])
@@ -226,7 +207,7 @@ async def test_a_host_that_keeps_sending_dropped_thinking_would_be_refused(
 
     for module in (langchain_messages, pydantic_messages):
         monkeypatch.setattr(module, "has_thought", lambda _: True)
-    with MessagesServer(Model().reply, preserved_thinking="error") as server:
+    with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
         async with hosted(name, server) as (host, _, _):
             await host.ask("One.", "Be brief.", ["read"])
             with pytest.raises(Exception, match=r"bound to a different conversation|replayed thinking block"):

@@ -133,7 +133,8 @@ def test_whatever_a_server_sends_ends_as_an_error_of_ours_or_not_at_all(said: li
     open_block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
     for before in ([], [start], [start, open_block]):
         with contextlib.suppress(ModelError):
-            assembled([ServerEvent("", json.dumps(value)) for value in [*before, *said]])[0].reply()
+            made = assembled([ServerEvent("", json.dumps(value)) for value in [*before, *said]])[0].reply()
+            assert isinstance(made.body["content"], list)
 
 
 def test_input_that_is_no_json_is_kept_as_written_and_told() -> None:

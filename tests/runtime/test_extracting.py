@@ -657,6 +657,7 @@ async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extractor]) -
 def test_however_turns_and_slow_runs_fall_together_no_message_is_passed_over(
     tmp_path_factory: pytest.TempPathFactory, schedule: list[bool]
 ) -> None:
+    """``interleaved`` asserts that every message was looked at."""
     with_desk(tmp_path_factory.mktemp("d"), lambda desk: interleaved(desk, schedule, Extractor))
 
 

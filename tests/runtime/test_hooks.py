@@ -284,6 +284,7 @@ def test_cancelling_ends_every_hook_that_runs(tmp_path: Path) -> None:
         await gone(int((tmp_path / "one").read_text()))
 
     anyio.run(act)
+    assert not alive(int((tmp_path / "one").read_text()))
 
 
 @pytest.mark.slow

@@ -112,5 +112,5 @@ def test_a_second_reading_changes_nothing(day: date, noise: str, certain: bool) 
 @given(st.text(max_size=80), st.dates())
 def test_no_text_and_no_day_breaks_the_reading(text: str, day: date) -> None:
     for said in (text, f"{text} next year", f"999 years ago {text}", f"Feb 30 {text}", "last week", "in 999 months"):
-        absolute(said, day)
-        absolute(said, day, only_certain=True)
+        for certain in (True, False):
+            assert bool(absolute(said, day, only_certain=certain).text) is bool(said)

@@ -304,7 +304,7 @@ def _write(path: Path, data: bytes) -> None:
             os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
         os.replace(beside, path)
-    except BaseException:
+    except BaseException:  # also an interrupt leaves no file beside the user's
         with suppress(OSError):
             beside.unlink()
         raise

@@ -130,8 +130,8 @@ def _memory_counts(directory: str) -> dict[str, Any]:
         counted = [_counted(folder, until) for folder in folders]
         dream = os.path.join(folders[0], ".consolidate-lock")
         last = int(os.stat(dream).st_mtime) if os.path.isfile(dream) else None
-    except Exception:
-        return unknown  # invalid settings or an unreadable directory must not suppress the rest of the line
+    except Exception:  # invalid settings or an unreadable directory must not suppress the rest of the line
+        return unknown
     return {
         "memories": sum(one[0] for one in counted),
         "pending_reviews": sum(one[1] for one in counted),

@@ -80,7 +80,7 @@ def write(path: Path, data: bytes, *, force: bool, dry_run: bool) -> None:
             os.fsync(file.fileno())
         if force:
             os.replace(written, path)
-    except BaseException:
+    except BaseException:  # also an interrupt leaves no half-written file
         os.unlink(written)
         raise
 

@@ -51,7 +51,7 @@ async def run_shell(command: str, cwd: Path, show: Callable[[str], None]) -> She
             if chars <= KEPT_CHARS:
                 kept.append(text)
         code = await process.wait()
-    except BaseException:
+    except BaseException:  # also a cancelled command leaves no process behind
         _kill_group(process.pid)
         with suppress(ProcessLookupError):
             await process.wait()

@@ -235,7 +235,7 @@ class HeadCache:
                 stream.write(b"%08x" % zlib.crc32(body))
                 stream.write(body)
             os.rename(name, _HEADS, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
+        except BaseException:  # also an interrupt leaves no temporary file
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
             raise
