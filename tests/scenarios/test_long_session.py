@@ -219,13 +219,12 @@ def played(harbour: Harbour) -> None:
             brain.now("skill", "SKILL-VALUE")
 
 
+_QUIET = "window_tokens = 40000\n[switches]\nextraction = false\ndream = false\n"
+_NO_TRIM = '[trim]\nmode = "off"\n'  # else clearing keeps the window too small for a compaction
 METHODS = {
-    "notes": ("claude-sonnet-4-5", "window_tokens = 40000\n[switches]\nextraction = false\ndream = false"),
-    "full": (
-        "claude-sonnet-4-5",
-        "window_tokens = 40000\n[switches]\nextraction = false\ndream = false\ncompact_from_notes = false",
-    ),
-    "provider": ("claude-opus-5-5", "window_tokens = 40000\n[switches]\nextraction = false\ndream = false"),
+    "notes": ("claude-sonnet-4-5", _QUIET + _NO_TRIM),
+    "full": ("claude-sonnet-4-5", _QUIET + "compact_from_notes = false\n" + _NO_TRIM),
+    "provider": ("claude-opus-5-5", _QUIET),
 }
 
 

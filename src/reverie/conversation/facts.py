@@ -105,6 +105,8 @@ class Facts:
     plan: Plan | None = None
     queued: frozenset[str] = frozenset()
     compactions: tuple[str, ...] = ()
+    compacted_from: int = 0
+    """The tokens of the view before its last compaction."""
     undone: frozenset[str] = frozenset()
     prepared: CompactionPrepared | None = None
     """The compaction that was written in the background and waits for the next request."""
@@ -226,7 +228,10 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
         case MessageQueued():
             return replace(facts, queued=facts.queued | {decision.id})
         case Compacted():
-            return replace(facts, compactions=(*facts.compactions, uuid), failures=0, prepared=None)
+            before = decision.tokens_before
+            return replace(
+                facts, compactions=(*facts.compactions, uuid), failures=0, prepared=None, compacted_from=before
+            )
         case CompactionPrepared():
             return replace(facts, prepared=decision)
         case CompactionUndone():

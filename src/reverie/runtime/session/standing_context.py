@@ -117,14 +117,14 @@ class StandingContext:
     async def before_request(self) -> None:
         """Say the items that are new, that changed, and that a cut removed from the view."""
         view = self._session.view
-        seen = (view.cuts, view.overrides, view.facts.clearing)
+        seen = (view.cuts, view.overrides, view.facts.clearing, view.clearing)
         changed = len(self._seen) != len(seen) or any(one is not two for one, two in zip(seen, self._seen, strict=True))
         if forking() or awaits_provider(view) or not (self._is_due or changed):
             return
         for said in await self.preview(view):
             await self._session.decide(said)
         view = self._session.view
-        self._is_due, self._seen = False, (view.cuts, view.overrides, view.facts.clearing)
+        self._is_due, self._seen = False, (view.cuts, view.overrides, view.facts.clearing, view.clearing)
 
     async def preview(self, view: View) -> list[ContextSaid]:
         """Return the sayings that would come next if this were the view."""
@@ -140,7 +140,7 @@ class StandingContext:
         for key in [key for key, row in table.items() if row.item.source in kept_out and key not in given]:
             del table[key]  # such a source gives all that is worth saying again
         own, rest = items_to_say(
-            table, facts.fallen, items, attached=attached, room=self._room(view), limits=self._limits()
+            table, facts.fallen, items, attached=attached, room=self._room(view), limits=self._limits(view)
         )
         if not self._speaks_as_system(view):
             own, rest = [], [*own, *rest]
@@ -174,9 +174,15 @@ class StandingContext:
         room = at.auto_compact // 2 - tokens if after_cut else (at.blocking - tokens) // 2
         return max(least, int(room * _PADDING))
 
-    def _limits(self) -> dict[str, BudgetLimit]:
-        """Return the limits by budget, each at most its share of the window (L4.9, T8)."""
+    def _limits(self, view: View) -> dict[str, BudgetLimit]:
+        """Return the limits by budget, each at most its share of the window (L4.9, T8).
+
+        After the compaction of a short session, files fill it up to at most half of its size before: they can be
+        read again.
+        """
         policy, effective = self._session.settings.compact, self._session.thresholds.effective
+        was, tokens = view.facts.compacted_from, view.token_count.threshold_tokens
+        most = max(0, was // 2 - tokens) if was and view.cuts != view.facts.context_cuts else effective
 
         def fit(tokens: int, share: float) -> int:
             return min(tokens, int(effective * share))
@@ -186,7 +192,7 @@ class StandingContext:
         return {
             RULES: BudgetLimit(rules, rules),
             "files": BudgetLimit(
-                policy.restore_file_tokens, fit(policy.restore_files_tokens, 0.28), policy.restore_files
+                policy.restore_file_tokens, min(most, fit(policy.restore_files_tokens, 0.28)), policy.restore_files
             ),
             "skills": BudgetLimit(policy.restore_skill_tokens, fit(policy.restore_skills_tokens, 0.14)),
             "memories": BudgetLimit(recall.file_bytes // 2, fit(recall.session_bytes // 4, 0.08)),
