@@ -16,6 +16,7 @@ from reverie.conversation.view import View
 from reverie.runtime.session.plan.steps import StepsSource, steps_in
 
 CAUSE = Cause("compact", "test")
+HEAD = "Your list of steps, those that are not completed:"
 
 
 def todo(id: str, *steps: str) -> dict[str, Any]:
@@ -51,10 +52,10 @@ def test_open_steps_stand_while_their_call_is_in_view_and_are_said_after_a_cut()
     script, source = begun(), StepsSource()
     listed(script, "t1", "paint", "sand*")
     (shown,) = items(source, script.view)
-    assert (shown.key, shown.stands, shown.value) == ("steps", True, "- [pending] paint")
+    assert (shown.key, shown.stands, shown.value) == ("steps", True, f"{HEAD}\n- [pending] paint")
     undone = cut(script, script.user("more"))
     (said,) = items(source, script.view)
-    assert (said.stands, said.value) == (False, "- [pending] paint")
+    assert (said.stands, said.value) == (False, f"{HEAD}\n- [pending] paint")
     script.decide(CompactionUndone(CAUSE, undone))
     assert items(source, script.view)[0].stands
 
@@ -101,7 +102,7 @@ def test_a_refused_list_changes_nothing() -> None:
     script, source = begun(), StepsSource()
     listed(script, "t1", "paint")
     listed(script, "t2", "sand", is_error=True)
-    assert items(source, script.view)[0].value == "- [pending] paint"
+    assert items(source, script.view)[0].value == f"{HEAD}\n- [pending] paint"
 
 
 def test_a_foreseen_cut_does_not_hide_entries_that_come_instead_of_it() -> None:
@@ -113,7 +114,7 @@ def test_a_foreseen_cut_does_not_hide_entries_that_come_instead_of_it() -> None:
     assert not items(source, script.view)[0].stands  # foreseen only
     script.entries = real
     listed(script, "t2", "sand")
-    assert items(source, script.view)[0].value == "- [pending] sand"
+    assert items(source, script.view)[0].value == f"{HEAD}\n- [pending] sand"
 
 
 def test_each_entry_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,6 +242,8 @@ def _within(one: SaidItem, tokens: int, read_with: str) -> SaidItem:
     least = estimate_text(one.lead) + 64
     if one.budget in ("skills", "files") and tokens >= least:
         chars = len(one.value) * (tokens - least // 2) // max(1, size)
-        return replace(one, value=one.value[:chars].rpartition("\n")[0] + _SHORTENED.format(how))
+        last = one.value.rpartition("\n")[2]
+        end = f"\n{last}" if last.startswith("</") else ""
+        return replace(one, value=one.value[:chars].rpartition("\n")[0] + _SHORTENED.format(how) + end)
     named = _NAMED.format(one.name, how)
     return replace(one, state="named", lead=f"{named} {_REPLACES.format(one.name)}" if one.lead else named)

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from ...conversation.file_reads import FileRead
 from ...conversation.reads import files_in_view
-from ...conversation.standing_context import StandingItem
+from ...conversation.standing_context import StandingItem, digest_of
 from ...conversation.view import View
 from ...errors import ReverieError
 from ...tools.context import ToolContext
@@ -22,6 +22,8 @@ __all__ = ["FileSource"]
 
 _READ_CHARS: Final = 60_000
 _READ_LINES: Final = 200_000
+_TAG_BYTES: Final = 8
+"""The size of the random part of the tag around a file, which its content cannot know and so cannot close."""
 _INSTRUCTIONS: Final = frozenset({"AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"})
 """Names of instruction files, which a source of their own says."""
 
@@ -50,11 +52,13 @@ class FileSource:
                 continue
             text = self._text(read)
             if text:
+                tag = f"file-{os.urandom(_TAG_BYTES).hex()}"
                 yield StandingItem(
                     f"file:{read.path}",
                     self.name,
                     f"the file {read.path}",
-                    text,
+                    f"<{tag}>\n{text}\n</{tag}>",
+                    digest=digest_of(text),
                     budget="files",
                     read_with=f"read {read.path} with the Read tool",
                 )

@@ -6,6 +6,7 @@ so that a resumed session needs nothing else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -101,7 +102,8 @@ class StandingContext:
         """Run the hooks of a session's start; their context holds until they give another one."""
         outcome = await hooks.run("session_start", {"source": source})
         if outcome.context:
-            await self.set(_HOOKS, outcome.context, name="the context of the session's hooks", source="hooks")
+            text = _fenced_hook_context(outcome.context)
+            await self.set(_HOOKS, text, name="the context of the session's hooks", source="hooks")
 
     async def opening(self) -> list[SaidItem]:
         """Return the sayings that open a new session: every item of every source."""
@@ -201,6 +203,14 @@ class StandingContext:
     def _speaks_as_system(self, view: View) -> bool:
         prefix = view.facts.prefix
         return prefix is not None and "system_messages" in prefix.capabilities and not self._session.messages_only
+
+
+def _fenced_hook_context(text: str) -> str:
+    """Return the output of hooks in a tag that it cannot close, so that it is not taken for words of the user."""
+    inside = re.sub(r"<(?=/?hook-context\b)", "&lt;", text.strip("\n"), flags=re.IGNORECASE)
+    return (
+        f"<hook-context>\nThe output of the session's start hooks, not words of the user.\n\n{inside}\n</hook-context>"
+    )
 
 
 def _reason(said: Iterable[SaidItem], again: set[str]) -> str:

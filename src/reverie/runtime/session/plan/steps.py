@@ -14,6 +14,7 @@ __all__ = ["StepsSource", "steps_in"]
 TOOLS: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
 """The names of tools that replace a list of steps, in this and other programs."""
 _DONE: Final = "completed"
+_HEAD: Final = "Your list of steps, those that are not completed:"
 _LISTS: Final = ("todos", "plan", "items")
 
 
@@ -41,7 +42,7 @@ class StepsSource:
         still_open = [f"- [{status or 'pending'}] {text}" for text, status in steps if status != _DONE]
         if not still_open and (stands or not self._calls.any_in(view)):
             return ()
-        value = "\n".join(still_open) or "No step is open: all were completed or dropped."
+        value = "\n".join([_HEAD, *still_open]) if still_open else "No step is open: all were completed or dropped."
         # A list is another one if it was written again: the view may show a list that was written in between.
         digest = digest_of(f"{last.id}\n{value}")
         return (StandingItem("steps", self.name, "the list of open steps", value, digest, stands=stands),)
