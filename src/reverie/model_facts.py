@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,16 @@ import msgspec
 from .errors import InputError
 from .values import field, fields_of, record
 
-__all__ = ["MILLION_SUFFIX", "ModelFacts", "bare_model", "corrected", "default_model", "facts_of", "known_facts"]
+__all__ = [
+    "MILLION_SUFFIX",
+    "ModelFacts",
+    "bare_model",
+    "corrected",
+    "default_model",
+    "facts_of",
+    "known_facts",
+    "near_model",
+]
 
 MILLION_SUFFIX: Final = "[1m]"
 """The suffix of a model's name that asks for a window of a million tokens."""
@@ -163,6 +173,12 @@ def known_facts() -> tuple[ModelFacts, ...]:
     return tuple(_row(table["kinds"].get(row.get("kind", ""), {}), row) for row in table["models"])
 
 
+def near_model(model: str) -> str:
+    """Return the known name that is most like a model's name, for a hint about a typing error; empty if none is."""
+    known = [name for row in known_facts() for name in row.match if "*" not in name]
+    return next(iter(get_close_matches(_plain(model), known, 1, 0.8)), "")
+
+
 def default_model(owner: Literal["anthropic", "openai", "unnamed", "demo", "chat"] = "unnamed") -> str:
     """Return the name of the model that is used where none is named, by provider or by use."""
     return _table()["defaults"][owner]
@@ -188,7 +204,8 @@ def corrected(facts: ModelFacts, changes: Mapping[str, Any], where: str) -> Mode
     try:
         return msgspec.convert({**msgspec.to_builtins(facts), **changes}, ModelFacts)
     except msgspec.ValidationError as error:
-        raise InputError(f"models.{where}: {error}") from error
+        said, _, name = str(error).partition(" - at `$.")
+        raise InputError(f"models.{where}.{name.rstrip('`')}: {said}") from error
 
 
 def _plain(model: str) -> str:

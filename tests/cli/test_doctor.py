@@ -133,6 +133,33 @@ def test_a_model_that_no_table_names_has_the_strict_row_and_says_so(
     assert (row["window_tokens"], row["window_source"]) == (4_000, "a refusal")
 
 
+@pytest.mark.requirement("V1")
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [("clade-opus-5-5", "claude-opus-5-5"), ("anthropic:claude-opus-55", "claude-opus-5-5"), ("nobody-knows-it", "")],
+)
+def test_a_name_with_a_typing_error_gets_the_near_one(
+    home: Path, capsys: pytest.CaptureFixture[str], asked: str, near: str
+) -> None:
+    assert run(["doctor", "--model", asked]) == 0
+    assert (f"Did you mean {near}?" in capsys.readouterr().out) is bool(near)
+
+
+@pytest.mark.requirement("V1")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("window = 5", "unknown setting window"), ('window_tokens = "x"', "models.m.window_tokens: Expected `int`")],
+)
+def test_a_wrong_fact_in_the_settings_is_named(
+    home: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    (home / "config.toml").write_text(f'[models."m"]\n{line}\n')
+    found = findings(capsys, code=1)["settings"]
+    assert (found["status"], said in found["detail"]) == ("failed", True)
+    assert run(["doctor", "--model", "m"]) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.requirement("T5")
 def test_the_provider_is_asked_for_the_window_before_the_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -116,11 +116,11 @@ def live(number: int) -> None:
                 fcntl.lockf(witness, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 note("two", os.getpid(), time.monotonic())
-            time.sleep(draw.random() * 0.02)
+            time.sleep(draw.random() * 0.02)  # hold it for a random time, so that others meet the holder
             note("left", os.getpid(), time.monotonic())
             fcntl.lockf(witness, fcntl.LOCK_UN)
             held.end(draw.choice(("succeed", "fail", "raise")))
-        time.sleep(draw.random() * PAUSE_SECONDS)
+        time.sleep(draw.random() * PAUSE_SECONDS)  # so that the processes do not go in step
 
 
 def born(number: int) -> int:
@@ -291,7 +291,7 @@ def main() -> None:
             break
         chaos.people()
         chaos.strike()
-        time.sleep(chaos.draw.random() * 0.02)
+        time.sleep(chaos.draw.random() * 0.02)  # so that each strike comes at another moment
     for pid in chaos.alive:
         os.kill(pid, signal.SIGKILL)
     spared = innocent.poll() is None

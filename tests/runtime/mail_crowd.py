@@ -218,7 +218,7 @@ def main() -> None:
                     unlogged += read_unlogged(int(name.split("-")[1]))
                 crowd.start(name)
             if all(killed.values()):  # one of each is killed before any of them can be done
-                time.sleep(random.uniform(0.01, 0.12))
+                time.sleep(random.uniform(0.01, 0.12))  # so that each kill comes at another moment
         stop().touch()
         while crowd.alive:
             if time.monotonic() - began > LIMIT_SECONDS:

@@ -134,7 +134,7 @@ async def main() -> None:
                 while not done:
                     ways.append(await post.send("reader", f"in the storm {len(ways)}"))
                     most = max(most, resident_bytes())
-                    await anyio.sleep(0.05)
+                    await anyio.sleep(0.05)  # a storm of letters, and no busy loop
                     done, status = await to_thread.run_sync(os.waitpid, pid, os.WNOHANG)
                     if time.monotonic() - began > 900:
                         raise SystemExit("the reader hangs")

@@ -570,7 +570,7 @@ def test_nothing_is_left_when_the_parent_ends(tmp_path: Path, how: str) -> None:
                     raise ZeroDivisionError
                 if how == "by cancelling":
                     scope.cancel()
-                    await anyio.sleep(BOUND_SECONDS)
+                    await anyio.sleep(BOUND_SECONDS)  # cancelled at once
         return pid
 
     try:

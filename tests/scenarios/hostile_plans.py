@@ -142,7 +142,7 @@ async def parent(home: Path, work: Path, seed: int) -> None:
         async with main_agent(plan, home / str(number), work, storage=InMemoryStorage()) as agent:
             async for _ in agent.ask("go"):
                 pass
-            await anyio.sleep(0.2)
+            await anyio.sleep(0.2)  # it is killed at any moment, also between two plans
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class Watched:
 
     async def _stop_some(self, agent: Agent) -> None:
         while True:
-            await anyio.sleep(self.random.uniform(0.1, 0.6))
+            await anyio.sleep(self.random.uniform(0.1, 0.6))  # so that agents are stopped at any moment
             running = [one.agent for one in agent.agents() if one.state == "running"]
             if running:
                 chosen = self.random.choice(running)

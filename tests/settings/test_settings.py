@@ -287,7 +287,7 @@ def test_facts_of_models_are_corrected_by_name_or_pattern(home: Path) -> None:
         ("[models.mine]\nwindow_token = 5", "did you mean window_tokens"),
         ('[models.mine]\nname = "yours"', "unknown setting name"),
         ("[models.mine]\nwindow_tokens = 0", "give a number above 0"),
-        ('[models.mine]\nwindow_tokens = "many"', "models.mine: Expected `int`"),
+        ('[models.mine]\nwindow_tokens = "many"', "models.mine.window_tokens: Expected `int`"),
         ('[models.mine]\nprefix_check = "some"', "Invalid enum value 'some'"),
     ],
 )

@@ -165,7 +165,7 @@ def read_models(value: object, where: str) -> dict[str, dict[str, object]]:
         try:
             corrected(facts_of(pattern), given, pattern)
         except InputError as error:
-            raise SettingsError(f"{where}: {error}") from None
+            raise SettingsError(str(error)) from None
         found[pattern] = given
     return found
 

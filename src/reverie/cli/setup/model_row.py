@@ -58,6 +58,8 @@ class ModelRow:
     facts: dict[str, Any]
     corrected: list[str]
     """The names of facts that the settings correct."""
+    near: str = ""
+    """The known name that is most like that of an unknown model; empty if none is."""
     problem: str = ""
     """Why the provider's list of models could not be asked."""
 
@@ -70,7 +72,7 @@ def model_row(name: str, *, ask: bool = False) -> ModelRow:
 
     from ...cache.prices import listed_window
     from ...conversation.tokens.window import window_for
-    from ...model_facts import facts_of
+    from ...model_facts import facts_of, near_model
     from ...settings import load_settings
 
     settings = load_settings()
@@ -93,6 +95,7 @@ def model_row(name: str, *, ask: bool = False) -> ModelRow:
         _prices(model),
         {fact: value for fact, value in shown.items() if fact not in _FRAME},
         sorted(fact for fact, value in shown.items() if value != before[fact] and fact not in _FRAME),
+        near_model(model) if table.strict else "",
         problem,
     )
 
@@ -104,6 +107,8 @@ def show_row(row: ModelRow) -> None:
     family = f"family {row.family}" if row.is_known else f"not in the table, so the strict rules of {row.family!r} hold"
     say(f"{row.model}: {family}")
     say(f"source: {row.source}, {row.date}")
+    if row.near:
+        say(f"Did you mean {row.near}?")
     if not row.is_known:
         say(f'If you know better, set window_tokens and other facts in config.toml under [models."{row.model}"]')
     if row.problem:
