@@ -85,6 +85,15 @@ def test_every_type_of_agents_is_told_only_of_its_own_tools(tmp_path: Path) -> N
     assert "Memory" in told["t7"]
 
 
+@pytest.mark.requirement("W9")
+def test_an_agent_that_only_reads_is_not_asked_for_a_plan(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, {"main": plays("Done."), "explore": plays("Found it.")})
+    stage.run(lambda agent: agent.spawn("Find it.", kind="explore"))
+    (request,) = stage.requests("explore")
+    assert "Plan mode" not in str(request["messages"])
+    assert "You may only read" in str(request["messages"])
+
+
 @pytest.mark.parametrize(
     ("names", "switches"),
     [

@@ -167,7 +167,8 @@ class Agent:
 
     def _sources(self) -> list[ContextSource]:
         """Return the sources of standing context about mode, other agents, background commands, files and memory."""
-        lineage, found = self._options.lineage, list[ContextSource]([PlanModeSource(self.parts.runs)])
+        lineage = self._options.lineage
+        found = list[ContextSource]([PlanModeSource(self.parts.runs, has_lead=lineage is not None)])
         if self._relay is not None:
             found.append(TextSource("listing:agents", "the list of types of agents", self._relay.listing_text))
             found.append(RunningAgents())

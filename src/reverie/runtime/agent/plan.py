@@ -142,13 +142,18 @@ class PlanModeSource:
     name = "mode"
     only_after_cuts = False
 
-    def __init__(self, runs: ToolRuns) -> None:
+    def __init__(self, runs: ToolRuns, *, has_lead: bool = False) -> None:
+        """State the mode of these tools; a sub-agent without the plan's tool answers its task, not with a plan."""
         self._runs = runs
+        self._has_lead = has_lead
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the item that states plan mode; nothing in other modes."""
         if self._runs.mode != PLAN:
             return ()
+        if self._has_lead and PLAN_TOOL not in self._runs.tools:
+            value = "You may only read: calls that do more are refused."
+            return (StandingItem("mode", self.name, "the rule that you may only read", value, own=True),)
         how = f"write the plan with the tool {PLAN_TOOL}" if PLAN_TOOL in self._runs.tools else "answer with a plan"
         value = (
             "Plan mode is on: calls that do more than read are refused. Read as much as the task needs, ask about "
