@@ -936,6 +936,26 @@ MESSAGES: Final = [
         ],
     ),
     Rule(
+        "many-tools",
+        "At most 10,000 deferred tools, 10,000 tools added later, and 4 MiB of their definitions.",
+        "build-with-claude/mid-conversation-system-messages",
+        [
+            refused(
+                {"tools": [TOOL, *({**TOOL, "name": f"t{n}", "defer_loading": True} for n in range(10_001))]},
+                "Too many deferred tools: 10001 > 10000",
+                ("opus-5-5",),
+                code="available_tools_limit_exceeded",
+            ),
+            refused(
+                {"tools": [TOOL, {**TOOL, "name": "big", "description": "x" * 4_194_304, "defer_loading": True}]},
+                "The tool definitions are too large",
+                ("opus-5-5",),
+                code="available_tools_limit_exceeded",
+            ),
+            accepted({"tools": [TOOL, {**TOOL, "name": "big", "defer_loading": True}]}),
+        ],
+    ),
+    Rule(
         "tool-changes",
         "A system message adds and removes tools by reference, or adds one by its definition.",
         "build-with-claude/mid-conversation-system-messages",

@@ -12,7 +12,7 @@ from .management_rules import CompactionBlock, placement_problems
 from .option_rules import thinking_is_on
 from .problem import Problem, RequestRules
 from .system_rules import is_turn_scoped, place_faults, system_faults
-from .tool_rules import strict_tool_faults, tool_fault_list, tool_faults, tool_kind
+from .tool_rules import strict_tool_faults, too_many_tools, tool_fault_list, tool_faults, tool_kind
 
 __all__ = ["RequestWalk"]
 
@@ -52,7 +52,8 @@ class RequestWalk:
         self.servers: set[Any] = set()
         self.references: list[tuple[str, str]] = []
         self.compactions: list[CompactionBlock] = []
-        self.tool_blocks = self.added = self.cites = False
+        self.added: list[dict[str, Any]] = []
+        self.tool_blocks = self.cites = False
 
     def add(self, path: str, message: str, code: str = "") -> None:
         """Record a problem."""
@@ -160,7 +161,7 @@ class RequestWalk:
 
     def definition(self, block: dict[str, Any], definition: dict[str, Any], path: str) -> None:
         """Check a tool that a system message adds by its definition."""
-        self.added = True
+        self.added.append(definition)
         inner = f"{path}.{block['type']}.tool.definition"
         for where, message in tool_fault_list(definition, inner):
             self.add(where, message)
@@ -352,6 +353,9 @@ class RequestWalk:
                 self.add(path, f"Tool reference '{name}' has no corresponding tool definition")
         for path, message in strict_tool_faults(self.request, self.cites):
             self.add(path, message)
+        said = too_many_tools(self.request.get("tools"), self.added)
+        if said is not None:
+            self.add("", said, "available_tools_limit_exceeded")
         self.media()
         self.breakpoints()
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .block_rules import EXTRA, TOOL_NAME, Fault, is_list, is_object
+from .canonical import canonical_block
 from .problem import RequestRules
 from .schemas import strict_faults
 
-__all__ = ["strict_tool_faults", "tool_fault_list", "tool_faults", "tool_kind"]
+__all__ = ["strict_tool_faults", "too_many_tools", "tool_fault_list", "tool_faults", "tool_kind"]
 
 _TOOL_KEYS: Final = frozenset(
     [
@@ -18,6 +19,9 @@ _TOOL_KEYS: Final = frozenset(
     ]
 )
 _MAX_STRICT: Final = 20
+_MAX_LATER: Final = 10_000
+"""The most deferred tools, and the most tools that messages add."""
+_MAX_LATER_BYTES: Final = 4 * 1024 * 1024
 
 
 def tool_faults(tools: Any, model: Any, rules: RequestRules) -> Iterator[Fault]:
@@ -70,6 +74,19 @@ def _custom_tool(tool: dict[str, Any], path: str) -> Iterator[Fault]:
         yield f"{path}.description", "Input should be a valid string"
     if not tool.keys() <= _TOOL_KEYS:
         yield f"{path}.{min(map(str, tool.keys() - _TOOL_KEYS))}", EXTRA
+
+
+def too_many_tools(declared: Any, added: list[dict[str, Any]]) -> str | None:
+    """Return why there are too many tools that are found or added later, or too large definitions; else None."""
+    tools = [tool for tool in (declared if is_list(declared) else ()) if is_object(tool)]
+    deferred = [tool for tool in tools if tool.get("defer_loading")]
+    if not deferred and not added:
+        return None
+    for kind, later in (("deferred", deferred), ("added", added)):
+        if len(later) > _MAX_LATER:
+            return f"Too many {kind} tools: {len(later)} > {_MAX_LATER}"
+    size = sum(len(canonical_block(tool, "")) for tool in (*deferred, *added))
+    return f"The tool definitions are too large: {size} bytes > {_MAX_LATER_BYTES}" if size > _MAX_LATER_BYTES else None
 
 
 def strict_tool_faults(request: Mapping[str, Any], cites: bool) -> Iterator[Fault]:
