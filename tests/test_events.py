@@ -143,7 +143,7 @@ def test_every_decision_can_be_the_body_of_an_event(name: str) -> None:
     kind = DECISIONS[name]
     given: dict[str, Any] = {"cause": Cause("layer", "why"), "cleared": [], "images": []}
     annotated = {item.name: str(item.type) for item in fields(kind) if item.name not in given}
-    plain = {"str": "x", "int": 1, "list": [], "dict": {}, "float": 0.5, "bool": True, "Any": None}
+    plain = {"str": "x", "int": 1, "list": [], "dict": {}, "float": 0.5, "bool": True, "Any": None, "PlanState": "done"}
     for field, written in annotated.items():
         given[field] = plain[next(start for start in plain if written.startswith(start))]
     decision: Decision = kind(**{item.name: given[item.name] for item in fields(kind)})

@@ -266,6 +266,8 @@ class CompactionEnded:
     model_calls: int
     cost_usd: float | None = None
     metrics: dict[str, Any] = field(default_factory=lambda: {})
+    unchanged_tokens_written_again: int = 0
+    """The tokens of kept messages behind the summary, which the next request writes to the cache again."""
 
 
 @record

@@ -147,6 +147,7 @@ def test_at_the_threshold_the_past_becomes_a_summary_without_any_model():
             assert ended.tokens_before >= line * 3 // 4 > ended.tokens_after
             assert ended.tokens_after < line
             assert ended.metrics  # what filled the window before
+            assert 0 < ended.unchanged_tokens_written_again < ended.tokens_after
             shown = talk.requests[-1]["messages"][0]["content"]
             text = shown if isinstance(shown, str) else shown[0]["text"]
             assert text.startswith("This session goes on")
@@ -432,12 +433,14 @@ def test_a_part_from_a_message_on_keeps_the_prefix_and_up_to_one_keeps_what_foll
             assert report.method == "from"
             assert "The second task, please." in report.summary
             await session.compact(from_message=second.uuid)
+            assert talk.of(CompactionEnded)[-1].unchanged_tokens_written_again == 0
             after = canonical(await talk.prepare())
             kept = len(canonical(before)) // 3
             assert after[:kept] == canonical(before)[:kept]  # the cached prefix stays
             await session.undo()
             assert canonical(await talk.prepare()) == canonical(before)
             report = await session.compact(up_to=second.uuid[:13])
+            assert talk.of(CompactionEnded)[-1].unchanged_tokens_written_again > 0
             request = await talk.prepare()
             assert report.method == "up_to"
             assert "part_3" in report.summary

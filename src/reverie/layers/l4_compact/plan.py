@@ -167,7 +167,6 @@ def compaction(
     budget: SummaryBudget,
     cause: CompactionCause,
     *,
-    attachments: Sequence[dict[str, object]] = (),
     spoken: Sequence[UserMessage] | None = None,
 ) -> tuple[Compacted, QuotedWords]:
     """Return the decision of a compaction, with the summary's whole text, and the user messages quoted in it.
@@ -188,7 +187,6 @@ def compaction(
         tokens_before=view.token_count.raw_tokens,
         last_before=cut_range.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
-        attachments=[dict(one) for one in attachments],
         discovered_tools=[*view.facts.found_tools],
         from_message=cut_range.items[cut_range.start].uuid if summary.method == "from" else None,
         preserved={"head": kept[0].uuid, "anchor": cause.handle, "tail": kept[-1].uuid} if kept else {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import Any
 
 from ....conversation.boundary import CLEAR_RESULTS, CLEARS
@@ -13,7 +14,7 @@ from ....conversation.tokens.window import Thresholds
 from ....conversation.wire.request import awaits_provider
 from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
-from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, visible_items
+from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, tokens_of, visible_items
 from ....values import replace
 from ...guard.hooks import Hooks
 from ..cache_plan import CachePlan
@@ -369,10 +370,12 @@ class Compactor:
     async def _applied(self, report: CompactionReport, asked: CompactionRequest) -> Entry:
         """Log a compaction and the metadata again, run hooks, emit the event, and return the first entry."""
         session = self._session
-        cut_from = {item.uuid for item in visible_items(session.view)}
-        if report.decision.last_before not in cut_from:
+        items = visible_items(session.view)
+        if report.decision.last_before not in {item.uuid for item in items}:
             raise CompactionError("the conversation has changed since this compaction was planned: plan it again")
         counts = metrics(account(session.view.messages(), attachments_in(session.view)))
+        kept = dropwhile(lambda item: item.uuid != report.decision.first_kept, items)
+        again = 0 if report.decision.from_message else sum(tokens_of(session.view, item) for item in kept)
         entry = await session.decide(report.decision)
         if session.view.facts.meta:
             await session.append(META, dict(session.view.facts.meta))
@@ -389,6 +392,7 @@ class Compactor:
                 report.model_calls,
                 report.cost_usd,
                 counts,
+                again,
             )
         )
         return entry
