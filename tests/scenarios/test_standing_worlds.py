@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reverie.conversation import cuts
+from reverie.conversation.standing_context import StandingItem, StandingRow, items_to_say, said_in
 from reverie.runtime.session import standing_context
 from standing_worlds import StandingWorld
 
@@ -66,3 +67,12 @@ def test_a_note_that_comes_back_while_the_view_shows_it_survives_the_next_cut() 
     world.cut_all()
     world.request()
     assert world.violations == []
+
+
+@pytest.mark.requirement("W8")
+def test_the_opening_of_an_old_log_is_said_before_what_sources_say_now() -> None:
+    opening = said_in({"type": "user_context", "content": "The rules were old."})[0]
+    rules = StandingItem("instructions:/AGENTS.md", "instructions", "the rules", "The rules are new.")
+    table, fallen = {opening.key: StandingRow(opening, "u1")}, {opening.key: None}
+    _, said = items_to_say(table, fallen, [rules], attached={"instructions"}, room=1_000, limits={})
+    assert [one.value for one in said] == ["The rules were old.", "The rules are new."]

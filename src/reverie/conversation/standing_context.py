@@ -218,7 +218,10 @@ def _fitted(
     used: dict[str, int] = {}
     counts: dict[str, int] = {}
     out: list[SaidItem] = []
-    for one in sorted(wanted, key=lambda one: (one.key not in own, _ORDER.get(one.budget, 0))):
+    # The opening of an old log is the oldest of all: what sources say now comes after it.
+    for one in sorted(
+        wanted, key=lambda one: (one.key not in own, _ORDER.get(one.budget, 0), one.source != USER_CONTEXT)
+    ):
         limit = limits.get(one.budget)
         most = left
         if limit is not None:
