@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from reverie import Settings
+from reverie.conversation.file_reads import FileReads
 from reverie.events import Event, FellBack, ResultsTrimmed
 from reverie.models.anthropic import AnthropicModel
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.agent.parts import _read_state_listener
 from reverie.settings import Switches
 from reverie.testing.messages_server import MessagesServer
 
@@ -62,17 +62,8 @@ def test_an_agent_edits_a_file_whose_read_the_server_cleared_and_reads_a_result_
     work = tmp_path / "work"
     work.mkdir()
     editor = Editor(work)
-    if forgets:  # the rule before: a cleared read must be made again before an edit
-
-        def forgetful(reads: Any) -> Any:
-            def listener(event: Event) -> None:
-                if isinstance(event, ResultsTrimmed):
-                    reads.forget(event.paths)
-                _read_state_listener(reads)(event)
-
-            return listener
-
-        monkeypatch.setattr("reverie.runtime.agent.parts._read_state_listener", forgetful)
+    if forgets:  # the known-bad twin: only files that the view still shows count as read
+        monkeypatch.setattr(FileReads, "after", lambda self, reads: self)
     quiet = Switches(notes=False, extraction=False, dream=False, recall=False, auto_compact=False)
     settings = Settings(home=tmp_path / "home", window_tokens=24_000, switches=quiet)
 

@@ -9,11 +9,10 @@ import anyio
 import pytest
 
 from reverie.conversation.wire.schemas import input_problem
-from reverie.runtime.agent.tool_runs import declared_tools
 from reverie.runtime.memory.memory import Memory
 from reverie.tools.context import ToolContext
 from reverie.tools.memory import MemoryTool
-from reverie.tools.tool import Output
+from reverie.tools.tool import Output, declaration
 
 
 def used(tool: MemoryTool, folder: Path, **given: Any) -> Output:
@@ -80,7 +79,7 @@ def test_what_is_derived_from_untrusted_text_waits_for_the_user(tmp_path: Path) 
 
 
 def test_its_schema_refuses_what_it_does_not_know(tmp_path: Path) -> None:
-    declared = declared_tools([MemoryTool(Memory(tmp_path))])
+    declared = [declaration(MemoryTool(Memory(tmp_path)))]
     assert input_problem(declared, "Memory", {"action": "list"}) is None
     assert input_problem(declared, "Memory", {"action": "save", "trust": "user"}) is not None
     assert input_problem(declared, "Memory", {"action": "erase"}) is not None
