@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -47,9 +48,15 @@ def _item(view: View, skill: LoadedSkill, text: str) -> StandingItem:
         key=skill.key,
         source=_SOURCE,
         name=f"the skill {skill.name}",
-        value=_CHANGED.format(skill.name, text) if is_unannounced else text,
+        value=_CHANGED.format(skill.name, _fenced(skill.name, text)) if is_unannounced else _fenced(skill.name, text),
         digest=digest_of(text),
         stands=stands,
         budget="skills",
         read_with=f"load it with the tool {SKILL_TOOL}",
     )
+
+
+def _fenced(name: str, text: str) -> str:
+    """Return a skill's text in a tag that it cannot leave."""
+    inside = re.sub(r"<(?=/?skill\b)", "&lt;", text.strip("\n"), flags=re.IGNORECASE)
+    return f'<skill name="{name}">\n{inside}\n</skill>'

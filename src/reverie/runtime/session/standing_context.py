@@ -29,6 +29,7 @@ NOTE: Final = "note"
 _HOOKS: Final = "hooks:session_start"
 _PADDING: Final = 0.75  # counts are padded until the next reply reports
 _LEAST_SHARE: Final = 0.02  # the blocking limit leaves as much
+_AFTER_CUT_SHARE: Final = 0.12
 _LEAST_TOKENS: Final = 2_000
 _RULES_TOKENS: Final = 2_000
 _RULES_SHARE: Final = 0.04
@@ -169,12 +170,18 @@ class StandingContext:
         return list(found.values())
 
     def _room(self, view: View) -> int:
-        """Return the tokens that may be said: half of the threshold after a cut, else half of the free window."""
+        """Return the tokens that may be said.
+
+        After a cut the window may fill up to half of the threshold, or by a share of the window where system prompt and
+        tools take most of that; otherwise it may fill up by half of what is free.
+        """
         at, tokens = self._session.thresholds, view.token_count.threshold_tokens
         least = min(_LEAST_TOKENS, int(at.effective * _LEAST_SHARE))
         after_cut = view.cuts != view.facts.context_cuts
-        room = at.auto_compact // 2 - tokens if after_cut else (at.blocking - tokens) // 2
-        return max(least, int(room * _PADDING))
+        if not after_cut:
+            return max(least, int((at.blocking - tokens) // 2 * _PADDING))
+        share = min(int(at.effective * _AFTER_CUT_SHARE), (at.auto_compact - tokens) // 2)
+        return max(least, share, int((at.auto_compact // 2 - tokens) * _PADDING))
 
     def _limits(self, view: View) -> dict[str, BudgetLimit]:
         """Return the limits by budget, each at most its share of the window (L4.9, T8).
