@@ -26,6 +26,8 @@ pytestmark = pytest.mark.slow
 COMMAND = str(Path(sys.executable).with_name("reverie"))
 PROMPTS = 14
 READS = 6
+OPEN = {1: (1, 2, 3), 6: (2, 3), 12: (3,)}
+"""The steps that are open after a prompt."""
 KILLED = {5: 4, 10: 3}
 """The turn of a prompt at which the process is killed."""
 WEST, EAST = "XXX+12", "XXX-14"  # 26 hours apart, so that the day differs at any time
@@ -68,6 +70,8 @@ class Brain:
         """For each item the markers of its values, the newest last."""
         self.known: list[str] = []
         """The memories, which the index names; recall may show one as well."""
+        self.open: tuple[int, ...] = ()
+        """The open steps, which the call or standing context says."""
         self.wrong: list[str] = []
 
     def __call__(self, request: dict[str, Any]) -> Any:
@@ -107,7 +111,8 @@ class Brain:
             elif any(older and older[-1] > at[-1][0] for older in at[:-1]):
                 self.wrong.append(f"{self.prompt}.{self.turn}: {key}: an older value comes after the newest")
 
-        self.wrong += [f"{self.prompt}.{self.turn}: no {one}" for one in self.known if not any(one in t for t in texts)]
+        expected = [*self.known, *(f"STEP-VALUE-{number}" for number in self.open)]
+        self.wrong += [f"{self.prompt}.{self.turn}: no {one}" for one in expected if not any(one in t for t in texts)]
 
     def now(self, key: str, marker: str) -> None:
         self.truth[key] = (*(one for one in self.truth.get(key, ()) if one != marker), marker)
@@ -217,6 +222,8 @@ def played(harbour: Harbour) -> None:
             assert harbour.ask(number, "Go on where you stopped.") == 0
         if number == 2:
             brain.now("skill", "SKILL-VALUE")
+        if number in OPEN:
+            brain.open = OPEN[number]
 
 
 _QUIET = "window_tokens = 40000\n[switches]\nextraction = false\ndream = false\n"
