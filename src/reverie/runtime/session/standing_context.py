@@ -93,7 +93,7 @@ class StandingContext:
         row = self._session.view.facts.standing.get(key)
         if row is None or row.item.state == "ended":
             return None
-        table, fallen = {key: row}, self._session.view.facts.fallen
+        fallen = self._session.view.facts.fallen
         here = {key: fallen[key]} if key in fallen else {}
         table = {key: replace(row, item=replace(row.item, held=False))}
         _, said = items_to_say(table, here, [], attached={row.item.source}, room=0, limits={})
@@ -224,8 +224,7 @@ def _reason(said: Iterable[SaidItem], again: set[str]) -> str:
     """Return the reason of a saying in words."""
     parts: dict[str, list[str]] = {}
     for one in said:
-        kind = (
-            "no longer holds" if one.state == "ended" else "removed by a cut" if one.key in again else "new or changed"
-        )
+        kind = "removed by a cut" if one.key in again else "new or changed"
+        kind = "no longer holds" if one.state == "ended" else kind
         parts.setdefault(kind, []).append(one.key)
     return "; ".join(f"{kind}: {', '.join(keys[:6])}{' ...' if len(keys) > 6 else ''}" for kind, keys in parts.items())
