@@ -27,7 +27,7 @@ COMMAND = str(Path(sys.executable).with_name("reverie"))
 PROMPTS = 14
 READS = 6
 OPEN = {1: (1, 2, 3), 6: (2, 3), 12: (3,)}
-"""The steps that are open after a prompt."""
+"""The steps that are open after the list of a prompt."""
 KILLED = {5: 4, 10: 3}
 """The turn of a prompt at which the process is killed."""
 WEST, EAST = "XXX+12", "XXX-14"  # 26 hours apart, so that the day differs at any time
@@ -96,6 +96,7 @@ class Brain:
             (12, 1): todo("completed", "completed", "in_progress"),
         }.get((self.prompt, self.turn))
         if special is not None:
+            self.open = OPEN.get(self.prompt, self.open)
             return [special]
         if self.turn <= READS:
             return [use("Read", file_path=f"file_{self.prompt:02}_{self.turn}.txt")]
@@ -222,8 +223,6 @@ def played(harbour: Harbour) -> None:
             assert harbour.ask(number, "Go on where you stopped.") == 0
         if number == 2:
             brain.now("skill", "SKILL-VALUE")
-        if number in OPEN:
-            brain.open = OPEN[number]
 
 
 _QUIET = "window_tokens = 40000\n[switches]\nextraction = false\ndream = false\n"
