@@ -39,7 +39,7 @@ from reverie import InMemoryStorage, Session, load_settings
 from reverie.conversation.authorship import strings_of
 from reverie.conversation.entries import ASSISTANT, USER, Entry, new_uuid
 from reverie.importers import read_sessions
-from reverie.layers.l4_compact.user_words import LEAST_SCORE
+from reverie.layers.l4_compact.binding_sentences import LEAST_SCORE
 from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.replay.play import PlayedClock, play_session

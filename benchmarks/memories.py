@@ -28,6 +28,7 @@ from reverie.runtime.memory.memory import Memory
 MAX_SCAN_RATIO = 2.0
 MAX_INDEX_US = 100.0
 MAX_SECRETS_MS = 20.0
+MAX_ALARM_SHARE = 0.001
 TYPES = ("user", "feedback", "project", "reference")
 
 
@@ -146,6 +147,23 @@ def measure_secrets(rounds: int) -> dict[str, float]:
     return {"bytes": len(text), "best_ms": round(min(timed_many(lambda: find_secrets(text), rounds)) * 1e3, 2)}
 
 
+def count_alarms(folders: list[Path]) -> dict[str, object]:
+    """Look for secrets in every text file below some folders, and name the files with an alarm and its kinds."""
+    files, alarms = 0, {}
+    for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
+        try:
+            data = path.read_bytes()[:400_000]
+            text = data.decode(errors="strict" if len(data) < 400_000 else "ignore")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if "\0" in text:
+            continue
+        files += 1
+        if found := find_secrets(text):
+            alarms[str(path)] = sorted({f"{one.rule}, line {one.line}" for one in found})
+    return {"files": files, "alarms": len(alarms), "share": round(len(alarms) / max(files, 1), 5), "named": alarms}
+
+
 def main() -> int:
     """Measure, print, and return the exit status: 0 if the limits hold."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -154,7 +172,12 @@ def main() -> int:
     parser.add_argument("--files", type=int, nargs="*", default=[200, 20_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=None, help="the folder to measure in; its file system matters")
+    parser.add_argument("--alarms", type=Path, nargs="+", metavar="FOLDER", help="only count alarms of the secret scan")
     options = parser.parse_args()
+    if options.alarms:
+        counts = count_alarms(options.alarms)
+        print(json.dumps(counts, indent=1))
+        return int(bool(options.check and counts["share"] > MAX_ALARM_SHARE))  # type: ignore[operator]
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="reverie-memories-") as folder:
         scans = [
             measure_scan(

@@ -6,6 +6,8 @@ ReverieError
 ├── SandboxUnavailable      the sandbox cannot confine a command on this machine, so the command does not run
 ├── StorageError            the store failed; ``path`` names the file
 │   ├── StorageConflict     another writer changed the document first
+│   ├── LogLost             a session's log was removed, replaced or cut while the session was open
+│   ├── NewerVersion        a newer Reverie wrote the file, so this one only reads it
 │   └── UnsafePath          the path leaves the store's root or is not a plain file
 ├── SessionError            the session cannot do this now
 │   ├── SessionNotFound     no session has this name
@@ -30,11 +32,13 @@ __all__ = [
     "CompactionError",
     "ImageRefused",
     "InputError",
+    "LogLost",
     "ModelError",
     "ModelRefused",
     "ModelUnauthorized",
     "ModelUnavailable",
     "ModelUnknown",
+    "NewerVersion",
     "PromptTooLong",
     "ReplyBroken",
     "ReverieError",
@@ -79,6 +83,23 @@ class StorageError(ReverieError):
 
 class StorageConflict(StorageError):
     """Another writer changed or created the document first."""
+
+
+class LogLost(StorageError):
+    """A session's log was removed, replaced or cut while the session was open.
+
+    ``session`` is the new session with the conversation, empty if it could not be written; ``data`` has the bytes of
+    the lost log if they could still be read.
+    """
+
+    def __init__(self, message: str, *, path: str, session: str = "", data: bytes | None = None) -> None:
+        super().__init__(message, path=path)
+        self.session = session
+        self.data = data
+
+
+class NewerVersion(StorageError):
+    """A newer Reverie wrote the file, so this one only reads it."""
 
 
 class UnsafePath(StorageError):
@@ -183,12 +204,18 @@ class ImageRefused(ModelRefused):
 
 
 class ModelUnavailable(ModelError):
-    """The provider is overloaded, rate limited or unreachable; ``retry_after`` is its advice in seconds, if any."""
+    """The provider is overloaded, rate limited or unreachable; ``retry_after`` is its advice in seconds, if any.
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+    With ``no_server`` nothing listens at its address.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after: float | None = None, no_server: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        self.no_server = no_server
 
 
 class ReplyBroken(ModelError):

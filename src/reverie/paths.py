@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 
-from .errors import StorageError, UnsafePath
+from .errors import LogLost, StorageError, UnsafePath
 from .keys import OWN_PREFIX, check_key
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ __all__ = [
     "explain",
     "explained",
     "flush",
+    "is_read_only",
     "open_beneath",
     "open_by_openat2",
     "open_by_walk",
@@ -76,6 +77,14 @@ _UNSAFE: Final = {
     errno.EISDIR: "it is a directory; name a file",
     errno.ENAMETOOLONG: "its name is too long here; shorten it",
 }
+
+
+_NOT_WRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def is_read_only(error: OSError | StorageError) -> bool:
+    """Return whether an error says that this user cannot write here, so that a reading command may go on."""
+    return error.errno in _NOT_WRITABLE
 
 
 def explain(error: OSError, doing: str, path: str) -> StorageError:
@@ -353,17 +362,28 @@ def temporary_file(folder: int, data: bytes, name: str = "") -> Generator[str]:
         raise
 
 
-def append_line(descriptor: int, line: bytes, *, path: str, clean_size: int = -1, durable: bool = True) -> int:
+def append_line(
+    descriptor: int,
+    line: bytes,
+    *,
+    path: str,
+    clean_size: int = -1,
+    durable: bool = True,
+    expect: int | None = None,
+) -> int:
     """Append one line and a newline in a single write and return the file's new size; flush it if ``durable``.
 
     The descriptor is open for reading and appending. An incomplete last line is first terminated by a newline;
     ``clean_size`` is a size at which the file is known to end in a newline, which saves the check. A lock on the file
-    prevents other processes from writing between the check and the write.
+    prevents other processes from writing between the check and the write. Raise ``LogLost`` if the size before is not
+    ``expect``.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
             size = os.fstat(descriptor).st_size
+            if expect is not None and size != expect:
+                raise LogLost(f"{path} has {size} bytes instead of {expect}", path=path)
             torn = size not in (0, clean_size) and os.pread(descriptor, 1, size - 1) != b"\n"
             data = b"\n%b\n" % line if torn else line + b"\n"
             written = os.write(descriptor, data)

@@ -72,12 +72,18 @@ class Storage(Protocol):
         """Yield the keys under a folder prefix, sorted."""
         ...
 
-    def append(self, key: str, line: bytes) -> None:
-        """Append one line, given without a newline, to a log, and return when it is stored safely."""
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
+        """Append one line, given without a newline, to a log, and return when it is stored safely.
+
+        Raise ``LogLost``, without creating the log, if its size in bytes is not ``expect``.
+        """
         ...
 
-    def load(self, key: str) -> bytes | None:
-        """Return all bytes of a log or document, including damaged lines, or None if it does not exist."""
+    def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
+        """Return the bytes of a log or document, including damaged lines, or None if it does not exist.
+
+        With a ``size`` return at most so many bytes from the offset ``start`` on; fewer only at its end.
+        """
         ...
 
     def lease(self, name: str, *, holder: str = "") -> Lease:
@@ -228,4 +234,8 @@ class Agents(Protocol):
 
     def kinds(self) -> Mapping[str, str]:
         """Return a mapping from the name of each available agent type to its purpose."""
+        ...
+
+    def works_apart(self, kind: str) -> bool:
+        """Return whether agents of a type work in a worktree of their own."""
         ...

@@ -55,16 +55,16 @@ def is_old(sentence: str) -> bool:
 def texts_of(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield every docstring, error text, other string with a space in it, and comment of a module."""
     source = path.read_text()
-    tree = ast.parse(source)
+    nodes = list(ast.walk(ast.parse(source)))
     raised = {
         id(part)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Raise) and node.exc is not None
         for part in ast.walk(node.exc)
     }
-    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    bare = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             words = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:

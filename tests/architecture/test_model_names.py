@@ -20,7 +20,7 @@ NAME = re.compile(
 # Models of the price list that get the strict row of their family on purpose.
 ONLY_PRICED = frozenset({"claude-v1"})  # retired long ago
 # Known models without a price: the price list does not have them yet.
-ONLY_KNOWN = frozenset({"claude-fable-5-2", "claude-mythos-5", "claude-mythos-5-1", "claude-mythos-5-2"})
+ONLY_KNOWN = frozenset({"claude-mythos-5", "claude-mythos-5-1"})
 
 
 def names_in(text: str) -> list[str]:

@@ -51,10 +51,10 @@ def prompts() -> Iterator[tuple[str, str]]:
         if path.name != "README.md":
             yield path.relative_to(SOURCE).as_posix(), path.read_text("utf-8")
     for name, text in modules():
-        tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        notes = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
-        strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        notes = {ast.get_docstring(node, clean=False) for node in nodes if isinstance(node, documented)}
+        strings = [node.value for node in nodes if isinstance(node, ast.Constant)]
         yield name, "\n".join(one for one in strings if isinstance(one, str) and one not in notes)
 
 
@@ -83,6 +83,8 @@ def test_every_caller_of_a_model_names_the_builder_of_its_requests() -> None:
 @pytest.mark.requirement("V9")
 def test_nobody_else_writes_a_request_by_hand() -> None:
     def by_hand(text: str) -> bool:
+        if "max_tokens" not in text:
+            return False
         displays = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Dict) and None not in node.keys)
         keys = ({key.value for key in one.keys if isinstance(key, ast.Constant)} for one in displays)
         return any({"messages", "max_tokens"} <= names for names in keys)

@@ -131,3 +131,17 @@ def test_what_this_user_may_not_read_is_one_line_and_2(sample: Path) -> None:
     assert [line for line in err.splitlines() if not line.startswith("reverie: ")] == []
     assert len(err.splitlines()) == 9
     assert err.count("may not be read by this user") >= 7
+
+
+def test_a_stray_setting_of_a_repository_is_one_line_and_the_command_goes_on(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "repository"
+    (repository / ".git").mkdir(parents=True)
+    (repository / ".reverie.toml").write_text('"st\\u001bray" = 1\n')
+    monkeypatch.chdir(repository)
+    code, out, err = reverie("memory", "list")
+    assert (code, out.count("\n")) == (0, 1)
+    assert err.startswith("reverie: warning: ignored: .reverie.toml: unknown setting st")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err

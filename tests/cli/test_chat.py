@@ -204,6 +204,19 @@ def test_continue_goes_on_with_the_newest_session(chat: Chat, server: MessagesSe
     assert second["system"] == first["system"]
 
 
+@pytest.mark.requirement("A3")
+def test_continue_never_goes_on_with_an_imported_session(chat: Chat, server: MessagesServer, tmp_path: Path) -> None:
+    """A log in Reverie's own format too, though it was written last."""
+    chat("--print", "The word is swordfish")
+    said = {"message": {"role": "user", "content": "The word is herring"}}
+    row = {"uuid": "u", "parent": None, "time": "2999-01-01T00:00:00Z", "session": "evil", "kind": "user", "body": said}
+    (tmp_path / "evil.jsonl").write_text(json.dumps(row) + "\n")
+    assert run(["import", str(tmp_path / "evil.jsonl"), "--project", str(tmp_path / "project")]) == 0
+    assert chat("--print", "--continue", "What is the word?")[0] == 0
+    shown = json.dumps(server.requests[-1]["messages"])
+    assert ("swordfish" in shown, "herring" in shown) == (True, False)
+
+
 def test_resume_goes_on_with_a_session_by_the_beginning_of_its_name(chat: Chat, server: MessagesServer) -> None:
     session = json.loads(chat("--print", "The word is swordfish", "--output-format", "json")[1])["session"]
     chat("--print", "Another conversation")
@@ -321,7 +334,7 @@ def test_a_dumb_terminal_holds_a_whole_conversation_in_plain_lines(server: Messa
     os.close(parent)
     text = shown.decode()
     assert "You said 2 words." in text
-    assert "? Write(made.txt)" in text
+    assert "? Write made.txt · it writes a file" in text
     assert "Write denied: not now" in text
     assert "window" in text
     assert "\x1b" not in text

@@ -9,12 +9,12 @@ import pytest
 
 from log_script import Script, call, text
 from reverie.cli.costs.context import window_bar
-from reverie.conversation.decisions import Cause, ToolsDeferred, ToolsFound
+from reverie.conversation.decisions import Cause, ContextSaid, SaidItem, ToolsDeferred, ToolsFound
 from reverie.conversation.entries import encode_entry
 
 from .conftest import Asked, Reverie, on_a_screen
 
-CATEGORIES = {"human", "assistant", "local_command", "tool_requests", "tool_results", "other"}
+CATEGORIES = {"human", "context", "assistant", "local_command", "tool_requests", "tool_results", "other"}
 
 
 @pytest.mark.requirement("T3")
@@ -213,9 +213,26 @@ def test_the_tokens_that_deferred_tools_save_are_shown(
     script.user("x")
     script.decide(ToolsDeferred(Cause("tools", "changed"), {"mcp__mail__send": 300, "mcp__mail__list": 1_200}))
     script.decide(ToolsFound(Cause("tools", "found"), [*found, "of an earlier server"]))
-    path = tmp_path / "deferred.jsonl"
-    path.write_bytes(b"".join(encode_entry(entry) + b"\n" for entry in script.entries))
+    path = _written(script, tmp_path)
     saved = 1_200 if found else 1_500
     assert asked("context", path)["deferred_tools"] == {"tools": 2, "found": len(found), "saved_tokens": saved}
     _, out, _ = reverie("context", path)
     assert f"2 deferred tools, {len(found)} found: about {saved:,} tokens of definitions are not sent." in out
+
+
+@pytest.mark.requirement("T3", "W1")
+def test_standing_context_is_not_counted_as_words_of_the_user(asked: Asked, tmp_path: Path) -> None:
+    script = Script()
+    script.user("x")
+    before = asked("context", _written(script, tmp_path))["by_category"]
+    item = SaidItem("date", "date", "the date", "Today is Tuesday, 2026-11-17. " * 20)
+    script.decide(ContextSaid(Cause("context", "new"), [item]))
+    after = asked("context", _written(script, tmp_path))["by_category"]
+    assert (before["context"], after["human"]) == (0, before["human"])
+    assert after["context"] > 100
+
+
+def _written(script: Script, tmp_path: Path) -> Path:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(b"".join(encode_entry(entry) + b"\n" for entry in script.entries))
+    return path

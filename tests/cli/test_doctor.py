@@ -11,6 +11,7 @@ import pytest
 from reverie.cli.main import run
 from reverie.cli.setup import doctor
 from reverie.testing.messages_server import MessagesServer
+from reverie.tools.shell import sandbox
 from reverie.tools.shell.sandbox import available
 
 
@@ -54,6 +55,40 @@ def test_every_kernel_feature_is_there_or_its_fallback_is_named(capsys: pytest.C
         assert found[name]["status"] in {"ok", "fallback"}
         if found[name]["status"] == "fallback":
             assert "; " in found[name]["detail"]
+
+
+OLDER = """import sys; sys.path.insert(0, {folder!r})
+import confine; confine.landlock_version = lambda: {version}
+sys.exit(confine.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.requirement("D4")
+@pytest.mark.skipif(not available().works, reason="no sandbox here")
+@pytest.mark.parametrize(
+    ("version", "status", "said"),
+    [
+        (0, "fallback", "no Landlock: read-only commands do not run automatically"),
+        (1, "ok", "the seccomp filter stops truncation and signals"),
+        (2, "ok", "the seccomp filter stops truncation and signals"),
+        (5, "ok", "the seccomp filter stops signals"),
+        (6, "ok", "Landlock version 6: no writes, no truncation;"),
+    ],
+)
+def test_the_parts_that_a_kernel_gives_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: int, status: str, said: str
+) -> None:
+    launcher = tmp_path / "launcher.py"
+    launcher.write_text(OLDER.format(folder=str(sandbox.LAUNCHER.parent), version=version))
+    monkeypatch.setattr(sandbox, "LAUNCHER", launcher)
+    available.cache_clear()
+    try:
+        found = doctor.sandbox()
+    finally:
+        available.cache_clear()
+    assert (found.status, said in found.detail) == (status, True), found.detail
+    assert "seccomp: no sockets" in found.detail
+    assert "limits: 4 GiB of memory for each process" in found.detail
 
 
 @pytest.mark.requirement("D4")
@@ -158,6 +193,14 @@ def test_a_wrong_fact_in_the_settings_is_named(
     assert (found["status"], said in found["detail"]) == ("failed", True)
     assert run(["doctor", "--model", "m"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_settings_that_others_could_write_are_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "config.toml").write_text("")
+    (home / "config.toml").chmod(0o666)
+    found = findings(capsys, code=1)["settings"]
+    assert found["status"] == "failed"
+    assert "written by others" in found["detail"]
 
 
 @pytest.mark.requirement("T5")

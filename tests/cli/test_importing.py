@@ -10,7 +10,7 @@ import pytest
 
 from reverie import FileStorage, Library, read_session
 from reverie.cli.sessions.import_sessions import storable
-from reverie.conversation.entries import encode_entry
+from reverie.conversation.entries import encode_entry, marked_imported
 from reverie.runtime.places.projects import log_key, project_slug
 
 from .conftest import Asked, Reverie
@@ -29,7 +29,8 @@ def test_a_recording_becomes_a_session_with_every_entry_as_it_was_read(
     assert report["sessions"][0]["skipped"] == {"bookkeeping: file-history-snapshot": 1}
     stored = Library(FileStorage(home)).load(key)
     found = read_session(sample)[0]
-    assert list(map(encode_entry, stored.entries)) == list(map(encode_entry, found.entries))
+    kept = marked_imported(found.entries, SESSION)
+    assert list(map(encode_entry, stored.entries)) == list(map(encode_entry, kept))
 
 
 @pytest.mark.requirement("D3")
@@ -56,14 +57,17 @@ def test_a_dry_run_says_the_same_and_writes_nothing(asked: Asked, sample: Path, 
     assert done["sessions"][0]["key"] == planned["sessions"][0]["key"]
 
 
-def test_a_session_is_filed_under_the_directory_it_was_made_in_where_that_is_here(
+@pytest.mark.requirement("A3")
+def test_a_session_is_filed_where_the_user_stands_and_its_own_directory_is_only_recorded(
     asked: Asked, sample: Path, tmp_path: Path
 ) -> None:
     work = tmp_path / "tidetable"
     work.mkdir()
     recording = tmp_path / "moved.jsonl"
     recording.write_text(sample.read_text().replace("/home/mara/tidetable", str(work)))
-    assert asked("import", recording)["sessions"][0]["project"] == project_slug(work)
+    assert asked("import", recording)["sessions"][0]["project"] == project_slug(Path.cwd())
+    (listed,) = asked("sessions")["sessions"]
+    assert (listed["cwd"], listed["imported"]) == (str(work), True)
 
 
 def test_a_directory_is_searched_and_what_cannot_be_read_does_not_keep_the_rest_out(

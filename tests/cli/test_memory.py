@@ -159,3 +159,30 @@ def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: 
     told("add", "The user is a nurse who codes in Rust", "--type", "user")
     (tmp_path / "other").mkdir()
     assert told("--project", tmp_path / "other", "list") == []
+
+
+def test_a_huge_file_among_the_memories_costs_a_look_at_its_size(
+    reverie: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ["--type", "project", "--why", "w", "--name", "releases", "Releases are cut on Tuesdays."]
+    assert reverie("memory", "add", *said)[0] == 0
+    huge = Path(reverie("memory", "path")[1].strip()) / "project_huge.md"
+    huge.write_text("---\nname: huge\ndescription: huge\ntype: project\n---\nbody\n")
+    os.truncate(huge, 2**30)
+    inode, read, taken = huge.stat().st_ino, os.read, list[int]()
+
+    def counted(descriptor: int, size: int) -> bytes:
+        data = read(descriptor, size) if os.fstat(descriptor).st_ino != inode else b""
+        taken.append(os.fstat(descriptor).st_ino)
+        return data
+
+    monkeypatch.setattr(os, "read", counted)
+    for words in (["show", "releases"], ["search", "releases"], ["list"], ["log"], ["undo", "--dry-run"]):
+        assert reverie("memory", *words)[0] == 0
+    assert reverie("stats")[0] == 0
+    assert "has 1,073,741,824 bytes, and a memory at most 4 MB" in reverie("memory", "lint")[1]
+    code, _, err = reverie("memory", "show", "project_huge.md")
+    assert code == 2
+    assert "shorten it or move it away" in err
+    assert inode not in taken
+    assert taken

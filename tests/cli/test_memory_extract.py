@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from reverie import FileStorage, Library
+from reverie import FileStorage
 from reverie.cli.main import run
 from reverie.cli.memory import command
-from reverie.conversation.entries import META, USER, Entry
+from reverie.conversation.entries import META, USER, Entry, encode_entry
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import log_key, project_slug
 
@@ -128,7 +128,8 @@ def test_without_a_name_the_sessions_of_this_project_are_looked_through(
             about = {"schema": 1, **({"source": source} if source else {})}
             meta = Entry(f"{name}0", None, "2026-11-11T10:00:00Z", name, META, about)
             first = Entry(f"{name}1", f"{name}0", "2026-11-11T10:00:00Z", name, USER, said)
-            Library(storage).store(log_key(project_slug(Path.cwd()), name), [meta, first])
+            key = log_key(project_slug(Path.cwd()), name)
+            storage.write(key, encode_entry(meta) + b"\n" + encode_entry(first) + b"\n")
     finally:
         storage.close()
     found = told("extract", "--dry-run")

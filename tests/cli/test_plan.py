@@ -14,8 +14,10 @@ import pytest
 
 from agent_stage import Stage, plays, use
 from reverie.cli.main import run
+from reverie.cli.terminal.approval import ask_about_plan
+from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.plain import LineApprover
-from reverie.cli.terminal.plan import ask_about_plan, plan_command
+from reverie.cli.terminal.plan import plan_command
 from reverie.cli.terminal.questions import Option
 from reverie.errors import InputError
 from reverie.runtime.agent.agent import Agent
@@ -25,6 +27,7 @@ from reverie.tools import Access
 
 PLAN = "# The boat\n\n- [ ] paint the hull"
 MODEL = "anthropic:claude-sonnet-5"
+PLAIN = Paint(colour=False)
 KEYS = ("ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 
@@ -38,14 +41,21 @@ class Shown:
         self._line = line
         self._edit = edit
 
-    def prose(self, text: str) -> None:
-        self.lines.append(text)
+    def size(self) -> tuple[int, int]:
+        return 80, 24
+
+    def put(self, kind: str, lines: Sequence[str]) -> None:
+        self.lines.extend(line.removeprefix("│ ") for line in lines)
 
     def note(self, text: str, style: str = "dim") -> None:
         self.lines.append(text)
 
-    async def choose(self, title: str, options: Sequence[Option]) -> str | None:
+    async def choose(
+        self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None
+    ) -> str | None:
         self.options = [one.key for one in options]
+        if more is not None:
+            more(True)
         return self._answers.pop(0)
 
     async def ask_line(self, mark: str) -> str:
@@ -59,7 +69,7 @@ class Shown:
 
 def question(path: str = "") -> Approval:
     given = {"action": "write", "text": PLAN}
-    return Approval("Plan", given, Access("none", path), PLAN, "the plan waits", "accept-edits", is_plan=True)
+    return Approval("Plan", given, Access("none", path), PLAN, "the plan waits", is_plan=True)
 
 
 @pytest.mark.requirement("W9")
@@ -75,8 +85,8 @@ def question(path: str = "") -> Approval:
 )
 def test_the_user_answers_a_plan(choice: str | None, answer: ApprovalAnswer) -> None:
     shown = Shown(choice, line=" no hull ")
-    assert anyio.run(ask_about_plan, shown, shown, question()) == answer
-    assert shown.lines == [PLAN, "the plan waits"]
+    assert anyio.run(ask_about_plan, shown, shown, question(), PLAIN) == answer
+    assert shown.lines == ["? Plan · the plan waits", *PLAN.split("\n")]
     assert shown.options == ["y", "a", "t", "n"]  # a plan without a file cannot be edited
 
 
@@ -85,10 +95,10 @@ def test_an_edited_plan_is_shown_again_before_the_answer(tmp_path: Path) -> None
     file = tmp_path / "plan.md"
     file.write_text(PLAN)
     shown = Shown("edit", "once", edit=lambda path: cast(None, path.write_text("# Mine")))
-    assert anyio.run(ask_about_plan, shown, shown, question(str(file))) == ApprovalAnswer("once")
-    assert shown.lines == [PLAN, "the plan waits", "# Mine", "the plan waits"]
+    assert anyio.run(ask_about_plan, shown, shown, question(str(file)), PLAIN) == ApprovalAnswer("once")
+    assert shown.lines[-2:] == ["? Plan · the plan waits", "# Mine"]
     broken = Shown("edit", "no")
-    assert anyio.run(ask_about_plan, broken, broken, question(str(file))) == ApprovalAnswer("deny")
+    assert anyio.run(ask_about_plan, broken, broken, question(str(file)), PLAIN) == ApprovalAnswer("deny")
     assert "! no editor" in broken.lines
 
 
@@ -115,7 +125,7 @@ def test_plain_lines_ask_about_a_plan_too(
 
     monkeypatch.setattr("reverie.cli.terminal.plain.ask_for_line", line)
     assert anyio.run(LineApprover(tmp_path), question()) == answer
-    assert PLAN in capsys.readouterr().out
+    assert "│ # The boat\n│ \n│ - [ ] paint the hull\n" in capsys.readouterr().out
 
 
 class ChatWithPlan(Shown):
@@ -124,6 +134,7 @@ class ChatWithPlan(Shown):
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self.agent = agent
+        self.paint = PLAIN
         self.transcript = self
 
 

@@ -92,10 +92,13 @@ def test_tokens_go_to_whoever_put_them_there() -> None:
         result("lost", "from before the view"),
         {"role": "user", "content": [{"type": "image"}, {"type": "document"}]},
         {"role": "assistant", "content": "about <local-command-stdout> tags"},
+        {"role": "user", "content": [{"type": "text", "text": "Today is Tuesday."}]},
+        {"role": "system", "content": "Plan mode is on."},
     ]
-    found = account(said, weigh=by_hundreds, tool_names={"lost": "Read"})
+    found = account(said, weigh=by_hundreds, tool_names={"lost": "Read"}, context={"Today is Tuesday."})
     assert found.by_category() == {
         "human": 100,
+        "context": 200,
         "assistant": 300,
         "local_command": 100,
         "tool_requests": 200,
@@ -159,6 +162,7 @@ def test_metrics_name_totals_tools_duplicates_and_whole_percents() -> None:
     percents = {key: value for key, value in found.items() if key.endswith("_percent")}
     assert percents == {
         "human_percent": 17,
+        "context_percent": 0,
         "assistant_percent": 0,
         "local_command_percent": 17,
         "tool_requests_percent": 33,

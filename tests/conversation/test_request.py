@@ -224,3 +224,25 @@ def test_a_provider_pausing_its_own_tool_is_continued_as_it_stands():
     request = build_request(script.view)
     assert request["messages"][-1]["content"][-1] is paused
     assert problems(request) == []
+
+
+@pytest.mark.requirement("K8", "V10")
+def test_a_tool_round_that_lacks_its_first_thinking_goes_on_with_thinking_off():
+    manual = {"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 2_000}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    for first in ([], [thought]):
+        script = Script()
+        script.decide(PrefixRendered(Cause("request", "first"), "claude-sonnet-4-5", None, [], manual))
+        script.user("go")
+        script.reply(*first, call("t1"))
+        script.result("t1")
+        script.reply(thought, call("t2"))
+        script.result("t2")
+        request = build_request(script.view)
+        assert ("thinking" in request) == bool(first)
+        assert problems(request) == []
+        bad = problems({**request, **manual})
+        assert [problem.path for problem in bad] == ([] if first else ["messages.1.content.0.type"])
+        script.reply(text("done"))
+        script.user("and now")
+        assert "thinking" in build_request(script.view)

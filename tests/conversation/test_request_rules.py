@@ -92,3 +92,5 @@ def table() -> Iterator[str]:
 def test_the_page_lists_every_rule_with_its_source() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert "\n".join(table()) in page
+    pages = {rule.page for rule in RULES}
+    assert f"{len(RULES)} rules of {len(pages)} pages with {len(CASES)} cases" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from reverie.hosts.events import EVENTS, HOSTS, HookEvent, read_hook_event
 from reverie.hosts.hook import answer
 from reverie.hosts.queue import Queue
 from reverie.hosts.responses import MAX_CHARS, HookResponse, answer_line, text_of, with_text
+from reverie.memories.store.trust import Trust
 from reverie.runtime.memory.memory import Memory
 
 Payloads = Callable[[str], dict[str, dict[str, Any]]]
@@ -108,6 +110,41 @@ def test_a_session_begins_with_the_index_and_a_prompt_brings_what_fits_once(payl
     assert "a mock hid a broken migration" in shown
     assert "trust=" in shown
     assert check("claude-code", answer(["--host", "claude-code"], prompt)) == {}, "a memory is shown once a session"
+
+
+@pytest.mark.requirement("H5", "S5")
+@pytest.mark.parametrize(
+    ("born", "claim", "shown"),
+    [
+        ("unconfirmed", None, "unconfirmed"),
+        ("unconfirmed", "trust: user", "unconfirmed"),
+        ("unconfirmed", "trust: agent", "unconfirmed"),
+        ("unconfirmed", "", "unconfirmed"),
+        ("agent", "trust: user", "agent"),
+        ("user", None, "user"),
+        ("user", "trust: user  ", "agent"),  # another program wrote it again
+        ("agent", "trust: unconfirmed", "unconfirmed"),
+    ],
+)
+def test_a_hook_shows_the_trust_and_source_of_the_journal_whatever_the_file_claims(
+    payloads: Payloads, project: Path, born: Trust, claim: str | None, shown: str
+) -> None:
+    memory = memories_of(project)
+    who = "user" if born == "user" else "extraction"
+    text = "Test the repository layer against a real database"
+    saved = memory.save(text, type="reference", author=who, trust=born, source="abc-9 m1")
+    path = memory.path / saved.file
+    if claim is not None:
+        path.write_text(re.sub(r"^trust: \w+\n", f"{claim}\n" if claim else "", path.read_text(), flags=re.MULTILINE))
+    sent = payloads("claude-code")
+    found = answer(["--host", "claude-code"], json.dumps(sent["UserPromptSubmit"]).encode())
+    context = json.loads(found)["hookSpecificOutput"]["additionalContext"]
+    assert f'trust="{shown} (' in context
+    assert f'source="{"abc-9 m1" if claim is None else "outside"}"' in context
+    assert ("It is not confirmed" in context) == (shown == "unconfirmed")
+    start = json.loads(answer(["--host", "claude-code"], json.dumps(sent["SessionStart"]).encode()))
+    assert ("(unconfirmed)" in str(start)) == (shown == "unconfirmed")
+    assert memories_of(project).get(saved.file).trust == shown, "the store says the same"
 
 
 def test_cursor_hears_with_the_next_result_what_it_does_not_take_with_a_prompt(
@@ -225,7 +262,7 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
 
     def found(query: str) -> tuple[str, ...]:
         read = MemoryReader(folder, None, query=query, home=home)
-        whole = [one for name in read.records if (one := read.whole(name)) is not None]
+        whole = read.whole(list(read.records))
         plain = MemoryIndex(whole)
         now = datetime.now(UTC)
         files = local_choice(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +249,21 @@ def test_the_commands_show_a_diff_and_say_where_the_old_file_is(
     assert "restored" in runner.invoke(remove, [], catch_exceptions=False).output
     assert path.read_text() == "{}\n"
     assert "No agent has" in runner.invoke(remove, [], catch_exceptions=False).output
+
+
+def test_a_file_that_a_killed_install_left_beside_the_users_goes_with_the_next_one(tmp_path: Path) -> None:
+    path, home = tmp_path / "hooks.json", tmp_path / "home"
+    killed = f"""
+import os, signal
+from pathlib import Path
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from reverie.hosts.installer import install
+install("codex", Path({str(path)!r}), Path({str(home)!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", killed], timeout=60).returncode == -9
+    [left] = [one for one in tmp_path.iterdir() if one.is_file()]
+    assert left.name.startswith(".hooks.json.reverie-")
+    other = tmp_path / f".hooks.json.reverie-{os.getppid()}"
+    other.write_text("of a process that runs")
+    install("codex", path, home)
+    assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == [other.name, "hooks.json"]

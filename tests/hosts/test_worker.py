@@ -53,6 +53,17 @@ def call(event: str, project: Path, file: Path, **more: Any) -> None:
     assert json.loads(answer(["--host", "claude-code", event], json.dumps({**common, **more}).encode())) == {}
 
 
+def test_the_time_limit_holds_between_jobs_and_the_rest_waits(project: Path, tmp_path: Path) -> None:
+    queue = Queue(home())
+    file = transcript(tmp_path / "transcript.jsonl", project, "Hello.")
+    for number in range(5):
+        queue.put(Job("claude-code", f"s-{number}", str(project), str(file)))
+    ticks = iter([0.0, 1.0, 2.0, 599.0, *[600.0] * 99])
+    assert len(work(home(), clock=lambda: next(ticks))) == 2
+    assert len(queue.waiting_names()) == 3
+    assert len(work(home())) == 3
+
+
 @pytest.mark.requirement("B6", "D4", "L5.6")
 def test_what_the_user_said_becomes_a_memory_once_and_the_session_is_found_later(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

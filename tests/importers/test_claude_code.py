@@ -172,7 +172,7 @@ def test_a_boundary_whose_parent_was_never_written_is_joined_to_what_came_before
     )
     [found] = recordings.import_bytes(data)
     assert said(found) == ["fix the till", "now the other half"]
-    assert found.skipped["lost parent (joined to what was said before)"] == 1
+    assert found.skipped["lost parent (joined to the message before it)"] == 1
 
 
 def test_side_chains_are_sessions_of_their_own(recordings: Any) -> None:

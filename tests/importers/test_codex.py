@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -133,3 +134,45 @@ def test_without_the_decompressor_the_error_names_the_extra(recordings: Any, mon
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(InputError, match=r"reverie\[codex\]"):
         read_session(path)
+
+
+@pytest.mark.parametrize("unit", [b"[", b"{}\n", b'{"messages":[', b"\0"])
+def test_a_compressed_file_that_unpacks_to_far_more_than_a_recording_is_refused(recordings: Any, unit: bytes) -> None:
+    import zstandard
+
+    path = recordings.folder / "rollout-d.jsonl.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(unit * (2**22 // len(unit))))
+    with pytest.raises(InputError, match="at most 100 times the packed size and 256 MB"):
+        read_session(path)
+
+
+def test_a_small_recording_may_unpack_to_more_than_a_hundred_times_its_size(recordings: Any) -> None:
+    import zstandard
+
+    data = recordings.bytes_of("codex") + b"\n" * 2**19
+    packed = zstandard.ZstdCompressor().compress(data)
+    [plain] = recordings.import_bytes(data, "rollout-e.jsonl")
+    assert len(data) > 100 * len(packed)
+    assert recordings.import_bytes(packed, "rollout-e.jsonl.zst")[0].entries[1:] == plain.entries[1:]
+
+
+@pytest.mark.parametrize(
+    "unit", [b"[", b'{"a":', b'{"history":[\n', b'{"role":', b'{"role":"a",]},', b'{"role":"', b'\n {"role":[']
+)
+def test_deep_and_broken_json_is_refused_in_linear_time(
+    recordings: Any, unit: bytes, is_linear: Callable[[Callable[[int], object], int], bool]
+) -> None:
+    def read(size: int) -> None:
+        path = recordings.folder / "broken.json"
+        path.write_bytes(b'{"messages":[' + unit * size)
+        with pytest.raises(InputError, match="unknown format"):
+            read_session(path)
+
+    # Each of the first 200 broken records costs a pass; small files would hide that no more follow.
+    assert is_linear(read, 1_000)
+
+
+def test_the_first_thousand_broken_lines_are_named_and_the_rest_counted(recordings: Any) -> None:
+    [found] = recordings.import_bytes(recordings.bytes_of("codex") + b"[\n" * 5_000, "rollout-f.jsonl")
+    assert len(found.damage) == 1_001
+    assert "4,000 more broken lines" in found.damage[-1].reason

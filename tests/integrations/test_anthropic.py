@@ -288,10 +288,10 @@ def test_a_store_that_fails_costs_the_host_nothing() -> None:
     class Full(InMemoryStorage):
         full = False
 
-        def append(self, key: str, line: bytes) -> None:
+        def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
             if self.full:
                 raise StorageError("the disk is full", path=key)
-            super().append(key, line)
+            super().append(key, line, expect=expect)
 
     storage = Full()
     with (

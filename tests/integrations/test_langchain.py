@@ -94,10 +94,10 @@ async def test_threads_have_sessions_of_their_own_also_when_asked_asynchronously
 
 def test_a_session_that_fails_leaves_the_agent_as_it_was() -> None:
     class Full(InMemoryStorage):
-        def append(self, key: str, line: bytes) -> None:
+        def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
             if b'"kind":"meta"' not in line:
                 raise StorageError("the disk is full", path=key)
-            super().append(key, line)
+            super().append(key, line, expect=expect)
 
     heard: list[Any] = []
     with MessagesServer(first_call_then_words) as server, sync_session(Session.open("f", storage=Full())) as session:

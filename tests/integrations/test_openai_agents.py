@@ -132,10 +132,10 @@ async def test_the_filter_works_beside_another_session_and_fails_softly(anyio_ba
     class Full(InMemoryStorage):
         full = False
 
-        def append(self, key: str, line: bytes) -> None:
+        def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
             if self.full:
                 raise StorageError("the disk is full", path=key)
-            super().append(key, line)
+            super().append(key, line, expect=expect)
 
     storage, heard = Full(), list[Any]()
     with ChatServer(first_call_then_words) as server:

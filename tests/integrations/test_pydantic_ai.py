@@ -140,10 +140,10 @@ async def test_what_answers_a_request_that_passed_is_not_logged(anyio_backend: s
 
 async def test_a_session_that_fails_leaves_the_run_as_it_was(anyio_backend: str) -> None:
     class Full(InMemoryStorage):
-        def append(self, key: str, line: bytes) -> None:
+        def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
             if b'"kind":"meta"' not in line:
                 raise StorageError("the disk is full", path=key)
-            super().append(key, line)
+            super().append(key, line, expect=expect)
 
     heard: list[Any] = []
     with MessagesServer(first_call_then_words) as server:

@@ -12,12 +12,13 @@ import pytest
 
 from reverie import InMemoryStorage, Session, Settings
 from reverie.conversation.decisions import Compacted, PrefixAmended, PrefixRendered, ThinkingDropped
-from reverie.events import DecisionMade, FellBack
 from reverie.settings import Switches
 from reverie.testing.messages_server import MessagesServer
-from thinking_model import ThinkingModel
+from thinking_model import Heard, ThinkingModel
 
 CHECKED = "claude-opus-5-5"
+MANUAL = "claude-opus-4-5"
+BUDGET: Any = {"type": "enabled", "budget_tokens": 1_024}
 READS = 4
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 HOSTS = [
@@ -38,14 +39,15 @@ def content_of(path: str) -> str:
 class LangChainHost:
     """An agent of LangChain whose system prompt and tools may change between prompts."""
 
-    def __init__(self, server: MessagesServer, session: Session) -> None:
+    def __init__(self, server: MessagesServer, session: Session, model: str) -> None:
         from langchain_anthropic import ChatAnthropic
         from langgraph.checkpoint.memory import InMemorySaver
 
         from reverie.integrations.langchain import ReverieMiddleware
 
+        given: dict[str, Any] = {"thinking": BUDGET} if model == MANUAL else {}
         self.model = ChatAnthropic(
-            model_name=CHECKED, api_key="any", base_url=server.base_url, max_tokens=500, max_retries=0
+            model_name=model, api_key="any", base_url=server.base_url, max_tokens=2_000, max_retries=0, **given
         )
         self.client = self.model._async_client
         self.middleware, self.memory = ReverieMiddleware(session), InMemorySaver()
@@ -77,7 +79,7 @@ class LangChainHost:
 class PydanticHost:
     """An agent of Pydantic AI whose instructions and tools may change between prompts."""
 
-    def __init__(self, server: MessagesServer, session: Session) -> None:
+    def __init__(self, server: MessagesServer, session: Session, model: str) -> None:
         from anthropic import AsyncAnthropic
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -85,7 +87,9 @@ class PydanticHost:
         from reverie.integrations.pydantic_ai import ReverieCapability
 
         self.client = AsyncAnthropic(base_url=server.base_url, api_key="any", max_retries=0)
-        self.model = AnthropicModel(CHECKED, provider=AnthropicProvider(anthropic_client=self.client))
+        given: Any = {"max_tokens": 2_000} | ({"anthropic_thinking": BUDGET} if model == MANUAL else {})
+        provider = AnthropicProvider(anthropic_client=self.client)
+        self.model = AnthropicModel(model, provider=provider, settings=given)
         self.capability, self.history = ReverieCapability(session), None
         self.called: list[str] = []
 
@@ -107,31 +111,20 @@ class PydanticHost:
         return done.output
 
 
-class Heard:
-    def __init__(self, session: Session) -> None:
-        self.events: list[Any] = []
-        session.listen(self.events.append)
-
-    def decisions(self, kind: Any) -> list[Any]:
-        made = [one.decision for one in self.events if isinstance(one, DecisionMade)]
-        return [one for one in made if isinstance(one, kind)]
-
-    @property
-    def fallbacks(self) -> list[str]:
-        """What fell back; results are not cleared on this model without a beta, which is told once."""
-        told = [one for one in self.events if isinstance(one, FellBack) and one.what != "trim"]
-        return [f"{one.what}: {one.why}" for one in told]
-
-
 @asynccontextmanager
-async def hosted(name: str, server: MessagesServer, window: int = 200_000) -> AsyncIterator[tuple[Any, Heard, Session]]:
-    """Yield a host around a session, and what is heard of the session."""
+async def hosted(
+    name: str, server: MessagesServer, window: int = 200_000, model: str = CHECKED
+) -> AsyncIterator[tuple[Any, Heard, Session]]:
+    """Yield a host around a session, and the events of the session.
+
+    Results are not cleared on the model that checks without a beta, which the session tells once.
+    """
     quiet = Switches(notes=False, extraction=False, dream=False)
     settings = Settings(home=Path("unused"), window_tokens=window, switches=quiet)
     async with Session.open("hosted", storage=InMemoryStorage(), settings=settings) as session:
-        host = (LangChainHost if name == "langchain" else PydanticHost)(server, session)
+        host = (LangChainHost if name == "langchain" else PydanticHost)(server, session, model)
         try:
-            yield host, Heard(session), session
+            yield host, Heard(session, "trim"), session
         finally:
             await host.client.close()
 
@@ -142,10 +135,11 @@ def thoughts_in(request: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.requirement("V2")
+@pytest.mark.parametrize("model", [CHECKED, MANUAL])
 @pytest.mark.parametrize("name", HOSTS)
-async def test_thinking_in_all_forms_reaches_log_and_provider(name: str, anyio_backend: str) -> None:
+async def test_thinking_in_all_forms_reaches_log_and_provider(name: str, model: str, anyio_backend: str) -> None:
     with MessagesServer(ThinkingModel(READS).reply, preserved_thinking="error") as server:
-        async with hosted(name, server) as (host, heard, session):
+        async with hosted(name, server, model=model) as (host, heard, session):
             for number in range(2):
                 await host.ask(f"Prompt {number}.", "Be brief.", ["read"])
             logged = [
@@ -154,7 +148,8 @@ async def test_thinking_in_all_forms_reaches_log_and_provider(name: str, anyio_b
                 if entry.kind == "assistant"
                 for block in entry.message["content"]
             ]
-        assert (server.refusals, heard.fallbacks, heard.decisions(ThinkingDropped)) == ([], [], [])
+        assert (server.refusals, server.calls_without_thinking) == ([], set())
+        assert (heard.fallbacks, heard.decisions(ThinkingDropped)) == ([], [])
         assert len(thoughts_in(server.requests[-1])) == 2 * (READS + 1) - 1
         thoughts = [block for block in logged if "thinking" in block["type"]]
         assert len(thoughts) == 2 * (READS + 1)

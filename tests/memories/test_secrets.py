@@ -12,6 +12,7 @@ import pytest
 from reverie.errors import InputError
 from reverie.memories.rules.secrets import find_secrets, refuse_secrets, without_secrets
 from reverie.runtime.memory.memory import Memory
+from token_generators import FORMATS, FORMS, HARMLESS, KV_FORMATS, secret_parts
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -30,6 +31,118 @@ def test_tokens_of_common_services_are_found(fakes: dict[str, str]) -> None:
 def test_they_are_found_however_they_are_quoted(fakes: dict[str, str], wrap: str) -> None:
     names = ["github", "aws id", "anthropic", "stripe", "slack bot", "google", "npm", "gitlab"]
     assert [name for name in names if not find_secrets(wrap.format(fakes[name]))] == []
+
+
+PLACES = (
+    "{}",
+    "Please use {} for the upload, it works.",
+    "2026-07-01 12:00:00 INFO worker started with {} ok",
+    '{{"value": "{}"}}',
+    "https://api.corp.io/v1/run?a=1&k={}&z=2",
+    "the new one: {}",
+)
+
+
+@pytest.mark.requirement("M10")
+def test_random_tokens_of_every_vendor_are_found_and_taken_out_wherever_they_stand(seed: int, torture: bool) -> None:
+    """The generators were written from the vendors' pages, without sight of the rules."""
+    count, kept, caught = (300, 0, {}) if torture else (3, 0, {})
+    for name, make in FORMATS.items():
+        chance = random.Random(f"{seed} {name}")
+        tokens = [make(chance) for _ in range(count)]
+        alone = name in KV_FORMATS or "\n" in tokens[0]
+        found = 0
+        for number, token in enumerate(tokens):
+            text = token if alone else PLACES[number % len(PLACES)].format(token)
+            found += bool(find_secrets(text))
+            kept += any(part in without_secrets(text) for part in secret_parts(name, token))
+        caught[name] = found / count
+    assert len(caught) >= 200
+    assert sum(share >= 0.99 for share in caught.values()) >= 0.97 * len(caught), caught
+    assert kept <= 0.01 * len(caught) * count
+
+
+@pytest.mark.requirement("M10")
+def test_secrets_are_found_in_the_places_where_people_leave_them(seed: int, torture: bool) -> None:
+    count, missed = 300 if torture else 8, dict.fromkeys(FORMS, 0)
+    for name, make in FORMS.items():
+        chance = random.Random(f"{seed} {name}")
+        for _ in range(count):
+            text, secret = make(chance)
+            missed[name] += not find_secrets(text) or secret in without_secrets(text)
+    assert len(missed) >= 70
+    assert sum(missed.values()) <= 0.01 * count * len(missed), missed
+    assert max(missed.values()) <= max(2, 0.03 * count), missed
+
+
+@pytest.mark.requirement("M10")
+def test_texts_that_only_look_like_secrets_raise_no_alarm() -> None:
+    assert [text for text in HARMLESS if find_secrets(text)] == []
+
+
+KEY_START = "-----BEGIN RSA PRIVATE KEY-----\\nMIIEowIBAAKCAQEA" + "kX7qPz2Wv9" * 4
+NO_SECRETS = {
+    "documented key": ("key AKIAIOSFODNN7EXAMPLE", "key AKIAIOSFODNN7EXBMQLF"),
+    "documented secret": (
+        "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXBMQLFKEY",
+    ),
+    "counted": ("--password A1b2c3d4", "--password A1b9c3z4"),
+    "repeated": ("api_key = '7f7777777777b2c9d4e1a5380c'", "api_key = '7f7a97137c57b2c9d4e1a5380c'"),
+    "cut key": (KEY_START + "...fvY4", KEY_START + "\\n-----END RSA PRIVATE KEY-----"),
+    "cut value": ('"sessionToken": "fICCQD6m7oRw0uXOjAN..."', '"sessionToken": "fICCQD6m7oRw0uXOjAN"'),
+    "id of a request": (
+        '"ClientToken": "d5c090f5-8a0f-49c7-8281-72c796a21f72"',
+        '"AccessToken": "d5c090f5-8a0f-49c7-8281-72c796a21f72"',
+    ),
+    "position": ('"nextForwardToken": "f/3196120qX8912Wv2447488"', '"refreshToken": "f/3196120qX8912Wv2447488"'),
+    "id of a key": ("?AWSAccessKeyId=AKGPT4J56IAJ2EUBL5CQ", "?AWSAccessKey=AKGPT4J56IAJ2EUBL5CQ"),
+    "prefix": ("SESSION_TOKEN_PREFIX = 'FQoGZXIvYXdzEBYaD'", "SESSION_TOKEN = 'FQoGZXIvYXdzEBYaD'"),
+    "resource": (
+        "SecretArn=arn:aws:secretsmanager:us-west-2:111122223333:x:mine1",
+        "secretsmanager: us-west-2:qX8912Wv2447488:x:mine1",
+    ),
+    "address": ("--passphrase file://path-to/the1-file", "--passphrase fileZ8/path-to:the1-file"),
+    "call": ("$newpwd = Win32::GetFullPathName($newdir);", "$newpwd = Wq32!!GxtFzllPqthNkme;"),
+    "escape": ("events={'(?i)password':'secret\\\\n'}", "events={'(?i)password':'secr3t!\\\\n'}"),
+    "HTML": ("printf(&quot;Password is correct.&quot;);", "printf(&quot;Password is c0rrQct9&quot;);"),
+    "list of fields": ("name:passwd:uid:gid:gecos:dir:shell", "name:passwd:u1d#gxd:gecos9"),
+    "address of a network": ("Token=static:::1a:2b:3c:4d", "Token=stXtic:zq1a:2b:3c:4dQ"),
+    "manual page": ("--passphrase \\fIstring9\\fR as it is", "--passphrase \\string9 as it is"),
+    "pattern": ("let s:token_pattern = '^[^[:space:]]\\+9'", "let s:token_pattern = '^9[^xspQce7]]k'"),
+    "cookies": (
+        "Set-Cookie: fig=newton\\r\\nSet-Cookie: sugar=wafer",
+        "Set-Cookie: fig=newton\\r\\nSet-Cookie: sugar=q8Zk2Wv9Lm4Tx7",
+    ),
+    "date of a cookie": (
+        "Set-Cookie: c=foo; expires=Foo Bar 12 33:22:11 2000",
+        "Set-Cookie: c=foo; session=Foo Bar 12 33:22:11 2000",
+    ),
+    "checksum": (
+        "version.py,sha256=qaN-fw_htIgKUVXoAuAEVgKxQu3tZ9qE2eiKkWIS7LA,160",
+        "version.py,sha512=qaN-fw_htIgKUVXoAuAEVgKxQu3tZ9qE2eiKkWIS7LA,160",
+    ),
+    "type": (
+        "struct SigningKeyInputStr CRMFPOPOSigningKeyInput;",
+        "struct SigningKeyInputStr CRM2FPzQPOSigqW7hngInput;",
+    ),
+    "anonymous": ("default login anonymous password user@site", "default login anna password user@site"),
+}
+
+
+@pytest.mark.requirement("M10")
+@pytest.mark.parametrize("case", NO_SECRETS)
+def test_samples_and_facts_about_secrets_raise_no_alarm_but_a_secret_in_their_place_does(case: str) -> None:
+    harmless, secret = NO_SECRETS[case]
+    assert find_secrets(harmless) == []
+    assert find_secrets(secret)
+
+
+@pytest.mark.requirement("M10")
+@pytest.mark.parametrize("token", ["hf_" + "qWkBvRtYuPaSdFgHjKlZxCvBnMqWeRtYuI", "AKIA" + "LCAFIUSFRMOANQFI"])
+def test_a_token_needs_no_digit(token: str) -> None:
+    assert find_secrets(f"It is {token} now")
+    assert not find_secrets(f"It is {token.lower().replace('akia', 'skia')[:12]} now")
 
 
 def test_invisible_characters_hide_nothing(fakes: dict[str, str]) -> None:
@@ -110,7 +223,17 @@ def test_a_thousand_clean_texts_raise_next_to_no_alarm(seed: int) -> None:
 
 @pytest.mark.requirement("M10")
 @pytest.mark.parametrize(
-    "unit", ["key= token: secret_ AKIA ghp_ eyJ sk- ://a:b@", "A1" * 16, "a1" * 16, "M" * 32, "0" * 31 + "-us"]
+    "unit",
+    [
+        "key= token: secret_ AKIA ghp_ eyJ sk- ://a:b@",
+        "a1" * 16,
+        "0" * 31 + "-us",
+        "-eyJ" * 8,
+        "sk-ant-+ASt",
+        "password of the curl -u login x password ",
+        "cookie: a=b; ",
+        "seed phrase: word -----BEGIN PRIVATE KEY-----\n",
+    ],
 )
 def test_the_cost_of_a_scan_grows_with_the_text(unit: str, is_linear: Callable[..., bool]) -> None:
     """The time itself is in ``benchmarks/memories.py``."""

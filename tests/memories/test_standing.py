@@ -138,16 +138,17 @@ ACTS = st.one_of(
 )
 
 
-def never_rises(
+def rises(
     root: Path, first: Trust, acts: list[tuple[str, str]], trust_of: Callable[[Memory], Trust] = seen
-) -> None:
-    """Do all this from outside and through the store, none of which confirms anything, and watch the trust.
+) -> list[tuple[str, str, Trust, Trust]]:
+    """Do all this from outside and through the store, none of which confirms anything; list where the trust rises.
 
     The bound is what the journal knows: a version that nobody noticed before it was overwritten binds nobody.
     """
     memory = Memory(root, clock=Clock())
     memory.save("The user is a nurse who writes Rust in Lyon", type="user", name="role", trust=first)
     noted, ceiling = (root / FILE).read_bytes(), first
+    found: list[tuple[str, str, Trust, Trust]] = []
     for number, (act, how) in enumerate(acts):
         there = (root / FILE).exists()
         before = (root / FILE).read_bytes() if there else b""
@@ -171,9 +172,11 @@ def never_rises(
             now, data = trust_of(memory), (root / FILE).read_bytes()
             built_on = before if act == "update" else data
             bound = ceiling if built_on == noted else worst((ceiling, "agent"))
-            assert TRUSTS.index(now) >= TRUSTS.index(bound), (act, how, bound, now)
+            if TRUSTS.index(now) < TRUSTS.index(bound):
+                found.append((act, how, bound, now))
             if act in {"update", "notice"}:
                 noted, ceiling = data, now
+    return found
 
 
 @pytest.mark.requirement("S5")
@@ -186,7 +189,7 @@ def never_rises(
 def test_whatever_is_written_from_outside_or_inside_trust_never_rises(
     tmp_path_factory: pytest.TempPathFactory, first: Trust, acts: list[tuple[str, str]]
 ) -> None:
-    never_rises(tmp_path_factory.mktemp("memory") / "m", first, acts)
+    assert rises(tmp_path_factory.mktemp("memory") / "m", first, acts) == []
 
 
 def test_a_store_that_believes_what_files_claim_is_caught(tmp_path: Path) -> None:
@@ -194,5 +197,4 @@ def test_a_store_that_believes_what_files_claim_is_caught(tmp_path: Path) -> Non
         return read_record(FILE, (memory.path / FILE).read_bytes()).trust
 
     for number, acts in enumerate([[("put", "user")], [("put", "agent"), ("notice", ""), ("put", "user")]]):
-        with pytest.raises(AssertionError):
-            never_rises(tmp_path / str(number), "unconfirmed", acts, believing)
+        assert rises(tmp_path / str(number), "unconfirmed", acts, believing) != []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, ModelError, ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
-from reverie.models import BrokenReply, Retry, RetryingModel, RetryPolicy, ScriptedModel
+from reverie.models import BrokenReply, Retry, RetryingModel, RetryPolicy, ScriptedModel, open_model
 from reverie.ports import Capabilities, Reply, ReplyDelta
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -47,6 +48,19 @@ def test_jitter_never_takes_more_than_half_and_the_wait_has_a_top(run: Run) -> N
     model, _, clock = retrying(*[AWAY] * 5, "x", jitter=lambda: 0.0, policy=policy)
     run(model.complete(ASKED))
     assert clock.slept == [5.0, 10.0, 15.0, 15.0, 15.0]
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai"])
+def test_an_address_at_which_nothing_listens_is_tried_twice_and_named(run: Run, name: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://localhost:{unused.getsockname()[1]}"
+        keys = {f"{name.upper()}_BASE_URL": url, f"{name.upper()}_API_KEY": "key"}
+        clock = Clock()
+        model = RetryingModel(open_model(name, environ=keys), sleep=clock.sleep)
+        with pytest.raises(ModelUnavailable, match="nothing listens at this address: start the server"):
+            run(model.complete(ASKED))
+        assert len(clock.slept) == 1
 
 
 @pytest.mark.parametrize("error", [ModelRefused("no"), PromptTooLong("long"), ModelError("?"), ValueError("a bug")])

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reverie.errors import ModelError
+from reverie.models import open_model, sse
 from reverie.models.sse import EventDecoder, ServerEvent
 
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=30)
@@ -59,3 +65,32 @@ def test_a_stream_cut_short_gives_only_events_that_had_ended(stream: tuple[bytes
 
 def test_a_byte_order_mark_is_no_part_of_the_first_field() -> None:
     assert decoded([b"\xef\xbb\xbfdata: x\n\n"]) == [ServerEvent("", "x")]
+
+
+@pytest.mark.parametrize("chunk", [b"data: abc", b"data: a\r", b"\n"])
+def test_a_line_that_never_ends_costs_no_more_than_its_bytes(
+    chunk: bytes, is_linear: Callable[[Callable[[int], object], int], bool]
+) -> None:
+    assert is_linear(lambda size: decoded([b"data: a"] + [chunk] * size), 1_000)
+
+
+@pytest.mark.parametrize("endless", [b"data: " + b"x" * 300, b"data: x\n" * 60])
+def test_a_stream_whose_event_never_ends_is_a_model_error_after_one_try(
+    serving: Any, run: Any, monkeypatch: pytest.MonkeyPatch, endless: bytes
+) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 200)
+
+    async def ask() -> None:
+        async with serving([{"body": endless}]) as server:
+            environ = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "key"}
+            model = open_model("anthropic", environ=environ)
+            with pytest.raises(ModelError, match="an event of more than 0 MB"):
+                await model.complete({"messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 10})
+            await model.aclose()
+
+    run(ask())
+
+
+def test_many_events_may_be_longer_together_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 200)
+    assert len(decoded([b"data: x\n\n"] * 100 + [b"data: x\n\n" * 100])) == 200

@@ -18,9 +18,8 @@ from reverie.events import Event, PermissionDecided, ToolFinished
 from reverie.runtime.agent.agent import Agent
 from reverie.settings import PermissionRules, Switches
 from reverie.tools.context import ToolContext
-from reverie.tools.deferred_tools import definition_tokens, tool_listing, tools_to_defer
 from reverie.tools.tool import Access, NoPreview, Output
-from reverie.tools.tool_search import ToolSearch
+from reverie.tools.tool_search import ToolSearch, definition_tokens, tool_listing, tools_to_defer
 
 CHECKED, FREE, OLD = "claude-opus-5-5", "claude-opus-5", "claude-sonnet-4-5"
 MODELS = (CHECKED, FREE, OLD)

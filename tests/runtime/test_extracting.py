@@ -417,28 +417,69 @@ def test_an_edit_of_a_memory_is_an_update_with_its_history(tmp_path: Path) -> No
 
 
 @pytest.mark.requirement("L5.4", "S5")
-def test_a_fork_may_look_anywhere_and_what_it_saw_is_not_trusted(tmp_path: Path) -> None:
+def test_a_fork_reads_the_project_and_the_memories_and_what_it_saw_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     works = available().works
-    elsewhere = tmp_path / "elsewhere.txt"
-    elsewhere.write_text("The vendor portal needs the blue certificate.\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    key = tmp_path / "home" / ".ssh" / "id_rsa"
+    key.parent.mkdir(parents=True)
+    key.write_text("The key is blue.\n")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "portal.txt").write_text("The vendor portal needs the blue certificate.\n")
+    (tmp_path / "work" / "link").symlink_to(key)
+    (tmp_path / "work" / "hard").hardlink_to(key)
     front = {"name": "Portal", "description": "The vendor portal needs the blue certificate", "type": "reference"}
-    looks = [
-        {"type": "tool_use", "name": "Read", "input": {"file_path": str(elsewhere)}},
-        {"type": "tool_use", "name": "Bash", "input": {"command": f"cat {elsewhere}"}},
-        {"type": "tool_use", "name": "Bash", "input": {"command": "ls", "run_in_background": True}},
+
+    def use(name: str, **given: Any) -> dict[str, Any]:
+        return {"type": "tool_use", "name": name, "input": given}
+
+    inside = [
+        use("Read", file_path="portal.txt"),
+        use("Grep", pattern="blue", output_mode="content"),
+        use("Grep", pattern="wiki", path=str(tmp_path / "memory"), output_mode="content"),
+        use("Glob", pattern="*.txt"),
+        use("Bash", command=f"cat portal.txt; grep -rs . . {tmp_path / 'memory'}"),
+    ]
+    outside = [
+        use("Read", file_path="~/.ssh/id_rsa"),
+        use("Read", file_path="link"),
+        use("Read", file_path="hard"),
+        use("Grep", pattern="key", path=str(key.parent)),
+        use("Glob", pattern="*", path=str(key.parent)),
+        use("Bash", command="cat ~/.ssh/id_rsa"),
+        use("Bash", command="cat link"),
+        use("Bash", command="cd && ls -R"),
+        use("Bash", command="ls", run_in_background=True),
     ]
     saves = [write(tmp_path / "memory" / "portal.md", "The vendor portal needs the blue certificate.", **front)]
-    model = ScriptedModel([looks, saves, "Saved."], name=f"scripted:{MODEL}")
+    model = ScriptedModel([inside + outside, saves, "Saved."], name=f"scripted:{MODEL}")
 
     async def steps(desk: Desk) -> None:
+        desk.memory.save("The wiki is at wiki.example.com", type="reference", name="Wiki", description="The wiki")
         await desk.turn("Log in to the vendor portal.")
-        results = model.requests[1]["messages"][-1]["content"]
-        assert "blue certificate" in str(results[0]["content"])
-        assert ("blue certificate" in str(results[1]["content"])) == works
-        assert desk.decided(MemoriesExtracted)[0].usage["denied"] == ["Bash"] * (1 if works else 2)
+        results = [str(block["content"]) for block in model.requests[1]["messages"][-1]["content"]]
+        assert "The key is blue" not in str(model.requests)
+        assert all("blue certificate" in results[at] for at in (0, 1))
+        assert "wiki" in results[2]
+        assert ("blue certificate" in results[4] and "wiki.example" in results[4]) == works
+        refused = [one.tool for one in desk.of(PermissionDecided) if not one.allowed]
+        assert refused == ["Bash"] * (not works) + [
+            "Read",
+            "Read",
+            "Read",
+            "Grep",
+            "Glob",
+            "Bash",
+            "Bash",
+            "Bash",
+            "Bash",
+        ]
         assert desk.memory.get("portal.md").trust == "unconfirmed"
 
-    with_desk(tmp_path, steps, model=model, tools=True, sandboxed=works)
+    with_desk(
+        tmp_path, steps, model=model, tools=True, sandboxed=works, rules=PermissionRules(allow=("Read", "Grep", "Bash"))
+    )
 
 
 @pytest.mark.requirement("L5.4")

@@ -155,6 +155,24 @@ def test_instruction_files_own_files_and_files_in_view_are_left_out(tmp_path: Pa
     desk.run(steps)
 
 
+@pytest.mark.requirement("W2", "W8")
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_after_an_undone_cut_a_file_stands_in_its_result_unless_it_changed(tmp_path: Path, is_changed: bool) -> None:
+    desk = Desk(tmp_path)
+    path = desk.write("a.txt", "the first text\n")
+
+    async def steps(agent: Agent) -> None:
+        await desk.read(agent, "a.txt")
+        desk.write("a.txt", "the second text\n" if is_changed else "the first text\n")
+        assert on_disk(await desk.compact(agent), path) == 1
+        await agent.session.undo()
+        request = await desk.ask(agent)
+        assert "the first text" in request
+        assert on_disk(request, path) == is_changed
+
+    desk.run(steps)
+
+
 @pytest.mark.requirement("W4", "S1")
 def test_a_file_that_may_no_longer_be_read_is_not_said(tmp_path: Path) -> None:
     desk = Desk(tmp_path)

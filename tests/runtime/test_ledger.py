@@ -104,15 +104,13 @@ def test_the_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("F5")
-@pytest.mark.parametrize("obstacle", ["folder", "garbage", "link", "file as home"])
+@pytest.mark.parametrize("obstacle", ["folder", "link", "file as home"])
 def test_a_ledger_that_cannot_be_written_is_an_event_and_nothing_more(tmp_path: Path, obstacle: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     match obstacle:
         case "folder":
             (home / FILE_NAME).mkdir()
-        case "garbage":
-            (home / FILE_NAME).write_bytes(b"not a database, and longer than a header would be" * 40)
         case "link":
             (home / FILE_NAME).symlink_to(tmp_path / "elsewhere")
         case _:
@@ -137,9 +135,18 @@ def test_a_listener_that_fails_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_cannot_be_read_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_bytes(b"garbage" * 1_000)
-    with LedgerStore(tmp_path) as store, pytest.raises(StorageError, match="move it away"):
+    (tmp_path / FILE_NAME).mkdir()
+    with LedgerStore(tmp_path) as store, pytest.raises(StorageError, match="cannot be read"):
         store.by("session")
+
+
+def test_a_damaged_ledger_takes_the_next_call(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"not a database, and longer than a header would be" * 40)
+    events: list[Event] = []
+    with LedgerStore(tmp_path, session="s", listener=events.append) as store:
+        assert store.enter(call(1)) is True
+        assert len(store.calls()) == 1
+    assert ["rebuilt from the logs" in event.why for event in events if isinstance(event, FellBack)] == [True]
 
 
 def test_reading_an_empty_home_makes_nothing(tmp_path: Path) -> None:

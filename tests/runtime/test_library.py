@@ -51,18 +51,18 @@ def test_an_export_is_the_log_byte_for_byte_damage_and_all():
 
 
 @pytest.mark.requirement("K14")
-def test_deleting_takes_the_log_and_purging_takes_all_that_belongs_to_it():
+def test_deleting_takes_the_log_and_all_that_belongs_to_it():
     storage, library, key = stocked()
     base = session_key("app-1234", "abc-1")
     storage.write(f"{base}/tool-results/t1.txt", b"big")
     storage.write(f"{base}/session-memory/summary.md", b"# notes")
     storage.write("projects/app-1234/memory/quoted.md", b"---\nname: x\nsource: abc-1 e4\n---\nhello")
     storage.write("projects/app-1234/memory/other.md", b"---\nname: y\nsource: zzz\n---\nabc-1 is mentioned here only")
-    planned = library.remove(key, purge=True, dry_run=True)
+    planned = library.remove(key, dry_run=True)
     assert storage.load(key) is not None
     assert set(planned.keys) == {key, f"{base}/tool-results/t1.txt", f"{base}/session-memory/summary.md"}
     assert planned.memories == ["projects/app-1234/memory/quoted.md"]
-    assert library.remove(key, purge=True) == planned
+    assert library.remove(key) == planned
     assert list(storage.list("projects/app-1234")) == [
         log_key("app-1234", "abc-2"),
         "projects/app-1234/memory/other.md",
@@ -114,12 +114,12 @@ def test_a_session_name_that_could_leave_its_place_is_refused(name: str):
 
 
 @pytest.mark.requirement("K14")
-def test_what_a_deleted_session_left_behind_can_still_be_purged():
+def test_what_a_lost_log_left_behind_can_still_be_deleted():
     storage, library, key = stocked()
     base = session_key("app-1234", "abc-1")
     storage.write(f"{base}/tool-results/t1.txt", b"big")
-    library.remove(key)
+    storage.delete(key)
     assert library.find("abc-1") == key
-    assert f"{base}/tool-results/t1.txt" in library.remove(key, purge=True).keys
+    assert f"{base}/tool-results/t1.txt" in library.remove(key).keys
     with pytest.raises(SessionNotFound):
         library.find("abc-1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from reverie.errors import InputError, ReverieError, SettingsError, StorageConflict, UnsafePath
 from reverie.memories.store.index import lines_of
 from reverie.runtime.memory.memory import Memory, memory_directory
-from reverie.settings import load_settings
+from reverie.settings import SettingIgnored, load_settings
 
 CLAUDE_CODE = {
     "MEMORY.md": "# Memory\n\n- [Testing](feedback_testing.md) — real database\n- [Role](user_role.md) — nurse\n",
@@ -142,13 +143,11 @@ def test_a_repository_cannot_move_the_directory(
     MOVES[way](repository, elsewhere)
     before = sorted(elsewhere.rglob("*"))
     monkeypatch.chdir(repository)
-    try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SettingIgnored)
         memory = Memory.open(".")
-    except SettingsError:
-        memory = None  # told that a project may not say so
-    if memory is not None:
-        assert memory.path == expected
-        assert memory.save("The user is a nurse who codes", type="user").path.parent == expected
+    assert memory.path == expected
+    assert memory.save("The user is a nurse who codes", type="user").path.parent == expected
     assert sorted(elsewhere.rglob("*")) == before
 
 

@@ -42,14 +42,14 @@ class Failing(InMemoryStorage):
         self.fails: set[str] = set()
         self.writes = True
 
-    def append(self, key: str, line: bytes) -> None:
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         for word in list(self.fails):
             if word.encode() in line:
                 self.fails.discard(word)
                 if self.writes:
-                    super().append(key, line)
+                    super().append(key, line, expect=expect)
                 raise StorageError("the disk failed", path=key)
-        super().append(key, line)
+        super().append(key, line, expect=expect)
 
 
 @pytest.mark.requirement("K11", "K2")
@@ -74,11 +74,11 @@ def test_a_caller_that_gives_up_waiting_does_not_change_the_order_of_the_log(tmp
     gate, reached = threading.Event(), threading.Event()
 
     class Slow(FileStorage):
-        def append(self, key: str, line: bytes) -> None:
+        def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
             if b"FIRST" in line:
                 reached.set()
                 gate.wait(60)
-            super().append(key, line)
+            super().append(key, line, expect=expect)
 
     async def steps() -> None:
         storage = Slow(home)

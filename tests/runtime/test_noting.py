@@ -413,8 +413,8 @@ class Failing(InMemoryStorage):
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
         return self._fails(lambda: super(Failing, self).write(key, data, expect=expect, create=create), key)
 
-    def append(self, key: str, line: bytes) -> None:
-        self._fails(lambda: super(Failing, self).append(key, line), key)
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
+        self._fails(lambda: super(Failing, self).append(key, line, expect=expect), key)
 
 
 @pytest.mark.requirement("L3.1")

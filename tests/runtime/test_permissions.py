@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import SettingsError
-from reverie.runtime.guard.permissions import PermissionScope, Verdict, decide, remember
+from reverie.runtime.guard.always import rules_to_keep
+from reverie.runtime.guard.permissions import PermissionScope, Verdict, decide
 from reverie.settings.agent import Mode, PermissionRules
 from reverie.tools import Access
 from reverie.tools.tool import AccessKind
@@ -179,11 +180,35 @@ def test_every_command_of_a_line_needs_a_rule_or_must_only_read() -> None:
         "timeout 5 nice rm x",
         "rm x > (",
         "cat <(rm x)",
+        "coproc rm x",
+        "trap 'rm x' EXIT",
+        'bash<<<"rm x"',
+        "sh <<END\nrm x\nEND",
+        "echo 'rm x' | sh",
+        "alias z=rm; z x",
     ],
 )
 def test_a_denied_command_is_found_wherever_it_stands(line: str) -> None:
     for mode in ("default", "accept-edits", "plan", "bypass"):
         assert outcome("run", line, mode=mode, deny=("Bash(rm:*)",), allow=("Bash",)) == "deny"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["$'rm' x", "rm$IFS-f x", "r{m,} x", "$x y", "`echo rm` x", "/bin/r? x", "env $x y", "sh -c $x", "eval $x", "(x"],
+)
+def test_a_command_that_is_known_only_when_it_runs_asks_where_a_rule_denies_commands(line: str) -> None:
+    deny = ("Bash(rm:*)",)
+    assert outcome("run", line, mode="bypass", deny=deny) == "ask"
+    assert outcome("run", line, deny=deny, allow=("Bash",)) == "ask"
+    assert outcome("run", line, deny=deny, allow=(f"Bash({line})",)) == "allow"
+    assert outcome("run", line, mode="bypass") == "allow"
+    assert outcome("run", line, mode="plan", deny=deny) == "deny"
+
+
+def test_computed_arguments_do_not_ask_where_only_the_command_matters() -> None:
+    for line in ("for f in *.py; do wc -l $f; done", 'echo "$HOME"', "make $(nproc)", "ls *.py | xargs wc -l"):
+        assert outcome("run", line, mode="bypass", deny=("Bash(rm:*)",)) == "allow"
 
 
 def test_a_file_that_may_not_be_read_is_not_read_by_a_command() -> None:
@@ -213,6 +238,15 @@ def test_a_file_that_may_not_be_read_is_not_read_by_a_command() -> None:
         ".reverie.toml",
         "[odd]/x",
         "src/../.git/config",
+        ".cursor/hooks.json",
+        ".codex/hooks.json",
+        ".gemini/settings.json",
+        "GEMINI.md",
+        "sub/Claude.local.md",
+        "mise.toml",
+        ".devcontainer/devcontainer.json",
+        ".some-agent-of-next-year/rules.md",
+        ".github/workflows/ci.yml",
     ],
 )
 def test_a_write_that_decides_what_runs_later_always_asks(path: str) -> None:
@@ -221,8 +255,18 @@ def test_a_write_that_decides_what_runs_later_always_asks(path: str) -> None:
     assert outcome("write", target, "Edit", "bypass") == "allow"
 
 
-def test_a_name_that_only_begins_like_a_protected_one_does_not_ask() -> None:
-    assert outcome("write", "/repo/.github/x", "Edit", "accept-edits") == "allow"
+@pytest.mark.parametrize(
+    "path", ["github/x", ".gitignore", "docs/.gitkeep", "README.md", "src/agents.py", "CHANGELOG.md"]
+)
+def test_a_file_that_nothing_obeys_does_not_ask(path: str) -> None:
+    assert outcome("write", f"/repo/{path}", "Edit", "accept-edits") == "allow"
+
+
+def test_a_project_in_a_hidden_folder_is_not_protected_as_a_whole() -> None:
+    scope = PermissionScope(Path("/home/me/.config/nvim"), home=HOME)
+    for path, expected in (("init.lua", "allow"), (".luarc.json", "ask")):
+        access = Access("write", f"/home/me/.config/nvim/{path}")
+        assert decide(PermissionRules(), "accept-edits", "Edit", access, scope).outcome == expected
 
 
 @pytest.mark.parametrize(
@@ -330,7 +374,8 @@ def test_a_rule_that_cannot_be_read_says_what_one_looks_like(rule: str, hint: st
 @pytest.mark.parametrize(
     ("tool", "kind", "target", "rule"),
     [
-        ("Bash", "run", "git commit -m 'x y'", "Bash(git commit:*)"),
+        ("Bash", "run", "git commit -m 'x y'", "Bash(git commit -m 'x y')"),
+        ("Bash", "run", "git fetch origin", "Bash(git fetch origin)"),
         ("Bash", "run", "rm -r build", "Bash(rm -r build)"),
         ("Bash", "run", "pytest -x | tee log", "Bash(pytest -x | tee log)"),
         ("Bash", "run", "python3 a.py", "Bash(python3 a.py)"),
@@ -344,8 +389,10 @@ def test_a_rule_that_cannot_be_read_says_what_one_looks_like(rule: str, hint: st
 def test_always_remembers_a_narrow_rule_that_allows_the_same_call(
     tool: str, kind: AccessKind, target: str, rule: str
 ) -> None:
-    assert remember(tool, Access(kind, target), cwd=CWD, home=HOME) == rule
-    assert outcome(kind, target, tool, allow=(rule,)) == "allow"
+    choices = rules_to_keep(tool, Access(kind, target), cwd=CWD, home=HOME)
+    assert choices[0] == rule
+    for choice in choices:
+        assert outcome(kind, target, tool, allow=(choice,)) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -358,4 +405,39 @@ def test_always_remembers_a_narrow_rule_that_allows_the_same_call(
     ],
 )
 def test_what_cannot_be_remembered_narrowly_is_not(tool: str, kind: AccessKind, target: str) -> None:
-    assert remember(tool, Access(kind, target), cwd=CWD, home=HOME) == ""
+    assert rules_to_keep(tool, Access(kind, target), cwd=CWD, home=HOME) == ()
+
+
+SEEN = [
+    "git add a.py", "git commit -m 'fix: it'", "git fetch origin", "git push", "git pull", "go test ./...",
+    "go vet ./...", "npm test", "cargo test", "npm ci", "git merge main", "make", "python3 a.py",
+]  # fmt: skip
+SMUGGLED = [
+    "--upload-pack='touch PWNED' .", "--receive-pack=x", "-exec x", "-exec=x", "-vettool=x", "--script-shell x", "-c x",
+    "--config=x", "--exec x", "-- --x", "../other", "/etc/passwd", "~/x", "ext::sh", "host:path", "SHELL=x", "+main",
+    "@options", "'-exec' x", "a.py --x", "*", "-*", "; x", "> x", "$(x)", "< a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_always_allows_no_option_that_nobody_saw(seen: str) -> None:
+    kept = rules_to_keep("Bash", Access("run", seen), cwd=CWD, home=HOME)
+    assert kept
+    assert outcome("run", seen, allow=kept) == "allow"
+    program = " ".join(seen.split()[:2])
+    for more in SMUGGLED:
+        for line in (f"{seen} {more}", f"{program} {more}"):
+            assert outcome("run", line, allow=kept) == "ask", (kept, line)
+
+
+def test_a_prefix_by_second_word_alone_lets_them_in() -> None:
+    assert outcome("run", "git fetch --upload-pack='touch PWNED' .", allow=("Bash(git fetch:*)",)) == "allow"
+
+
+def test_a_prefix_that_was_shown_covers_other_words() -> None:
+    kept = rules_to_keep("Bash", Access("run", "go test ./..."), cwd=CWD, home=HOME)
+    assert kept == ("Bash(go test ./...)", "Bash(go test:words)")
+    assert outcome("run", "go test ./cmd pkg", allow=kept) == "allow"
+    kept = rules_to_keep("Bash", Access("run", "git commit -m one"), cwd=CWD, home=HOME)
+    assert outcome("run", "git commit -m 'two: three' a.py", allow=kept) == "allow"
+    assert outcome("run", "git commit -m --no-verify", allow=kept) == "ask"

@@ -198,6 +198,26 @@ def test_an_approved_plan_stands_after_a_compaction_and_a_resume(
     assert [texts(request, PLAN) for request in after] == ([0, 0] if is_bad else [1, 1])
 
 
+@pytest.mark.requirement("W8", "W9")
+def test_after_an_undone_compaction_the_plan_stands_in_its_call_alone(tmp_path: Path) -> None:
+    approve, _ = answering(ApprovalAnswer("once"))
+    said = iter([[write()], *["The sea is wide. " * 600] * 9])
+    roles = {"main": lambda turn, request: next(said), "fork": plays(SUMMARY)}
+    stage = Stage(tmp_path, roles, mode="plan", approve=approve)
+
+    async def steps(agent: Agent) -> None:
+        for prompt in ("go", "more", "and more"):
+            await ask(agent, prompt)
+        await agent.session.compact()
+        await ask(agent, "go on")
+        await agent.session.undo()
+        await ask(agent, "and on")
+
+    stage.run(steps)
+    assert [texts(request, PLAN) for request in stage.requests("main")[-2:]] == [1, 0]
+    assert "paint the hull" in str(stage.requests("main")[-1])
+
+
 @pytest.mark.requirement("W9")
 def test_a_done_plan_is_not_said_again_after_a_compaction(tmp_path: Path) -> None:
     approve, _ = answering(ApprovalAnswer("once"))

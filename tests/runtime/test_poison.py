@@ -248,3 +248,19 @@ def test_a_store_that_lets_claims_stand_is_caught(tmp_path: Path) -> None:
     file = f"project_{marked(0)}.md"
     naive = read_record(file, (home.memory.path / file).read_bytes())
     assert naive.trust == "user", "the twin believes the file, which the test above would catch"
+
+
+@pytest.mark.requirement("S5")
+def test_a_french_result_that_the_agent_repeats_in_english_gives_an_unconfirmed_memory(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    (home.cwd / "lisezmoi.txt").write_text("Le registre des paquets a déménagé vers le miroir du port.")
+    english = "The package registry moved to the harbour mirror."
+    read = [{"type": "tool_use", "name": "Read", "input": {"file_path": "lisezmoi.txt"}}]
+    save = [
+        {"type": "text", "text": english},
+        {"type": "tool_use", "name": "Memory", "input": {"action": "save", "type": "project", "text": english}},
+    ]
+    home.talk("s", "Please read lisezmoi.txt.", read, save, "Done.")
+    assert [memory.trust for memory in home.memory.list()] == ["unconfirmed"]
+    home.talk("t", "The harbour mirror serves the package registry since it moved.", save, "Done.")
+    assert "unconfirmed" in {memory.trust for memory in home.memory.list()}, "saving it again does not raise it"

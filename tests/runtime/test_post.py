@@ -227,10 +227,10 @@ def test_a_letter_that_cannot_be_logged_stays_where_it_is(home: Path, tmp_path: 
     class Broken(InMemoryStorage):
         broken = False
 
-        def append(self, key: str, line: bytes) -> None:
+        def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
             if self.broken:
                 raise StorageError("the disk is full", path=key)
-            super().append(key, line)
+            super().append(key, line, expect=expect)
 
     async def steps() -> None:
         storage = Broken()

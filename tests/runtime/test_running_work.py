@@ -71,6 +71,26 @@ def test_a_start_that_the_model_sees_as_a_result_is_not_said(tmp_path: Path) -> 
     assert "Found it." in last_message(waiting.stage)
 
 
+@pytest.mark.requirement("W8")
+def test_after_an_undone_cut_a_running_agent_stands_in_the_result_that_started_it(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+
+    async def steps(agent: Agent) -> None:
+        await ask(agent, START)
+        await ask(agent, "and?")
+        await agent.session.compact()
+        await ask(agent, "go on")
+        await agent.session.undo()
+        await ask(agent, "and on")
+        waiting.released.set()
+        await agent.wait_agents()
+
+    waiting.stage.run(steps)
+    after_cut, after_undo = (str(request) for request in waiting.stage.requests("main")[3:5])
+    assert (after_cut.count(AGENTS), after_undo.count(AGENTS)) == (1, 0)
+    assert "works in the background" in after_undo
+
+
 @pytest.mark.requirement("W2", "W4")
 def test_a_running_agent_is_said_after_a_cut_and_its_end_only_as_its_result(tmp_path: Path) -> None:
     waiting = Waiting(tmp_path)

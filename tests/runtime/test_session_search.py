@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
+from reverie.errors import StorageError
 from reverie.events import Event, FellBack
 from reverie.runtime.search.index import SearchRows
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
@@ -358,3 +359,17 @@ def test_processes_side_by_side_find_what_they_wrote_though_one_throws_the_index
         assert len(search.search("marmalade", limit=1_000)) >= 48
         rebuild(search)
         assert dump(search) == followed
+
+
+def test_a_full_disk_is_named_with_advice(past: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullDisk(sqlite3.Connection):
+        def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+            if sql.startswith("CREATE"):
+                super().execute("ROLLBACK")  # SQLite rolls back by itself where the disk is full
+                raise sqlite3.OperationalError("database or disk is full")
+            return super().execute(sql, *given)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **more, factory=FullDisk))
+    with SessionSearch(past) as search, pytest.raises(StorageError, match=r"disk is full; free some space there"):
+        search.search("anything")

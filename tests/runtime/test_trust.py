@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ import pytest
 from reverie.cli.main import run
 from reverie.cli.setup.trust import command
 from reverie.errors import InputError, StorageError
+from reverie.runtime.places.birth_time import birth_ns
 from reverie.runtime.places.trust import TrustList, root_of
+from reverie.values import replace
 
 
 def repository(folder: Path) -> Path:
@@ -79,6 +83,39 @@ def test_another_directory_in_the_same_place_is_a_stranger(trust: TrustList, tmp
     (tmp_path / "link").symlink_to(tmp_path / "moved")
     trust.trust(tmp_path / "moved")
     assert trust.is_trusted(tmp_path / "link")
+
+
+@pytest.mark.requirement("S2")
+@pytest.mark.parametrize("root", ["", "/dev/shm"])
+def test_a_directory_that_got_the_inode_number_of_a_trusted_one_is_not_trusted(
+    trust: TrustList, home: Path, tmp_path: Path, root: str
+) -> None:
+    """Remove and make it again until the number is used again, as ext4 does at once; also for older entries."""
+    base = Path(tempfile.mkdtemp(dir=root)) if os.path.isdir(root or "/") and root else tmp_path
+    try:
+        folder = base / "a"
+        folder.mkdir()
+        if not birth_ns(str(folder)):
+            pytest.skip("this file system has no birth time")
+        trust.trust(folder)
+        (before,) = trust.list()
+        assert before.is_same_directory()
+        old = home / "trust.toml"
+        for _ in range(50):
+            shutil.rmtree(folder)
+            folder.mkdir()
+            assert not trust.is_trusted(folder)
+            if folder.stat().st_ino == before.inode:
+                break
+        now = folder.stat()
+        assert replace(before, inode=now.st_ino, born_ns=birth_ns(str(folder))).is_same_directory()
+        assert not replace(before, inode=now.st_ino).is_same_directory(), "the number alone is not enough"
+        earlier, later = "2026-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00"
+        assert not replace(before, inode=now.st_ino, born_ns=None, since=earlier).is_same_directory()
+        assert replace(before, inode=now.st_ino, born_ns=None, since=later).is_same_directory()
+        assert "born_ns = " in old.read_text()
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
 
 
 @pytest.mark.requirement("S2")

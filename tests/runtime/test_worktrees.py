@@ -104,6 +104,14 @@ def test_after_a_crash_what_is_clean_is_removed_and_what_is_not_stays(tmp_path: 
     assert prune(tmp_path / "nowhere") == []
 
 
+def test_a_worktree_whose_repository_is_gone_is_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "worktrees").mkdir()
+    lock = tmp_path / "worktrees" / "old.lock"
+    lock.write_text(f"{tmp_path}/nowhere\nreverie/old\n{'0' * 40}\n")
+    assert prune(tmp_path) == ["old"]
+    assert not lock.exists()
+
+
 @pytest.mark.requirement("L7.4")
 @pytest.mark.parametrize("changes", [True, False])
 def test_an_agent_in_a_worktree_works_there_and_says_where_its_changes_are(

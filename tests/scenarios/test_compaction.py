@@ -30,8 +30,8 @@ from reverie.values import replace
 
 MODEL = "claude-sonnet-4-5"
 START = 1_790_000_000.0
-QUICK, TORTURE = 500, 10_000
-PARTS = 5
+QUICK, TORTURE = 240, 10_000
+PARTS = 3
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {"type": "object"}} for name in ("Read", "Bash", "Grep")]
 
 
@@ -300,14 +300,14 @@ def test_a_session_that_applies_what_frees_too_little_would_be_caught(seed: int)
             given = super().settings()
             return replace(given, compact=replace(given.compact, least_freed=-9.0))
 
-    async def steps() -> int:
-        caught = 0
+    async def is_caught() -> bool:
         for number in range(120):
             history = Careless(Random(f"{seed}-{number}"))
             await history.play()
             decisions = [one.decision for one in history.made if isinstance(one, DecisionMade)]
             made = [one for one in decisions if isinstance(one, Compacted)]
-            caught += any(one.tokens_after > 0.75 * one.tokens_before for one in made)
-        return caught
+            if any(one.tokens_after > 0.75 * one.tokens_before for one in made):
+                return True
+        return False
 
-    assert anyio.run(steps) > 0
+    assert anyio.run(is_caught)

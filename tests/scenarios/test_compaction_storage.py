@@ -35,12 +35,12 @@ class Failing(InMemoryStorage):
         self.left: int | None = None
         self.torn = False
 
-    def append(self, key: str, line: bytes) -> None:
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         if self._fails():
             if self.torn:
-                super().append(key, line[: len(line) // 2])
+                super().append(key, line[: len(line) // 2], expect=expect)
             raise StorageError("no space left on device", path=key)
-        super().append(key, line)
+        super().append(key, line, expect=expect)
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
         if self._fails():

@@ -17,6 +17,7 @@ from reverie.runtime.session.host import SessionHost
 from reverie.runtime.session.replies import Call
 from reverie.testing.messages_server import ManualClock, MessagesServer
 from reverie.testing.messages_server.replies import ServerReply
+from thinking_desk import Desk
 
 MODEL = "claude-opus-5-5"
 START = 1_790_000_000.0
@@ -168,3 +169,21 @@ def test_thinking_after_a_call_that_the_provider_gave_up_is_dropped_before_it_is
     server = anyio.run(steps)
     assert server.refusals == []
     assert [len(thinking_in(request)) for request in server.requests] == [0, 1, 1]
+
+
+@pytest.mark.requirement("V9")
+def test_a_fork_of_an_older_view_keeps_the_thinking_of_its_own_calls() -> None:
+    async def played() -> Desk:
+        desk = Desk()
+        async with desk.session() as session:
+            await desk.ask(session, "One.")
+            older = session.view
+            for words in ("Two.", "Three.", "Four."):
+                await desk.ask(session, words)
+            forks = Forks(session.parts.host, desk.models[MODEL], view=older)
+            await forks.ask("How many?", source="test", max_tokens=500, tools=read, max_turns=4)
+        return desk
+
+    desk = anyio.run(played)
+    assert (desk.refusals, desk.provider.calls.left_out) == ([], set())
+    assert thinking_in(desk.requests()[-1]) == ["Thought 1.", "Thought 2.", "Thought 9."]

@@ -10,12 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import plain_mcp_server
 from reverie import Memory, load_settings
 from reverie.conversation.log import parse_log
 from reverie.testing.messages_server import MessagesServer
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.slow
 
 COMMAND = str(Path(sys.executable).with_name("reverie"))
 PROMPTS = 14
+SHORT = (1, 2, 3, 5, 7, 9, 12)
+"""The prompts that are asked without ``--torture``; every change happens."""
 READS = 6
 OPEN = {1: (1, 2, 3), 6: (2, 3), 12: (3,)}
 """The steps that are open after the list of a prompt."""
@@ -32,27 +35,22 @@ KILLED = {5: 4, 10: 3}
 """The turn of a prompt at which the process is killed."""
 WEST, EAST = "XXX+12", "XXX-14"  # 26 hours apart, so that the day differs at any time
 
-SERVER = """
-from mcp.server import MCPServer
-
-server = MCPServer("harbour", instructions="MCP-VALUE: ask the harbour master before each departure.")
-
-@server.tool(structured_output=False)
-def tide() -> str:
-    "Return the tide."
-    return "high"
-
-server.run()
-"""
+Value = tuple[str, ...]
+"""The words by which a text shows a value; all of them."""
 
 
 def use(name: str, /, **given: Any) -> dict[str, Any]:
     return {"type": "tool_use", "name": name, "input": given}
 
 
-def todo(*states: str) -> dict[str, Any]:
-    steps = [{"content": f"STEP-VALUE-{number}", "status": state} for number, state in enumerate(states, 1)]
+def todo(prompt: int, *states: str) -> dict[str, Any]:
+    steps = [{"content": step(prompt, number), "status": state} for number, state in enumerate(states, 1)]
     return use("TodoWrite", todos=steps)
+
+
+def step(prompt: int, number: int) -> str:
+    """Return the words of a step as the list of a prompt has them."""
+    return f"STEP-VALUE-{number} (list {prompt})"
 
 
 class Brain:
@@ -66,12 +64,8 @@ class Brain:
         self.kills = dict(KILLED)
         self.asked: list[dict[str, Any]] = []
         """The requests of the conversation, without forks."""
-        self.truth: dict[str, tuple[str, ...]] = {}
-        """For each item the markers of its values, the newest last."""
-        self.known: list[str] = []
-        """The memories, which the index names; recall may show one as well."""
-        self.open: tuple[int, ...] = ()
-        """The open steps, which the call or standing context says."""
+        self.truth: dict[str, tuple[Value, ...]] = {}
+        """For each item its values, the newest last."""
         self.wrong: list[str] = []
 
     def __call__(self, request: dict[str, Any]) -> Any:
@@ -90,13 +84,14 @@ class Brain:
 
     def reply(self) -> list[dict[str, Any]]:
         special = {
-            (1, 1): todo("in_progress", "pending", "pending"),
+            (1, 1): todo(1, "in_progress", "pending", "pending"),
             (2, 1): use("Skill", name="deploy"),
-            (6, 1): todo("completed", "in_progress", "pending"),
-            (12, 1): todo("completed", "completed", "in_progress"),
+            (6, 1): todo(6, "completed", "in_progress", "pending"),
+            (12, 1): todo(12, "completed", "completed", "in_progress"),
         }.get((self.prompt, self.turn))
         if special is not None:
-            self.open = OPEN.get(self.prompt, self.open)
+            if self.prompt in OPEN:
+                self.now("steps", *(step(self.prompt, number) for number in OPEN[self.prompt]))
             return [special]
         if self.turn <= READS:
             return [use("Read", file_path=f"file_{self.prompt:02}_{self.turn}.txt")]
@@ -104,26 +99,34 @@ class Brain:
 
     def check(self, request: dict[str, Any]) -> None:
         """Compare the request with the truth."""
-        texts = [text for message in request["messages"] for text in texts_of(message["content"])]
-        for key, markers in self.truth.items():
-            at = [[number for number, text in enumerate(texts) if marker in text] for marker in markers]
+        texts = texts_of(request["messages"])
+        for key, values in self.truth.items():
+            at = [[n for n, text in enumerate(texts) if all(mark in text for mark in value)] for value in values]
             if len(at[-1]) != 1:
-                self.wrong.append(f"{self.prompt}.{self.turn}: {key} {markers[-1]} stands {len(at[-1])} times")
+                self.wrong.append(f"{self.prompt}.{self.turn}: {key} {values[-1]} stands {len(at[-1])} times")
             elif any(older and older[-1] > at[-1][0] for older in at[:-1]):
                 self.wrong.append(f"{self.prompt}.{self.turn}: {key}: an older value comes after the newest")
 
-        expected = [*self.known, *(f"STEP-VALUE-{number}" for number in self.open)]
-        self.wrong += [f"{self.prompt}.{self.turn}: no {one}" for one in expected if not any(one in t for t in texts)]
-
-    def now(self, key: str, marker: str) -> None:
-        self.truth[key] = (*(one for one in self.truth.get(key, ()) if one != marker), marker)
+    def now(self, key: str, *value: str) -> None:
+        """Note the newest value of an item by the words that a text with it has."""
+        self.truth[key] = (*(one for one in self.truth.get(key, ()) if one != value), value)
 
 
-def texts_of(content: Any) -> list[str]:
-    """Return the texts of a message, block by block; the input of a call is a text too."""
-    if isinstance(content, str):
-        return [content]
-    return [str(block.get("text") or block.get("content") or block.get("input") or "") for block in content]
+def texts_of(messages: list[dict[str, Any]]) -> list[str]:
+    """Return the texts of messages, block by block; the input of a call and its result are one text."""
+    texts: list[str] = []
+    calls: dict[str, int] = {}
+    for message in messages:
+        content = message["content"]
+        for block in [{"text": content}] if isinstance(content, str) else content:
+            text = str(block.get("text") or block.get("content") or block.get("input") or "")
+            if block.get("tool_use_id") in calls:
+                texts[calls[block["tool_use_id"]]] += text
+                continue
+            if block.get("type") == "tool_use":
+                calls[block["id"]] = len(texts)
+            texts.append(text)
+    return texts
 
 
 def day(zone: str) -> str:
@@ -140,7 +143,7 @@ class Harbour:
         self.project, self.home = tmp_path / "project", tmp_path / "home"
         self.project.mkdir()
         self.home.mkdir()
-        (tmp_path / "server.py").write_text(SERVER)
+        (tmp_path / "instructions.txt").write_text("MCP-VALUE: ask the harbour master before each departure.")
         skill = self.home / "skills" / "deploy"
         skill.mkdir(parents=True)
         (skill / "SKILL.md").write_text(
@@ -152,7 +155,7 @@ class Harbour:
 session_start = ["echo HOOK-VALUE: the pier is closed."]
 [mcp_servers.harbour]
 command = "{sys.executable}"
-args = ["{tmp_path / "server.py"}"]
+args = ["{plain_mcp_server.__file__}", "{tmp_path / "instructions.txt"}", "1"]
 """
         )
         for prompt in range(1, PROMPTS + 1):
@@ -198,7 +201,7 @@ args = ["{tmp_path / "server.py"}"]
         return [body["method"] for body in bodies if body.get("decision") == "compacted"]
 
 
-def played(harbour: Harbour) -> None:
+def played(harbour: Harbour, prompts: Sequence[int]) -> None:
     brain = harbour.brain
     harbour.rules("RULES-VALUE-1")
     harbour.memory.save("The zebra ferry leaves at noon: ZEBRA-VALUE", type="feedback", why="asked often")
@@ -210,13 +213,18 @@ def played(harbour: Harbour) -> None:
         9: lambda: harbour.rules("RULES-VALUE-3"),
     }
     brain.now("date", day(WEST))
-    brain.known = ["ZEBRA-VALUE"]
+    brain.now("index", "<memory-index", "ZEBRA-VALUE")
     for number in range(1, PROMPTS + 1):
         changes.get(number, lambda: None)()
         if number == 7:
             harbour.memory.save("The lighthouse is painted: LIGHT-VALUE", type="project", why="told today")
-            brain.known.append("LIGHT-VALUE")
+            brain.now("index", "<memory-index", "LIGHT-VALUE")
+            brain.now("recalled light", "**Why:** told today", "LIGHT-VALUE")
         text = "When does the zebra ferry leave?" if number in (3, 11) else f"Survey part {number}."
+        if number == 3:
+            brain.now("recalled zebra", "**Why:** asked often", "ZEBRA-VALUE")
+        if number not in prompts:
+            continue
         code = harbour.ask(number, text)
         assert (code != 0) == (number in KILLED)
         if number in KILLED:
@@ -245,11 +253,11 @@ def test_after_every_compaction_and_resume_the_model_knows_the_newest_value_of_e
     brain = Brain(thinks=method == "provider")
     with MessagesServer(brain, summary=lambda _: "The harbour was surveyed.") as server:
         harbour = Harbour(tmp_path, server, brain, model, settings)
-        played(harbour)
+        played(harbour, range(1, PROMPTS + 1) if torture else SHORT)
         assert server.refusals == []
         assert server.errors == []
     assert brain.wrong == []
-    assert len(brain.asked) >= 90
+    assert len(brain.asked) >= (90 if torture else 45)
     methods = harbour.methods()
     print(f"{method}: {len(brain.asked)} requests, compactions {methods}")
     assert methods.count(method) >= 3

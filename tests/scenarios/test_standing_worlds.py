@@ -12,7 +12,7 @@ import pytest
 from reverie.conversation import cuts
 from reverie.conversation.standing_context import StandingItem, StandingRow, items_to_say, said_in
 from reverie.runtime.session import standing_context
-from standing_worlds import StandingWorld
+from standing_worlds import SKILL, StandingWorld
 
 ACTS = 14
 
@@ -50,8 +50,78 @@ def test_the_twin_that_never_says_anything_again_is_caught(monkeypatch: pytest.M
 
 @pytest.mark.requirement("W8")
 def test_the_twin_that_repeats_after_an_undone_cut_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuts, "_without_repeats", lambda item, before: item)
+    monkeypatch.setattr(cuts, "_without_repeats", lambda item, *_: item)
     assert any("times" in wrong for world in played(400) for wrong in world.violations)
+
+
+@pytest.mark.requirement("W8")
+def test_the_twin_that_repeats_what_a_tool_call_shows_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuts, "_stands_by_itself", lambda *_: False)
+    found = (wrong for world in played(400) for wrong in world.violations if "times" in wrong)
+    assert any(one.startswith("steps") for one in found)
+
+
+def with_undone_cuts(*, shown: bool = True, cleared: bool = False) -> StandingWorld:
+    """A skill whose result a cut removed, and brings back when it is undone."""
+    world = StandingWorld(3)
+    world.load()
+    world.cut_all()
+    world.request()
+    if cleared:
+        world.clear(world.calls[SKILL])
+    if shown:
+        world.undo_last()
+    world.request()
+    return world
+
+
+@pytest.mark.requirement("W8")
+def test_after_an_undone_cut_a_skill_stands_in_its_result_alone() -> None:
+    world = with_undone_cuts()
+    assert (world.copies(SKILL), world.violations) == (["result"], [])
+    assert with_undone_cuts(shown=False).copies(SKILL) == ["said"]
+
+
+@pytest.mark.requirement("W8")
+def test_after_an_undone_cut_a_skill_whose_result_was_cleared_stays_said() -> None:
+    world = with_undone_cuts(cleared=True)
+    assert (world.copies(SKILL), world.violations) == (["said"], [])
+
+
+@pytest.mark.requirement("W8")
+def test_a_skill_is_said_again_when_its_result_is_cleared_after_the_undo() -> None:
+    world = with_undone_cuts()
+    world.clear(world.calls[SKILL])
+    world.request()
+    assert (world.copies(SKILL), world.violations) == (["said"], [])
+
+
+def with_returned_value() -> StandingWorld:
+    """A note that changed and came back, after a cut took only the change."""
+    world = StandingWorld(5)
+    said: list[str] = []
+    for value in ("<note:x a>", "<note:x b>", "<note:x a>"):
+        world.truth["note:x"] = value
+        world.hold("note:x")
+        said.append(world.entries[-1].uuid)
+    world.snip(said[1:2])
+    return world
+
+
+@pytest.mark.requirement("W8")
+def test_a_value_that_came_back_stands_once_when_a_cut_took_all_between() -> None:
+    world = with_returned_value()
+    world.request()
+    assert (world.copies("note:x"), world.violations) == (["said"], [])
+
+
+@pytest.mark.requirement("W8")
+def test_the_twin_that_leaves_a_value_that_came_back_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuts, "_without_returned", lambda items, *_: list(items))
+    world = with_returned_value()
+    world.request()
+    assert world.copies("note:x") == ["said", "said"]
+    assert any("stands 2 times" in one for one in world.violations)
 
 
 @pytest.mark.requirement("W8")

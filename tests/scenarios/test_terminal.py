@@ -221,7 +221,7 @@ def test_ten_interactions(
     seen = terminal.wait("tell the model why")
     assert "-two" in seen
     assert "+zwei" in seen
-    assert "always allow Edit(" in seen
+    assert "yes, always in this session: Edit(./notes.txt)" in seen
     assert all(part in seen for part in FOOTER)
     terminal.press("y")
     terminal.wait(lambda seen: seen.count("It worked.") >= 1 and "● Edit(notes.txt)" in seen)

@@ -44,12 +44,16 @@ async def refused(client: Any, tool: str, **arguments: Any) -> str:
     return result.content[0].text
 
 
-async def use_every_tool(client: Any, home: Path, directory: Path, cut: str, **where: str) -> None:
-    """Go through all tools as an agent would, and hold each answer against the tool's own schema."""
+TOOLS = {"recall", "remember", "forget", "search_sessions", "read_back", "status"}
+
+
+async def use_every_tool(client: Any, home: Path, directory: Path, cut: str, **where: str) -> set[str]:
+    """Go through all tools as an agent would, hold each answer against the tool's own schema; return their names."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert set(tools) == {"recall", "remember", "forget", "search_sessions", "read_back", "status"}
+    used: set[str] = set()
 
     async def ask(tool: str, **arguments: Any) -> dict[str, Any]:
+        used.add(tool)
         answer = await told(client, tool, **arguments, **where)
         jsonschema_rs.validate(tools[tool].output_schema, answer)
         return answer
@@ -85,6 +89,8 @@ async def use_every_tool(client: Any, home: Path, directory: Path, cut: str, **w
     gone = await ask("forget", source=odd["source"])
     assert gone["files"] == [odd["file"]]
     assert (await ask("status"))["memories"] == 0
+    assert used == set(tools)
+    return used
 
 
 @pytest.mark.requirement("B6")
@@ -98,9 +104,9 @@ def test_every_tool_works_over_stdio(
     async def drive() -> None:
         async with over_stdio(home, project) as client:
             assert client.protocol_version == "2026-07-28"
-            await use_every_tool(client, home, project, cut)
+            assert await use_every_tool(client, home, project, cut) == TOOLS
             assert "Absolute path" not in str((await client.list_tools()).tools), "the working directory says it"
-            await search_long(client, home, project, stock)
+            assert await search_long(client, home, project, stock) >= 12
 
     anyio.run(drive)
 
@@ -115,7 +121,7 @@ def test_every_tool_works_over_http(http: Any, over_http: Any, stock: Callable[.
 
     async def drive() -> None:
         async with over_http(http, mode=mode) as client:
-            await use_every_tool(client, http.home, project, cut, project=str(project))
+            assert await use_every_tool(client, http.home, project, cut, project=str(project)) == TOOLS
 
     anyio.run(drive)
 
@@ -272,8 +278,11 @@ def many_sessions(home: Path, project: Path, stock: Callable[..., str], count: i
         stock(home, project, name=f"s{number}", words=f"session number {number} about turnips")
 
 
-async def search_long(client: Any, home: Path, directory: Path, stock: Callable[..., str], **where: str) -> None:
-    """Search over sessions nobody has read yet: cancelled at the first report, then to the end with reports."""
+async def search_long(client: Any, home: Path, directory: Path, stock: Callable[..., str], **where: str) -> int:
+    """Search over sessions nobody has read yet: cancelled at the first report, then to the end with reports.
+
+    Return the number of sessions that the last report names.
+    """
     many_sessions(home, directory, stock, 12)
     steps: list[tuple[float, float | None]] = []
     with anyio.CancelScope() as scope:
@@ -295,7 +304,7 @@ async def search_long(client: Any, home: Path, directory: Path, stock: Callable[
     assert (steps[0][1] or 0) >= 3
     steps.clear()
     await client.call_tool("read_back", {"handle": "toolu_none", **where}, progress_callback=note)
-    assert (steps[0][1] or 0) >= 12, "looking for a handle reports too"
+    return int(steps[0][1] or 0)  # looking for a handle reports too
 
 
 @pytest.mark.requirement("B6")
@@ -307,7 +316,7 @@ def test_a_long_search_says_how_far_it_is_and_can_be_cancelled(
 
     async def drive() -> None:
         async with over_http(http) as client:
-            await search_long(client, http.home, project, stock, project=str(project))
+            assert await search_long(client, http.home, project, stock, project=str(project)) >= 12
 
     anyio.run(drive)
 

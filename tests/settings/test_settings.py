@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from reverie.errors import SettingsError
 from reverie.model_facts import facts_of
-from reverie.settings import Settings, Switches, default_home, load_settings, open_flags, switched_by
+from reverie.settings import SettingIgnored, Settings, Switches, default_home, load_settings, open_flags, switched_by
 from reverie.settings.records import SWITCHES
 
 
@@ -114,9 +115,41 @@ def test_the_variables_other_programs_know_are_honoured(home: Path, variable: st
         'home = "elsewhere"',
     ],
 )
-def test_a_project_can_neither_name_code_nor_move_nor_turn_on_anything(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SettingsError, match=r"\.reverie\.toml"):
-        load_settings(project=project_with(tmp_path, text))
+def test_a_project_can_neither_name_code_nor_move_nor_turn_on_anything(home: Path, tmp_path: Path, text: str) -> None:
+    with pytest.warns(SettingIgnored, match=r"\.reverie\.toml"):
+        found = load_settings(project=project_with(tmp_path, text))
+    assert found == load_settings()
+
+
+@pytest.mark.parametrize("text", ["stray = 1", "window_tokens = 'x'", "not TOML", "[switches]\nnone = false"])
+def test_a_wrong_setting_of_a_project_is_left_out_and_the_others_hold(home: Path, tmp_path: Path, text: str) -> None:
+    with pytest.warns(SettingIgnored, match="ignored"):
+        found = load_settings(project=project_with(tmp_path, f"compact_percent = 40\n{text}"))
+    assert found.compact_percent == (None if text == "not TOML" else 40)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "said"), [(0o666, 1, True), (0o602, 0, True), (0o660, 1, True), (0o644, 1, False)]
+)
+def test_a_settings_file_that_others_could_write_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, mode: int, group: int, said: bool
+) -> None:
+    user_file(home, "window_tokens = 100_000")
+    file = home / "config.toml"
+    file.chmod(mode)
+    real = os.fstat
+
+    def fstat(descriptor: int) -> os.stat_result:
+        found = list(real(descriptor))
+        found[5] = found[4] + group
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    if said:
+        with pytest.raises(SettingsError, match=r"written by others.*chmod 600"):
+            load_settings()
+    else:
+        assert load_settings().window_tokens == 100_000
 
 
 @pytest.mark.requirement("S2", "T7")
@@ -142,12 +175,11 @@ def test_whatever_a_project_says_it_opens_nothing_the_user_closed(
 
     user_file(home, table(mine))
     before = load_settings(home=home, environ={}).switches
-    try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SettingIgnored)
         after = load_settings(home=home, project=project_with(project, table(theirs)), environ={}).switches
-    except SettingsError:
-        assert any(theirs.values())
-    else:
-        assert all(asdict(before)[name] for name, value in asdict(after).items() if value)
+    assert all(asdict(before)[name] for name, value in asdict(after).items() if value)
+    assert not any(asdict(after)[name] for name, value in theirs.items() if not value)
 
 
 @pytest.mark.parametrize(

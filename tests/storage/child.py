@@ -36,7 +36,7 @@ def say(**said: object) -> None:
 class Eager(FileStorage):
     """A known-bad twin: acknowledges at once and writes three lines later."""
 
-    def append(self, key: str, line: bytes) -> None:
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         self.later = [*getattr(self, "later", []), line]
         if len(self.later) > 3:
             super().append(key, self.later.pop(0))
@@ -45,7 +45,7 @@ class Eager(FileStorage):
 class Careless(FileStorage):
     """A known-bad twin: one write on an O_APPEND descriptor, but nobody looks whether the last line is whole."""
 
-    def append(self, key: str, line: bytes) -> None:
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -61,7 +61,7 @@ class Careless(FileStorage):
 class Buffered(FileStorage):
     """A known-bad twin: writes a long line in pieces."""
 
-    def append(self, key: str, line: bytes) -> None:
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab", buffering=0) as file:

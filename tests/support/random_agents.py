@@ -73,6 +73,8 @@ async def at_once(seconds: float) -> None:
 class RandomAgentRun(RandomRun):
     """One conversation of an agent with its provider; ``play`` runs it and leaves what it saw in the attributes."""
 
+    budgets = False
+
     def __init__(self, seed: int, window: int, folder: Path, *, calm: bool = False) -> None:
         """Play by a seed in an empty folder; a calm run has no failures of the provider and keeps to one model."""
         super().__init__(seed, window, calm=calm)
@@ -206,6 +208,7 @@ class RandomAgentRun(RandomRun):
                     kept = await self.prompt(agent, dies=dies)
             self.session = None
             self.done["close" if kept is None else "kill"] += 1
+            self.explain()
             self.storage = kept or self.storage
             self.change_outside()
 

@@ -13,6 +13,8 @@ from reverie.conversation.decisions import Compacted, CompactionUndone, Thinking
 from reverie.conversation.entries import Entry
 from reverie.conversation.log import parse_log
 from reverie.conversation.thinking import dropped_messages, unreadable_messages
+from reverie.conversation.wire.blocks import as_blocks
+from reverie.conversation.wire.thinking_rules import is_manual, open_round
 from reverie.errors import CompactionError, InputError, ModelError, ModelUnavailable, SessionError, WindowFull
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.model_facts import facts_of
@@ -21,6 +23,8 @@ from reverie.testing.messages_server.replies import ServerReply
 
 CHECKED = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1", "claude-fable-5-2")
 FREE = ("claude-opus-5", "claude-sonnet-5")
+MANUAL = "claude-opus-4-5"
+"""A model whose thinking has a budget, so that a tool round must begin with thinking."""
 WINDOWS = (16_384, 32_768, 200_000, 1_000_000)
 ASKED = (
     "asked for",
@@ -40,6 +44,9 @@ def tool(name: str, text: str = "A tool.") -> dict[str, Any]:
 class RandomRun:
     """One conversation with its provider; ``play`` runs it and leaves what it saw in the attributes."""
 
+    budgets = True
+    """Whether thinking may have a budget: an agent has no option for it."""
+
     def __init__(self, seed: int, window: int, *, calm: bool = False) -> None:
         """Play by a seed; a calm run has no failures of the provider and keeps to one model."""
         self.calm = calm
@@ -50,11 +57,12 @@ class RandomRun:
         self.storage = InMemoryStorage()
         # A share of the large windows, so that a few thousand tokens reach the thresholds.
         self.percent = None if window < 100_000 else self.random.uniform(6, 10) * 200_000 / window
-        self.provider = enforcing_provider(window, (*CHECKED, *FREE))
+        names = (*CHECKED, *FREE, MANUAL)
+        self.provider = enforcing_provider(window, names)
         self.main = self.random.choice(CHECKED)
-        self.models = {
-            name: EnforcingModel(name, self.provider, self.script, clock=lambda: self.now) for name in (*CHECKED, *FREE)
-        }
+        if self.budgets and not calm and seed % 5 == 4:
+            self.main = MANUAL
+        self.models = {name: EnforcingModel(name, self.provider, self.script, clock=lambda: self.now) for name in names}
         for one in self.models.values():
             one.reports = True
         self.system = "Work with care.\nBe brief.\nUse the tools."
@@ -64,6 +72,7 @@ class RandomRun:
         self.stopped: list[str] = []
         self.surprises: list[str] = []
         self.done: Counter[str] = Counter()
+        self.explained: set[str] = set()
 
     # -- the model
 
@@ -75,7 +84,8 @@ class RandomRun:
                 return ServerReply([], pick.choice(["refusal", "end_turn", "max_tokens"]))
             return "Summary: " + "the work goes on. " * pick.randrange(1, 40)
         content: list[dict[str, Any]] = []
-        for _ in range(pick.choice([0, 1, 1, 1, 2])):
+        begins = is_manual(request) and not open_round(request["messages"])
+        for _ in range(pick.choice([1 if begins else 0, 1, 1, 1, 2])):
             kind = pick.random()
             thought = "" if kind < 0.2 else f"Thought {pick.random()} " * pick.randrange(1, 30)
             content.append({"type": "thinking", "thinking": thought})
@@ -143,6 +153,7 @@ class RandomRun:
         for key, data in lines.items():
             for line in (data or b"").splitlines():
                 fresh.append(key, line)
+        self.explain()
         self.storage = fresh
 
     async def step(self, session: Session) -> None:
@@ -151,18 +162,20 @@ class RandomRun:
             await self.change(session)
         await session.say(f"Prompt {self.random.random()} " * self.random.randrange(1, 60))
         stays = self.calm or self.random.random() < 0.93
-        model = self.main if stays else self.random.choice((*CHECKED, *FREE))
+        model = self.main if stays else self.random.choice((*CHECKED, *FREE, MANUAL))
         for _ in range(self.random.randrange(1, 8)):
             if not await self.turn(session, model):
                 return
 
     async def turn(self, session: Session, model: str) -> bool:
         """Send one request and give results for its calls; return whether the model called a tool."""
-        options: dict[str, Any] = {} if self.effort is None else {"output_config": {"effort": self.effort}}
+        options: dict[str, Any] = {"max_tokens": 1_000}
+        if self.effort is not None:
+            options["output_config"] = {"effort": self.effort}
+        if model == MANUAL:
+            options |= {"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 2_024}
         try:
-            request = await session.prepare(
-                model=model, max_tokens=1_000, system=self.system, tools=list(self.tools), **options
-            )
+            request = await session.prepare(model=model, system=self.system, tools=list(self.tools), **options)
             if not self.calm and self.random.random() < 0.03:
                 raise ModelUnavailable("overloaded")
             reply = await self.models[model].complete(request)
@@ -258,6 +271,19 @@ class RandomRun:
                 if not (asked or refused):
                     out.append(f"{body.get('decision')}: {body.get('reason')}: {decision.cause.reason}")
         return out
+
+    def unsaid(self) -> set[str]:
+        """Return the calls that were sent in their round without their thinking although no decision dropped it."""
+        self.explain()
+        return self.provider.calls.left_out - self.explained
+
+    def explain(self) -> None:
+        """Remember the calls whose thinking a decision dropped, before a killed process takes the decision along."""
+        entries = self.entries()
+        found = (decision_of(entry.body) for entry in entries if entry.kind == "decision")
+        dropped = {uuid for one in found if isinstance(one, ThinkingDropped) for uuid in one.messages}
+        blocks = [block for entry in entries if entry.uuid in dropped for block in as_blocks(entry.body["message"])]
+        self.explained |= {block["id"] for block in blocks if block["type"] == "tool_use"}
 
     def methods(self) -> Counter[str]:
         found = (decision_of(entry.body) for entry in self.entries() if entry.kind == "decision")

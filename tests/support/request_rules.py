@@ -158,6 +158,11 @@ ON_BEDROCK: Final = "us.anthropic.claude-opus-5-5-v1:0"
 ON_GOOGLE: Final = "claude-opus-5-5@20260901"
 SIDE: Final = image_block(png(1, 8_001))
 BEFORE_4_7: Final = (*OF_4_6, *OF_4_5)
+ROUND: Final = (user(), reply(THOUGHT, use()), user([result()]), reply(use("t2")), user([result("t2")]))
+LATE_ROUND: Final = (user(), reply(use()), user([result()]), reply(THOUGHT, use("t2")), user([result("t2")]))
+LATE: Final = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
+LATE_TEXT: Final = LATE.replace("tool_use", "text")
+BRIEF: Final = {"type": "compaction", "content": "Brief."}
 FORCED_REFUSED: Final = ("fable-5-2", "mythos-5-2", "fable-5-1", "mythos-5-1", "opus-5-5", "sonnet-5-5")
 OFF_BY_TYPE: Final = others(*ALWAYS_THINKING, "sonnet-5-5")
 
@@ -455,6 +460,24 @@ THINKING: Final = [
         "Thinking that is turned on inside a tool round is no error.",
         "build-with-claude/thinking",
         [accepted(talk(user(), reply(use()), user([result()]), **ENABLED), BEFORE_4_7)],
+    ),
+    Rule(
+        "thinking-before-calls",
+        "With a budget for thinking, the tool round that a request continues begins with thinking if it has any.",
+        "build-with-claude/extended-thinking",
+        [
+            accepted(talk(*ROUND, **ENABLED), BEFORE_4_7),
+            refused(talk(*LATE_ROUND, **ENABLED), LATE, BEFORE_4_7),
+            refused(talk(user(), reply(text(), THOUGHT, use()), user([result()]), **ENABLED), LATE_TEXT, BEFORE_4_7),
+            accepted(talk(*LATE_ROUND, **ADAPTIVE), others(*OF_4_5)),
+            accepted(talk(*LATE_ROUND)),
+            accepted(talk(*LATE_ROUND, **OFF), OFF_BY_TYPE),
+            accepted(talk(*LATE_ROUND, reply(), user(), **ENABLED), BEFORE_4_7),
+            accepted(
+                talk(*LATE_ROUND, reply(), user(), reply(THOUGHT, use("t3")), user([result("t3")]), **ENABLED),
+                BEFORE_4_7,
+            ),
+        ],
     ),
 ]
 
@@ -828,16 +851,26 @@ COMPACTION: Final = [
         "compact_20260112 has a trigger from 50,000 tokens on; its block stays in the reply; not with a signed one.",
         "build-with-claude/compaction-threshold",
         [
-            accepted(edits({"type": COMPACT, "trigger": {"type": "input_tokens", "value": 50_000}})),
+            split(
+                edits({"type": COMPACT, "trigger": {"type": "input_tokens", "value": 50_000}}),
+                f"context_management.edits.0: `{COMPACT}` is not supported",
+                OF_4_5,
+            ),
             refused(
                 edits({"type": COMPACT, "trigger": {"type": "input_tokens", "value": 49_999}}),
                 f"context_management.edits.0.{COMPACT}.trigger.input_tokens.value: ",
             ),
-            accepted(talk(user(), reply({"type": "compaction", "content": "Brief."}, text()), user())),
+            accepted(talk(user(), reply(BRIEF, text()), user())),
+            accepted(talk(user(), reply(BRIEF, text()), user(), reply(BRIEF, text()), user())),
+            accepted(talk(user(), reply({**BRIEF, "content": None}, text()), user())),
+            accepted(talk(user(), reply(BRIEF))),
+            accepted(talk(reply(BRIEF), user())),
+            accepted(talk(reply(BRIEF), reply(text()), user())),
+            refused(talk(user([BRIEF, text()])), "messages.0.content.0: `compaction` blocks are not allowed in user"),
             refused(talk(reply(SIGNED), user(), **edits(COMPACT)), f"context_management: `{COMPACT}` may not be used"),
             refused(edits("compact_20260904"), "context_management.edits.0: Input tag 'compact_20260904'"),
             refused(edits(COMPACT), "context_management.edits.0: Input tag", betas=()),
-            accepted(edits(COMPACT), betas=("compact-2026-01-12",)),
+            accepted(edits(COMPACT), COMPACTING, betas=("compact-2026-01-12",)),
         ],
     ),
 ]

@@ -1,14 +1,17 @@
 """Random worlds of standing context: facts that change, cuts of every kind, kills and resumes. Seeded, without waiting.
 
-A world keeps the truth beside the log. After each request it compares both: the newest value of each item stands
-exactly once, after any older one, or is named by its handle; an item that ended is not the last thing said of it.
+A world keeps the truth beside the log. After each request it compares both: behind the last older value of an item
+that the request shows, or the word that it ended, the newest value stands exactly once, said or shown by the tool call
+that set it, or is named by its handle. A copy before an older value is only there if this value was the newest before
+too and came back. An item that ended is not the last thing said of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final
 
 from reverie.conversation.decisions import (
@@ -21,6 +24,7 @@ from reverie.conversation.decisions import (
     Replacement,
     ResultsCleared,
     ResultsClearedByProvider,
+    ResultsRestored,
     Snipped,
     body_of,
 )
@@ -30,22 +34,29 @@ from reverie.conversation.tokens.window import Window, thresholds
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.conversation.wire.request import build_request
-from reverie.layers.l4_compact.tail import legal_starts, visible_items
+from reverie.layers.l4_compact.tail import legal_starts
+from reverie.runtime.agent.loaded_skills import skill_item
+from reverie.runtime.session.plan.steps import StepsSource
 from reverie.runtime.session.standing_context import StandingContext
 from reverie.settings import Settings
+from reverie.tools.loaded_skills import LoadedSkills
 
-__all__ = ["StandingWorld"]
+__all__ = ["SKILL", "StandingWorld"]
 
 _CAUSE: Final = Cause("test", "random", moves_prefix=True)
 _LIVE: Final = ("date", "rules:a", "rules:b", "index")
 _OWN: Final = ("date",)
 _HELD: Final = ("note:x", "note:y")
 _FILES: Final = ("file:1", "file:2")
-_NATIVE: Final = "steps"
+_STEPS: Final = "steps"
+SKILL: Final = "skill:knots"
+_NAMES: Final = {_STEPS: "the list of open steps", SKILL: "the skill knots"}
+_MARKS: Final = {SKILL: "knots"}  # a skill's text may not open the tag around it
 _SETTINGS: Final = Settings(home=Path("home"))
 _ACTS: Final = (
-    *("change", "change", "change", "end", "hold", "release", "native", "talk", "talk", "tool"),
-    *("compact", "compact", "from", "provider", "snip", "collapse", "undo", "clear", "provider clears"),
+    *("change", "change", "change", "end", "hold", "release", "steps", "load", "edit", "talk", "talk", "tool"),
+    *("compact", "compact", "from", "provider", "snip", "collapse", "undo", "undo", "clear", "provider clears"),
+    *("bring back",),
     *("kill", "half said", "other model", "request", "request"),
 )
 
@@ -79,17 +90,16 @@ class _Files(_Source):
         ]
 
 
-class _Steps(_Source):
-    """An item that a tool result shows by itself while the view has it."""
+class _Skills(_Source):
+    """The loaded skill, whose text a result shows by itself until it changes on disk."""
+
+    def __init__(self, world: StandingWorld) -> None:
+        super().__init__(world, "skills", ())
+        self._loaded = LoadedSkills()
 
     async def items(self, view: View) -> list[StandingItem]:
-        value = self._world.truth.get(_NATIVE)
-        if value is None:
-            return []
-        called = self._world.shown_by
-        gone = called in view.overrides.results or called in view.facts.cleared_by_provider
-        stands = view.tool_call(called) is not None and not gone
-        return [StandingItem(_NATIVE, self.name, "item steps", value, stands=stands)]
+        text = self._world.truth.get(SKILL) or ""
+        return [skill_item(view, skill, text) for skill in self._loaded.follow(view)]
 
 
 class StandingWorld:
@@ -106,7 +116,9 @@ class StandingWorld:
         self.truth: dict[str, str | None] = {}
         self.older: dict[str, list[str]] = {}
         self.returned: set[tuple[str, str]] = set()
-        self.shown_by = ""
+        self.calls: dict[str, str] = {}
+        """The last call that set an item and shows its value by itself."""
+        self.brought_back: set[str] = set()
         self.violations: list[str] = []
         self.done: list[str] = []
         self._numbers = 0
@@ -141,7 +153,8 @@ class StandingWorld:
     def _opened(self) -> StandingContext:
         standing = StandingContext(self)  # type: ignore[arg-type]
         standing.add(_Source(self, "live", _LIVE))
-        standing.add(_Steps(self, "steps", ()))
+        standing.add(StepsSource())
+        standing.add(_Skills(self))
         standing.add(_Files(self, "files", _FILES))
         return standing
 
@@ -160,7 +173,7 @@ class StandingWorld:
     def _change(self, key: str) -> None:
         self._numbers += 1
         size = self.random.choice((0, 0, 0, 40, 400, 6_000))
-        value = f"<{key} {self._numbers}> " + "word " * size
+        value = f"<{_MARKS.get(key, key)} {self._numbers}> " + "word " * size
         known = [one for one in (*self.older.get(key, ()), self.truth.get(key)) if one is not None]
         if known and self.random.random() < 0.2:  # an earlier value comes back
             value = self.random.choice(known)
@@ -197,21 +210,39 @@ class StandingWorld:
         self._append(USER, {"message": {"role": "user", "content": "Go on. " + "talk " * self.random.randrange(200)}})
         self._reply([{"type": "text", "text": "Done. " + "said " * self.random.randrange(200)}])
 
-    def _tool(self, text: str = "result") -> str:
+    def _tool(self, text: str = "result", name: str = "Read", given: Mapping[str, Any] = MappingProxyType({})) -> str:
         self._numbers += 1
         called = f"call{self._numbers}"
         self._append(USER, {"message": {"role": "user", "content": "Look."}})
-        self._reply([{"type": "tool_use", "id": called, "name": "Read", "input": {}}])
+        self._reply([{"type": "tool_use", "id": called, "name": name, "input": dict(given)}])
         result = {"type": "tool_result", "tool_use_id": called, "content": text}
         self._append(USER, {"message": {"role": "user", "content": [result]}})
         return called
 
-    def _native(self) -> None:
+    def _steps(self) -> None:
+        """Write a new list of steps, which the call shows."""
+        value = self._new(_STEPS)
+        self.calls[_STEPS] = self._tool("Noted.", "TodoWrite", {"todos": [{"content": value, "status": "pending"}]})
+
+    def _load(self) -> None:
+        self.load()
+
+    def load(self) -> None:
+        """Load a new text of the skill, which the result shows."""
+        self.calls[SKILL] = self._tool(self._new(SKILL), "Skill", {"name": "knots"})
+
+    def _edit(self) -> None:
+        """Change the loaded skill on disk."""
+        if SKILL in self.calls:
+            self._change(SKILL)
+
+    def _new(self, key: str) -> str:
+        """Give an item a value that it never had."""
         self._numbers += 1
-        if (before := self.truth.get(_NATIVE)) is not None:
-            self.older.setdefault(_NATIVE, []).append(before)
-        self.truth[_NATIVE] = value = f"<{_NATIVE} {self._numbers}>"
-        self.shown_by = self._tool(value)
+        if (before := self.truth.get(key)) is not None:
+            self.older.setdefault(key, []).append(before)
+        self.truth[key] = value = f"<{_MARKS.get(key, key)} {self._numbers}>"
+        return value
 
     def _reply(self, content: list[dict[str, Any]]) -> None:
         self._numbers += 1
@@ -221,7 +252,7 @@ class StandingWorld:
     # -- cuts
 
     def _compact(self, *, signed: bool = False) -> None:
-        items = visible_items(self.view)
+        items = self.view.items_in_view()
         legal = legal_starts(items)
         places = [at for at in range(1, len(items)) if legal[at] and (not signed or items[at].kind == ASSISTANT)]
         first = items[self.random.choice(places)].uuid if places and (signed or self.random.random() < 0.9) else None
@@ -242,7 +273,7 @@ class StandingWorld:
         self._compact(signed=True)
 
     def _from(self) -> None:
-        items = visible_items(self.view)
+        items = self.view.items_in_view()
         legal = legal_starts(items)
         places = [at for at in range(2, len(items)) if legal[at]]
         if places:
@@ -250,7 +281,7 @@ class StandingWorld:
             self.decide_now(Compacted(_CAUSE, "manual", "from", "Summary.", 9, None, None, from_message=first))
 
     def _span(self) -> list[str]:
-        items = visible_items(self.view)
+        items = self.view.items_in_view()
         legal = [at for at, is_legal in enumerate(legal_starts(items)) if is_legal and at > 0] + [len(items)]
         if len(legal) < 2:
             return []
@@ -260,7 +291,11 @@ class StandingWorld:
 
     def _snip(self) -> None:
         if gone := self._span():
-            self.decide_now(Snipped(_CAUSE, gone))
+            self.snip(gone)
+
+    def snip(self, messages: list[str]) -> None:
+        """Remove these messages from the view."""
+        self.decide_now(Snipped(_CAUSE, messages))
 
     def _collapse(self) -> None:
         if gone := self._span():
@@ -275,12 +310,25 @@ class StandingWorld:
         found = [result.tool_use_id for result in self.view.results]
         if found:
             gone = self.random.sample(found, self.random.randrange(1, len(found) + 1))
-            self.decide_now(ResultsCleared(_CAUSE, [Replacement(one, "[cleared]") for one in gone]))
+            self.clear(*gone)
+
+    def clear(self, *calls: str) -> None:
+        """Clear the results of these calls."""
+        self.decide_now(ResultsCleared(_CAUSE, [Replacement(one, "[cleared]") for one in calls]))
 
     def _provider_clears(self) -> None:
         found = [result.tool_use_id for result in self.view.results]
         if found:
             self.decide_now(ResultsClearedByProvider(Cause("test", "random"), found[: self.random.randrange(4)]))
+
+    def _bring_back(self) -> None:
+        """Show results again that were cleared; a saying that stood in for one was sent, and stays."""
+        found = [
+            result.tool_use_id for result in self.view.results if result.tool_use_id in self.view.overrides.results
+        ]
+        if found:
+            self.brought_back.update(found)
+            self.decide_now(ResultsRestored(_CAUSE, found))
 
     def _other_model(self) -> None:
         prefix = self.view.facts.prefix
@@ -312,12 +360,7 @@ class StandingWorld:
         after_cut = self.view.cuts != self.view.facts.context_cuts
         self.standing.refresh()
         _run(self.standing.before_request())
-        texts = [
-            str(block.get("text") or f"result: {block.get('content')}")
-            for message in build_request(self.view)["messages"]
-            for block in as_blocks(message)
-            if block.get("tool_use_id") not in self.view.facts.cleared_by_provider
-        ]
+        texts = self._texts()
         for key in {*self.truth, *self.older}:
             if key not in _FILES or after_cut:
                 self._check(key, texts)
@@ -325,25 +368,45 @@ class StandingWorld:
         if self.random.random() < 0.7:
             self._reply([{"type": "text", "text": "Yes."}])
 
-    def _check(self, key: str, texts: list[str]) -> None:
+    def _texts(self) -> list[tuple[str, str]]:
+        """Return the texts of the request, each with the id of the call that it belongs to."""
+        return [
+            (str(block.get("text") or block.get("content") or block.get("input")), _call_of(block))
+            for message in build_request(self.view)["messages"]
+            for block in as_blocks(message)
+            if block.get("tool_use_id") not in self.view.facts.cleared_by_provider
+        ]
+
+    def copies(self, key: str) -> list[str]:
+        """Return how the request shows the newest value of an item, for each copy: said, or as a result."""
+        newest = self.truth[key] or ""
+        return ["result" if call else "said" for text, call in self._texts() if _shows(text, newest)]
+
+    def _check(self, key: str, texts: list[tuple[str, str]]) -> None:
         newest, older = self.truth.get(key), self.older.get(key, [])
-        old = [at for at, text in enumerate(texts) if any(_shows(text, one) for one in older if one != newest)]
-        ended = [at for at, text in enumerate(texts) if text.startswith(f"This no longer holds: item {key}.")]
+        name = _NAMES.get(key, f"item {key}")
+        gone = [one for one in older if one != newest]
+        old = [at for at, (text, _) in enumerate(texts) if any(_shows(text, one) or _names(text, one) for one in gone)]
+        ended = [at for at, (text, _) in enumerate(texts) if text.startswith(f"This no longer holds: {name}.")]
         if newest is None:
             if old and not (ended and ended[-1] > old[-1]):
                 self._violated(key, "an ended item is in view and nothing says that it ended")
             return
-        shown = [at for at, text in enumerate(texts) if _shows(text, newest)]
-        named = [at for at, text in enumerate(texts) if handle_of(digest_of(newest)) in text]
-        last = max([*shown, *named], default=-1)
-        said = [at for at in shown if not texts[at].startswith("result: ")]  # a tool result is history, and no saying
-        # A value that came back may stand twice where a cut took all between: kept turns do not change.
-        if len(said) > 1 and (key, newest) not in self.returned:
-            self._violated(key, f"the newest value stands {len(said)} times")
-        if last < 0:
-            self._violated(key, "the newest value is neither in view nor named")
-        elif old and old[-1] > last:
-            self._violated(key, "an older value comes after the newest")
+        said = [at for at, (text, call) in enumerate(texts) if not call and _shows(text, newest)]
+        mine = self.calls.get(key, "-")  # results of earlier calls are history
+        native = [at for at, (text, call) in enumerate(texts) if call == mine and _shows(text, newest)]
+        named = [at for at, (text, _) in enumerate(texts) if _names(text, newest)]
+        if key in _NAMES:  # their names do not tell the value
+            named = [at for at, (text, _) in enumerate(texts) if f"to save room: {name} (" in text]
+            old += [at for at in named if any(at < shown for shown in said)]
+        last = max([*old, *ended], default=-1)
+        copies = [at for at in (*said, *([] if mine in self.brought_back and said else native)) if at > last]
+        if len(copies) > 1:
+            self._violated(key, f"the newest value stands {len(copies)} times")
+        if not copies and not any(at > last for at in (*named, *native)):
+            self._violated(key, "the newest value is neither in view nor named behind older ones")
+        if min(said, default=last) < last and (key, newest) not in self.returned:
+            self._violated(key, "a value that never went away stands before an older one")
 
     def _check_opening(self) -> None:
         first = self.view.group(0)
@@ -357,9 +420,18 @@ class StandingWorld:
         self.violations.append(f"{key}: {what}; seed {self.seed}, after {', '.join(self.done)}")
 
 
+def _call_of(block: Mapping[str, Any]) -> str:
+    return str(block.get("tool_use_id") or block.get("id") or "")
+
+
 def _shows(text: str, value: str) -> bool:
     """Whether a text shows a value; files and skills may be shortened."""
     return value[: value.index(">") + 1] in text
+
+
+def _names(text: str, value: str) -> bool:
+    """Whether a text names a value by its handle."""
+    return handle_of(digest_of(value)) in text
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:

@@ -1,10 +1,31 @@
-"""A model that thinks in all three forms: readably, without words, and unreadably."""
+"""A model that thinks in all three forms (readably, without words, unreadably), and a listener of its session."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ThinkingModel"]
+from reverie import Session
+from reverie.events import DecisionMade, FellBack
+
+__all__ = ["Heard", "ThinkingModel"]
+
+
+class Heard:
+    """The decisions and the fallbacks of a session; ``but`` names kinds of fallbacks that are left out."""
+
+    def __init__(self, session: Session, *but: str) -> None:
+        self.events: list[Any] = []
+        self.but = but
+        session.listen(self.events.append)
+
+    def decisions(self, kind: Any) -> list[Any]:
+        made = [one.decision for one in self.events if isinstance(one, DecisionMade)]
+        return [one for one in made if isinstance(one, kind)]
+
+    @property
+    def fallbacks(self) -> list[str]:
+        told = [one for one in self.events if isinstance(one, FellBack) and one.what not in self.but]
+        return [f"{one.what}: {one.why}" for one in told]
 
 
 class ThinkingModel:

@@ -55,7 +55,7 @@ def left(folder: Path) -> list[int]:
 
 def test_both_streams_come_as_one_in_order_and_success_says_nothing_more(context: ToolContext) -> None:
     output = bash(context, "echo one; echo two >&2; echo three")
-    assert output == Output("one\ntwo\nthree\n")
+    assert output == Output("one\ntwo\nthree\n", lines=3)
 
 
 def test_a_failure_is_an_error_that_names_the_exit_code(context: ToolContext) -> None:
@@ -245,7 +245,7 @@ def test_a_program_that_ends_takes_its_background_commands_with_it(tmp_path: Pat
 
 
 def test_a_command_with_a_nul_or_in_a_directory_that_is_gone_is_refused(tmp_path: Path) -> None:
-    assert "NUL" in str(bash(ToolContext(cwd=tmp_path), "echo \0").content)
+    assert "U+0000" in str(bash(ToolContext(cwd=tmp_path), "echo \0").content)
     output = bash(ToolContext(cwd=tmp_path / "gone"), "pwd")
     assert output.is_error
     assert "check that directory" in str(output.content)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reverie.tools import Output, ToolContext
 from reverie.tools.edit import Edit
-from reverie.tools.files.diffs import MAX_DIFF_LINES, unified_diff
+from reverie.tools.files.diffs import unified_diff
 from reverie.tools.files.replacement import text_edit
 from reverie.tools.read import Read
 from reverie.tools.write import Write
@@ -220,6 +220,7 @@ def test_an_edit_is_what_replacing_text_gives(text: str, old: str, new: str) -> 
 
 def test_the_preview_is_a_diff_of_what_would_be_done(context: ToolContext) -> None:
     (context.cwd / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 101)))
+    read(context, "a.txt")
     shown = anyio.run(
         Edit().preview, {"file_path": "a.txt", "old_string": "line 50\n", "new_string": "changed\n"}, context
     )
@@ -234,10 +235,12 @@ def test_a_preview_of_a_change_that_cannot_be_made_is_empty(context: ToolContext
     assert anyio.run(Edit().preview, {"file_path": "x", "old_string": "a", "new_string": "b"}, context) == ""
 
 
-def test_a_preview_is_bounded_however_large_the_change() -> None:
-    before, after = "\n".join(map(str, range(100_000))), "\n".join(map(str, range(5, 200_000, 2)))
-    assert unified_diff(before, after, "a").count("\n") <= MAX_DIFF_LINES + 10
-    assert len(unified_diff("x" * 1_000_000, "y" * 1_000_000, "a")) < 5_000
+def test_a_preview_is_whole_however_large_the_change() -> None:
+    lines = [f"line {number}" for number in range(3_000)]
+    shown = unified_diff("", "\n".join(lines) + "\n", "a").splitlines()
+    assert [row[1:] for row in shown[2:] if row.startswith("+")] == lines
+    assert not [row for row in shown[2:] if row.startswith("-")]
+    assert "y" * 1_000_000 in unified_diff("x" * 1_000_000, "y" * 1_000_000, "a")
 
 
 def test_a_new_file_does_not_replace_one_that_appears_meanwhile(context: ToolContext) -> None:

@@ -86,6 +86,7 @@ def fill(folder: Path, rng: random.Random, files: int) -> None:
 def request(folder: int, pattern: str, **more: Any) -> dict[str, Any]:
     plain = {"mode": "content", "ignore_case": False, "multiline": False, "numbers": True, "before": 0, "after": 0}
     where = {"descriptor": folder, "is_folder": True, "label": "", "rules": [], "ignore": True, "hidden": False}
+    where |= {"folder": "/", "scope": ["/", "/", (), ()], "linked": True}
     rest = {"head_limit": None, "globs": [], "endings": [], "ripgrep": "", "text": None, "pattern": pattern}
     return {**plain, **where, **rest, **more}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import SandboxUnavailable
-from reverie.tools.shell.sandbox import Availability, available, confined_command
+from reverie.tools.shell.sandbox import LAUNCHER, Availability, available, confined_command
 
 FOLDER = Path(__file__).with_name("shell_commands")
 INVISIBLE = str.maketrans({"␊": "\n", "␍": "\r", "␉": "\t"})
@@ -44,6 +45,9 @@ class Witness:
         self.path = str(folder.parent / f"s{self.mark[:8]}")
         self.local = stack.enter_context(socket.socket(socket.AF_UNIX))
         self.local.bind(self.path)
+        self.letters = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        self.letters.bind(f"{self.path}d")
+        self.letters.setblocking(False)
         self.hidden = stack.enter_context(socket.socket(socket.AF_UNIX))
         self.hidden.bind(f"\0{self.mark}")
         for each in (self.local, self.hidden):
@@ -59,7 +63,7 @@ class Witness:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "HOME": str(self.folder), "WITNESS": self.mark, "GIT_CONFIG_NOSYSTEM": "1"}
+        return {**os.environ, "HOME": str(self.folder), "LC_WITNESS": self.mark, "GIT_CONFIG_NOSYSTEM": "1"}
 
     def saw(self) -> list[str]:
         """Name every effect there was."""
@@ -72,11 +76,12 @@ class Witness:
                 found.append(name)
             except BlockingIOError:
                 pass
-        try:
-            self.udp.recv(100)
-            found.append("udp")
-        except BlockingIOError:
-            pass
+        for name, reader in (("udp", self.udp), ("datagram", self.letters)):
+            try:
+                reader.recv(100)
+                found.append(name)
+            except BlockingIOError:
+                pass
         if self.victim.poll() is not None:
             found.append("a process was ended")
         found += [f"process {pid} is left" for pid in marked(self.mark)]
@@ -251,12 +256,21 @@ def reach(family, kind, address):
     with socket.socket(family, kind) as s:
         s.settimeout(2)
         s.sendto(b"x", address) if kind == socket.SOCK_DGRAM else s.connect(address)
+def pair(kind):
+    one, other = socket.socketpair(socket.AF_UNIX, kind)
+    one.sendto(b"x", given["path"] + "d")
 def stdin():
     os.write(0, b"x")
 attempts = {
     "create": lambda: open("owned", "w"),
     "append": lambda: open("a.txt", "a").write("x"),
     "truncate": lambda: os.truncate("a.txt", 0),
+    "empty by opening": lambda: os.open("a.txt", os.O_RDONLY | os.O_TRUNC),
+    "empty by opening for nothing": lambda: os.open("a.txt", os.O_ACCMODE | os.O_TRUNC),
+    "lock": lambda: fcntl.flock(os.open("a.txt", os.O_RDONLY), fcntl.LOCK_SH | fcntl.LOCK_NB),
+    "lock a range": lambda: fcntl.lockf(os.open("a.txt", os.O_RDONLY), fcntl.LOCK_SH | fcntl.LOCK_NB),
+    "datagram pair": lambda: pair(socket.SOCK_DGRAM),
+    "raw pair": lambda: pair(socket.SOCK_RAW),
     "unlink": lambda: os.unlink("big.txt"),
     "rename": lambda: os.rename("names0", "owned"),
     "rename away": lambda: os.rename("magic", "sub/magic"),
@@ -335,9 +349,25 @@ def attempted(witness: Witness, wrap: list[str]) -> list[str]:
     return json.loads(answer.stdout)
 
 
+# An older kernel, as far as Landlock goes: only the rights of that version are handled.
+OLDER = (
+    "import os, sys; sys.path.insert(0, sys.argv[1]); import confine; version = int(sys.argv[2])\n"
+    "confine.landlock_version = lambda: version\n"
+    "os.chdir(sys.argv[3]); sys.exit(confine.run(sys.argv[4:], []))"
+)
+
+
+def launcher(cwd: Path, version: int) -> list[str]:
+    """Return the words before a confined command, on a kernel with this version of Landlock; 0 is this kernel."""
+    if version == 0:
+        return confined_command(["--"], cwd=cwd)[:-1]
+    return [sys.executable, "-I", "-S", "-c", OLDER, str(LAUNCHER.parent), str(version), str(cwd)]
+
+
 @pytest.mark.requirement("S3")
-def test_no_call_to_the_kernel_has_an_effect_in_the_sandbox(witness: Witness) -> None:
-    assert attempted(witness, confined_command(["--"], cwd=witness.folder)[:-1]) == []
+@pytest.mark.parametrize("version", [0, 1, 2, 5])
+def test_no_call_to_the_kernel_has_an_effect_in_the_sandbox(witness: Witness, version: int) -> None:
+    assert attempted(witness, launcher(witness.folder, version)) == []
     await_end(witness.mark)
     assert witness.saw() == []
     assert (witness.folder.parent / "inherited").read_bytes() == b""
@@ -348,10 +378,11 @@ def test_the_filter_alone_stops_the_network_where_there_are_no_namespaces(witnes
     without = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
     if subprocess.run([*without, "true"], capture_output=True).returncode != 0:
         pytest.skip("namespaces cannot be taken away here")
-    launcher = confined_command(["--"], cwd=witness.folder)[:-1]
-    probe = subprocess.run([*without, *launcher[:4], "probe"], capture_output=True, check=True, timeout=SECONDS)
-    assert json.loads(probe.stdout) == {"landlock": available().landlock_version, "namespaces": False, "seccomp": True}
-    assert attempted(witness, [*without, *launcher]) == []
+    words = launcher(witness.folder, 0)
+    probe = subprocess.run([*without, *words[:4], "probe"], capture_output=True, check=True, timeout=SECONDS)
+    found = json.loads(probe.stdout)
+    assert (found["landlock"], found["namespaces"], found["seccomp"]) == (available().landlock_version, False, True)
+    assert attempted(witness, [*without, *words]) == []
     await_end(witness.mark)
     assert witness.saw() == []
 
@@ -360,10 +391,11 @@ def test_the_same_calls_succeed_outside(witness: Witness) -> None:
     done = attempted(witness, [])
     assert len(done) > 20
     assert {"create", "chmod", "utime", "tcp", "udp", "unix", "abstract", "kill", "inherited descriptor"} <= set(done)
+    assert {"empty by opening", "lock", "lock a range", "datagram pair", "raw pair"} <= set(done)
     saw = witness.saw()
     for pid in marked(witness.mark):
         os.kill(int(pid), signal.SIGKILL)
-    assert {"tcp", "udp", "unix", "abstract"} <= set(saw)
+    assert {"tcp", "udp", "unix", "abstract", "datagram"} <= set(saw)
     assert any(line.startswith("process ") for line in saw)
 
 
@@ -428,6 +460,38 @@ def test_exit_codes_come_through(tmp_path: Path) -> None:
     assert b"was not run" in nowhere.stderr
 
 
+KEYS = {"ANTHROPIC_API_KEY": "sk-secret", "AWS_SECRET_ACCESS_KEY": "secret", "DATABASE_URL": "postgres://u:secret@h/d"}
+
+
+@pytest.mark.requirement("S3")
+def test_no_key_of_the_environment_reaches_a_command(tmp_path: Path) -> None:
+    """The variables come from a list, so that a key with any name stays outside."""
+    line = "env; cat /proc/self/environ; jq -n '$ ENV'; awk 'BEGIN{for(k in ENVIRON)print ENVIRON[k]}'"
+    shown = run("bash", "-c", line, cwd=tmp_path, LC_ALL="C", MY_OWN_NAME="secret", **KEYS).stdout.decode()
+    assert "LC_ALL=C" in shown
+    assert f"HOME={os.environ['HOME']}" in shown
+    assert "secret" not in shown
+    outside = subprocess.run(["bash", "-c", line], capture_output=True, env={**os.environ, **KEYS}).stdout.decode()
+    assert outside.count("sk-secret") >= 3
+
+
+def test_a_command_has_limits_on_memory_and_processes(tmp_path: Path) -> None:
+    """The limits are those of ``confine.py``, and a lower one of the caller stays."""
+    asking = "import resource as r; print(*(r.getrlimit(k)[1] for k in (r.RLIMIT_DATA, r.RLIMIT_AS, r.RLIMIT_CORE)))"
+    taking = "bytearray(5 << 30)"
+    assert run(sys.executable, "-c", asking, cwd=tmp_path).stdout.split() == [b"4294967296", b"68719476736", b"0"]
+    assert b"MemoryError" in run(sys.executable, "-c", taking, cwd=tmp_path).stderr
+    low = [
+        "bash",
+        "-c",
+        f"ulimit -d {1 << 20}; exec {shlex.join(confined_command([sys.executable, '-c', asking], cwd=tmp_path))}",
+    ]
+    assert subprocess.run(low, capture_output=True).stdout.split()[0] == str(1 << 30).encode()
+    forks = "import os\nfor n in range(700):\n  if os.fork() == 0: os.read(os.pipe()[0], 1)"
+    if os.getuid():  # the kernel exempts root
+        assert b"BlockingIOError" in run(sys.executable, "-c", forks, cwd=tmp_path).stderr
+
+
 def test_variables_that_make_programs_run_others_are_gone(tmp_path: Path) -> None:
     script = tmp_path / "evil"
     script.write_text("echo evil\n")
@@ -449,7 +513,7 @@ def test_variables_that_make_programs_run_others_are_gone(tmp_path: Path) -> Non
 def test_ending_the_launcher_ends_the_command(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     command = confined_command(["bash", "-c", "sleep 300 & echo up; sleep 300"], cwd=tmp_path)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "WITNESS": mark}) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "LC_WITNESS": mark}) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         assert len(marked(mark)) >= 3

@@ -21,7 +21,8 @@ from reverie.runtime.guard.permissions import PermissionScope, decide
 from reverie.settings import PermissionRules
 from reverie.tools import Output, Tool, ToolContext
 from reverie.tools.edit import Edit
-from reverie.tools.files.workspace import is_inside, with_grant
+from reverie.tools.files.readable import is_beneath
+from reverie.tools.files.workspace import with_grant
 from reverie.tools.read import Read
 from reverie.tools.write import Write
 
@@ -362,10 +363,10 @@ def test_a_trick_reads_and_changes_nothing_outside(name: str, ws: Path, outside:
         assert SECRET not in text(read)
         assert "root:" not in text(read)
         if not read.is_error:
-            assert all(is_inside(each, (str(ws),)) for each in read.read)
+            assert all(is_beneath(each, (str(ws),)) for each in read.read)
         wrote = await attempt(Write(), context, path, content="changed\n")
         changed = await attempt(Edit(), context, path, old_string="secret", new_string="changed")
-        assert all(is_inside(each, (str(ws),)) for output in (wrote, changed) for each in output.wrote)
+        assert all(is_beneath(each, (str(ws),)) for output in (wrote, changed) for each in output.wrote)
         for output in (read, wrote, changed):
             assert not output.is_error or len(text(output)) > 20  # an error says what to do
 
@@ -383,7 +384,7 @@ def test_permission_is_asked_for_where_a_trick_leads(name: str, ws: Path, outsid
         if access.kind == "none":
             continue  # it can be nothing, and is refused when it is run
         assert access.target == os.path.realpath(access.target)
-        if is_inside(access.target, (str(ws),)) and Path(access.target).is_file():
+        if is_beneath(access.target, (str(ws),)) and Path(access.target).is_file():
             assert access.doubt or SECRET not in Path(access.target).read_text()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, cast
@@ -41,8 +42,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Import recorded sessions of other agents into the library.",
         ),
         "export": ("reverie.cli.sessions.export", "Export a session's log, byte for byte."),
-        "delete": ("reverie.cli.sessions.delete", "Delete a session's log."),
-        "purge": ("reverie.cli.sessions.purge", "Delete a session and everything derived from it."),
+        "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
+        "delete": ("reverie.cli.sessions.delete", "Delete sessions and everything derived from them."),
     },
     "Compaction and notes": {
         "compact": ("reverie.cli.compaction.compact", "Replace old messages of a session with a summary."),
@@ -75,8 +76,11 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
 }
 COMMANDS: Mapping[str, tuple[str, str]] = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
-# Old names of commands: they work, name the new command, and are not listed.
-OLD_NAMES: Mapping[str, tuple[str, str]] = {"skill": ("reverie.cli.compaction.skill", "Turn a session into a skill.")}
+# Other names of commands: they work and are not listed.
+OLD_NAMES: Mapping[str, tuple[str, str]] = {
+    "skill": ("reverie.cli.compaction.skill", "Turn a session into a skill."),
+    "purge": ("reverie.cli.sessions.delete", "Delete sessions and everything derived from them."),
+}
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -185,11 +189,18 @@ def invoke(commands: click.Command, arguments: Sequence[str]) -> int:
     Bypasses click's own ``main``, which turns a closed pipe into exit code 1.
     """
     try:
-        with commands.make_context("reverie", list(arguments)) as context:
+        with warnings.catch_warnings(), commands.make_context("reverie", list(arguments)) as context:
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = warn
             code = commands.invoke(context)
     except click.exceptions.Exit as end:
         code = end.exit_code
     return code if isinstance(code, int) else 0
+
+
+def warn(message: Warning | str, *where: object) -> None:
+    """Print a warning as one line on stderr."""
+    complain(f"warning: {message}")
 
 
 def complain(message: str) -> int:

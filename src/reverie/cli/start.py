@@ -15,6 +15,7 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run one command and exit with its exit code."""
+    _use_utf8()
     arguments = sys.argv[1:]
     if arguments[:1] == ["hook"] and not {"-h", "--help"} & set(arguments):
         gc.disable()  # the process ends before there is garbage to collect
@@ -29,6 +30,13 @@ def main() -> NoReturn:
     from .main import main as command
 
     command()
+
+
+def _use_utf8() -> None:
+    """Start again in Python's UTF-8 mode where the locale cannot name every path, such as ``LC_ALL=C``."""
+    if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
+        program = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, program, {**os.environ, "PYTHONUTF8": "1"})
 
 
 def _leave(code: int) -> NoReturn:

@@ -8,15 +8,18 @@ the results that are left out stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ..values import record, replace
+from .cuts import Item, LoggedCut
+from .entries import ASSISTANT
 from .facts import Facts
 from .tool_calls import ToolCall
+from .wire.blocks import as_blocks
 from .wire.flatten import Group
 
-__all__ = ["CLEARS", "CLEAR_RESULTS", "ClearedRange", "cleared_range"]
+__all__ = ["CLEARS", "CLEAR_RESULTS", "ClearedRange", "cleared_range", "left_out"]
 
 CLEARS: Final = "clears_results"
 """The capability of a provider that leaves results out of requests by the logged boundary."""
@@ -50,12 +53,52 @@ class ClearedRange:
         return {**edit, "exclude_tools": sorted(self.excluded)} if self.excluded else edit
 
 
+def left_out(
+    facts: Facts, replaced: Container[str], history: Callable[[], Iterable[Item | LoggedCut]]
+) -> Callable[[str], bool]:
+    """Return a function that says whether requests lack the result of a call, here or at the provider.
+
+    ``replaced`` are the calls whose results were replaced, ``history`` returns all items; it is read only if needed.
+    """
+    bounded: list[frozenset[str]] = []
+
+    def is_left_out(called: str) -> bool:
+        if called in replaced or called in facts.cleared_by_provider:
+            return True
+        if any(called in edit.tool_use_ids for edit in facts.edits):
+            return True
+        if not bounded:
+            bounded.append(_calls_up_to_boundary(facts, history) if _clears(facts) else frozenset())
+        return called in bounded[0]
+
+    return is_left_out
+
+
+def _clears(facts: Facts) -> bool:
+    return facts.boundary is not None and facts.prefix is not None and CLEARS in facts.prefix.capabilities
+
+
+def _calls_up_to_boundary(facts: Facts, history: Callable[[], Iterable[Item | LoggedCut]]) -> frozenset[str]:
+    """Return the calls whose results the provider leaves out by the logged boundary, also of those not in view."""
+    assert facts.boundary is not None
+    gone = {facts.boundary.upto, *facts.cleared_by_provider}
+    found: set[str] = set()
+    since: set[str] = set()
+    for item in history():
+        uses = as_blocks(item.message) if isinstance(item, Item) and item.kind == ASSISTANT else ()
+        calls = {str(one["id"]): str(one["name"]) for one in uses if one.get("type") == "tool_use"}
+        since.update(called for called, name in calls.items() if name not in facts.boundary.excluded)
+        if gone & calls.keys():
+            found |= since
+    return frozenset(found)
+
+
 def cleared_range(groups: Sequence[Group], calls: Mapping[str, ToolCall], facts: Facts) -> ClearedRange | None:
     """Return the range of a view with these messages and calls; None if the provider leaves none of its results out.
 
     A cut may have removed the boundary; then the last result that the provider left out before is the boundary.
     """
-    if facts.boundary is None or facts.prefix is None or CLEARS not in facts.prefix.capabilities:
+    if facts.boundary is None or not _clears(facts):
         return None
     gone = (facts.boundary.upto, *facts.cleared_by_provider)
     at = max((calls[called].group for called in gone if called in calls), default=None)

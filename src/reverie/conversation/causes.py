@@ -56,6 +56,8 @@ class SaidItem:
     held: bool = False
     """Whether the log is the only place of the value, so that no source can say it again."""
     budget: str = "whole"
+    shown_by: tuple[str, ...] = ()
+    """The tool calls and log entries that show this value by themselves; it was said because one was not in view."""
 
     @property
     def text(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, Final, TypeAlias, cast
 
@@ -10,34 +10,48 @@ from msgspec import Struct, to_builtins
 
 from ..values import record, replace
 from .decisions import (
+    CacheEdits,
     Collapsed,
     Compacted,
     ContextSaid,
     Decision,
+    ImagesDropped,
     InstructionsAttached,
     MemoriesSurfaced,
     MessageQueued,
     PrefixAmended,
+    ResultOffloaded,
+    ResultsCleared,
     ResultsClearedByProvider,
+    ResultsRestored,
+    ResultStubbed,
     SaidItem,
     Snipped,
+    ThinkingDropped,
+    Unknown,
+    decision_of,
 )
-from .entries import ATTACHMENT, USER, Entry, Message
+from .entries import ATTACHMENT, DECISION, USER, Entry, Message
 from .standing_context import USER_CONTEXT, said_in, said_message
-from .wire.blocks import accepted_message, is_signed_summary, summary_as_text
+from .wire.blocks import accepted_message, as_blocks, edit_block, is_signed_summary, summary_as_text
+from .wire.flatten import Overrides
 
 __all__ = [
     "BLOCK",
     "EDIT",
     "SYSTEM",
     "USER_CONTEXT",
+    "ContentDecision",
     "Cut",
     "Item",
     "LoggedCut",
     "VisibleItems",
+    "changed_results",
     "is_user_context",
     "item_shown_by",
+    "logged_item",
     "message_of",
+    "overrides_after",
     "placed_items",
     "visible_items",
 ]
@@ -48,7 +62,13 @@ BLOCK: Final = "compaction block"
 """The kind of an item that holds a provider's signed summary."""
 SYSTEM: Final = "system"
 """The kind of an item with the role ``system``: a changed system prompt or changed tools."""
+_HIDDEN: Final = "hidden"
+"""The kind of an item whose standing context another item shows; a cut may still name it as its place."""
 Cut: TypeAlias = Compacted | Collapsed | Snipped
+ContentDecision: TypeAlias = ResultOffloaded | ResultsCleared | ResultsRestored | ImagesDropped | ThinkingDropped
+"""The decisions that change how content in the view is shown."""
+LeftOut: TypeAlias = Callable[[str], bool]
+Saying: TypeAlias = tuple[str, str]
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -79,8 +99,29 @@ def message_of(entry: Entry) -> Message | None:
     return message
 
 
+def logged_item(entry: Entry) -> Item | LoggedCut:
+    """Return the item or cut that an entry of the history made; raise ``ValueError`` if it made none."""
+    if entry.kind != DECISION:
+        message = message_of(entry)
+        found = None if message is None else Item(entry.uuid, entry.kind, message, entry)
+    else:
+        decision = decision_of(entry.body)
+        if isinstance(decision, Compacted | Collapsed | Snipped):
+            return LoggedCut(entry.uuid, entry, decision)
+        found = None if isinstance(decision, Unknown) else item_shown_by(entry, decision)
+    if found is None:
+        raise ValueError(f"the log has no message at entry {entry.uuid}")
+    return found
+
+
 def item_shown_by(entry: Entry, decision: Decision) -> Item | None:
     """Return the item that a decision adds to the end of the view; None if it adds nothing."""
+    if isinstance(decision, ResultStubbed):
+        stub = {"type": "tool_result", "tool_use_id": decision.tool_use_id, "content": decision.text, "is_error": True}
+        return Item(entry.uuid, USER, {"role": USER, "content": [stub]}, entry)
+    if isinstance(decision, CacheEdits):
+        edit = edit_block(decision.tool_use_ids)
+        return None if edit is None else Item(entry.uuid, EDIT, {"role": USER, "content": [edit]}, entry)
     if isinstance(decision, PrefixAmended):
         return Item(entry.uuid, _kind_of(decision.message["role"]), decision.message, entry)
     if isinstance(decision, ContextSaid):
@@ -93,6 +134,31 @@ def item_shown_by(entry: Entry, decision: Decision) -> Item | None:
         return Item(entry.uuid, ATTACHMENT, message, entry)
     text = decision.text
     return Item(entry.uuid, ATTACHMENT, {"role": "user", "content": text}, entry) if text.strip() else None
+
+
+def overrides_after(overrides: Overrides, decision: ContentDecision) -> Overrides:
+    """Return the overrides after a decision about content."""
+    if isinstance(decision, ImagesDropped):
+        gone = ((image.message, image.ordinal) for image in decision.images)
+        return overrides.without_images(gone, decision.text)
+    if isinstance(decision, ThinkingDropped):
+        return replace(overrides, thinking=overrides.thinking.union(decision.messages))
+    return replace(overrides, results=overrides.results.changed(changed_results(overrides, decision)))
+
+
+def changed_results(
+    overrides: Overrides, decision: ResultOffloaded | ResultsCleared | ResultsRestored
+) -> Mapping[str, str | None]:
+    """Return the texts that a decision shows in place of results, by call; None for a result that is shown again."""
+    if isinstance(decision, ResultOffloaded):
+        return {decision.tool_use_id: decision.text}
+    if isinstance(decision, ResultsCleared):
+        return {one.tool_use_id: one.text for one in decision.cleared}
+    return {called: None for called in decision.tool_use_ids if called in overrides.results}
+
+
+def _never(called: str) -> bool:
+    return False
 
 
 def _kind_of(role: str) -> str:
@@ -117,36 +183,46 @@ class VisibleItems:
         """Yield the items to show: without retired ones."""
         return (item for item in self.items if item.uuid not in retired)
 
-    def after(self, history: Sequence[Item | LoggedCut]) -> VisibleItems:
-        """Return the items that are visible once the items and cuts of this further history are applied."""
-        applied = (one for one in history if isinstance(one, Item) or one.uuid not in self.undone)
-        items = tuple(visible_items(chain(self.items, applied), undone=bool(self.undone)))
-        return VisibleItems(self.count + len(history), self.undone, items)
+    def after(self, history: Iterable[Item | LoggedCut], count: int, is_left_out: LeftOut = _never) -> VisibleItems:
+        """Return the items that are visible after ``count`` items and cuts, of which ``history`` is the rest."""
+        items = tuple(visible_items(chain(self.items, history), undone=self.undone, is_left_out=is_left_out))
+        return VisibleItems(count, self.undone, items)
 
 
-def visible_items(history: Iterable[Item | LoggedCut], *, undone: bool = False) -> list[Item]:
+def visible_items(
+    history: Iterable[Item | LoggedCut], *, undone: Set[str] = frozenset(), is_left_out: LeftOut = _never
+) -> list[Item]:
     """Return a list of the items that are visible after all cuts, in order; a cut that cannot apply is ignored.
 
-    With ``undone`` the history lacks cuts that were undone. Standing context that was said again because of one leaves,
-    since an older saying of it is visible; a later cut does not bring it back.
+    Each value of standing context is visible once. A saying after an undone cut leaves if an older saying, or the tool
+    result that it replaced, is visible before it; a later cut does not bring it back. Behind the place that a cut
+    changed a repeat leaves too. Before that place, and after a signed summary, nothing changes: thinking needs it.
+    ``is_left_out`` says whether a request lacks the result of a tool call that is visible.
     """
     out: list[Item] = []
-    said: dict[str, tuple[str, str]] = {}
+    said: dict[str, Saying] | None = None
     for one in history:
         if isinstance(one, Item):
-            fresh = _without_repeats(one, said) if undone else one
-            out += [fresh] if fresh is not None else []
-            continue
-        cut = one.cut
-        if isinstance(cut, Compacted):
-            out = _compacted(out, one, cut)
-        elif isinstance(cut, Collapsed):
-            out = _collapsed(out, one, cut)
+            out.append(one if said is None else _without_repeats(one, out, said, is_left_out))
+        elif one.uuid in undone:
+            said = _sayings(out)
         else:
-            gone = set(cut.messages)
-            out = [item for item in out if item.uuid not in gone]
-        said = {key: value for item in out for key, value in _said_by(item).items()} if undone else {}
-    return out
+            before, out = out, _after_cut(out, one)
+            if out is not before and not (isinstance(one.cut, Compacted) and _is_signed(one.cut)):
+                out = _without_returned(out, _first_change(before, out), is_left_out)
+            said = said if said is None else _sayings(out)
+    return [item for item in out if item.kind != _HIDDEN]
+
+
+def _after_cut(items: list[Item], logged: LoggedCut) -> list[Item]:
+    """Return the items after a cut; the same list if it cannot apply."""
+    cut = logged.cut
+    if isinstance(cut, Compacted):
+        return _compacted(items, logged, cut)
+    if isinstance(cut, Collapsed):
+        return _collapsed(items, logged, cut)
+    gone = set(cut.messages)
+    return [item for item in items if item.uuid not in gone]
 
 
 def _compacted(items: list[Item], logged: LoggedCut, cut: Compacted) -> list[Item]:
@@ -202,25 +278,74 @@ def placed_items(item: Item, *, first: bool) -> list[Item]:
     return out
 
 
-def _without_repeats(item: Item, before: dict[str, tuple[str, str]]) -> Item | None:
-    """Return an item without standing context that was said ``before``, which learns the rest; None if all was."""
-    said = said_in(item.entry.body) if item.uuid == item.entry.uuid else []
-    fresh = [one for one in said if not _repeats(one, before.get(one.key))]
-    before.update((one.key, (one.digest, one.state)) for one in fresh if one.text.strip())
-    if len(fresh) == len(said):
+def _first_change(before: Sequence[Item], after: Sequence[Item]) -> int:
+    """Return the index of the first item that differs between two lists."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((at for at, (one, two) in pairs if one is not two), min(len(before), len(after)))
+
+
+def _without_returned(items: Sequence[Item], start: int, is_left_out: LeftOut) -> list[Item]:
+    """Return the items, from the index ``start`` on without standing context that the items before it show."""
+    out = list(items[:start])
+    said = _sayings(out)
+    for item in items[start:]:
+        out.append(_without_repeats(item, out, said, is_left_out))
+    return out
+
+
+def _without_repeats(item: Item, before: Sequence[Item], said: dict[str, Saying], is_left_out: LeftOut) -> Item:
+    """Return an item without standing context that the items ``before`` it show; a hidden one if that is all.
+
+    ``said`` has the last saying of each key before it, and learns those of the item.
+    """
+    sayings = _said_by(item)
+    fresh: list[SaidItem] = []
+    for one in sayings:
+        if _repeats(one, said.get(one.key)):
+            continue
+        if _stands_by_itself(one, before, is_left_out):
+            said[one.key] = (one.digest, "said")
+            continue
+        fresh.append(one)
+        if one.text.strip():
+            said[one.key] = (one.digest, one.state)
+    if len(fresh) == len(sayings):
         return item
     message = said_message(fresh, role=item.message["role"])
     entry = replace(item.entry, body={**item.entry.body, "items": to_builtins(fresh)})
-    return None if message is None else Item(item.uuid, item.kind, message, entry)
+    return Item(item.uuid, _HIDDEN if message is None else item.kind, message or item.message, entry)
 
 
-def _said_by(item: Item) -> dict[str, tuple[str, str]]:
-    """Return the standing context that an item says: the digest and the state of each key."""
-    said = said_in(item.entry.body) if item.uuid == item.entry.uuid else []
-    return {one.key: (one.digest, one.state) for one in said if one.text.strip()}
+def _sayings(items: Iterable[Item]) -> dict[str, Saying]:
+    """Return the last saying of each key: its digest and state."""
+    return {one.key: (one.digest, one.state) for item in items for one in _said_by(item) if one.text.strip()}
 
 
-def _repeats(said: SaidItem, before: tuple[str, str] | None) -> bool:
+def _said_by(item: Item) -> list[SaidItem]:
+    """Return the standing context that an item says."""
+    return said_in(item.entry.body) if item.uuid == item.entry.uuid and item.kind != _HIDDEN else []
+
+
+def _stands_by_itself(said: SaidItem, items: Sequence[Item], is_left_out: LeftOut) -> bool:
+    """Say whether items show the value of a saying by themselves, and say nothing else about it after that."""
+    if said.state not in ("said", "named") or not said.shown_by or any(map(is_left_out, said.shown_by)):
+        return False
+    places = [_place_of(one, items) for one in said.shown_by]
+    found = [at for at in places if at is not None]
+    later = (one for item in items[min(found) + 1 :] for one in _said_by(item)) if found else ()
+    return len(found) == len(places) and not any(one.key == said.key and one.text.strip() for one in later)
+
+
+def _place_of(id: str, items: Sequence[Item]) -> int | None:
+    """Return the index of the item that is the log entry with this id or has the result of the call with this id."""
+    for at, item in enumerate(items):
+        answers = as_blocks(item.message) if item.kind == USER else ()
+        if item.uuid == id or any(block.get("tool_use_id") == id for block in answers):
+            return at
+    return None
+
+
+def _repeats(said: SaidItem, before: Saying | None) -> bool:
     """Say whether a saying adds nothing to the one before: the same again, or a name for a value that is in view."""
     same, named = (said.digest, said.state), (said.digest, "said") if said.state == "named" else None
     return before is not None and before in (same, named)

@@ -54,6 +54,7 @@ __all__ = [
     "PlanChanged",
     "PrefixAmended",
     "PrefixRendered",
+    "Redacted",
     "ReloadAsked",
     "Replacement",
     "ResultOffloaded",
@@ -127,6 +128,16 @@ class ThinkingDropped:
     """The entry that changed the content before the first of these replies; empty if it is unknown."""
     tokens: int = 0
     """The estimated tokens of this thinking, which the model would have to write again."""
+
+
+@record
+class Redacted:
+    """A secret was taken out of the entries before this one, which are therefore not as they were sent."""
+
+    cause: Cause
+    occurrences: int
+    entries: int
+    """The number of entries that were changed."""
 
 
 @record
@@ -383,6 +394,7 @@ Decision: TypeAlias = (
     | ReloadAsked
     | ThinkingDropped
     | ThinkingRepaired
+    | Redacted
     | ResultOffloaded
     | ResultsKept
     | ResultsCleared

@@ -9,21 +9,20 @@ are kept unchanged in ``extra`` and ``body``.
 from __future__ import annotations
 
 import uuid as _uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, Final, cast
 
 import msgspec
 
-from ..values import field, record
+from ..values import field, record, replace
 
 __all__ = [
     "ASSISTANT",
     "ATTACHMENT",
     "DECISION",
     "META",
-    "SCHEMA",
     "SYSTEM",
     "USER",
     "Entry",
@@ -32,13 +31,13 @@ __all__ = [
     "decode_entry",
     "encode_entry",
     "iso",
+    "marked_imported",
     "new_uuid",
     "seconds",
 ]
 
 Message = dict[str, Any]
 
-SCHEMA: Final = 1
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
 ATTACHMENT: Final = "attachment"
@@ -51,6 +50,7 @@ _envelope: Final = itemgetter(*_ENVELOPE)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _EMPTY: Final[Mapping[str, Any]] = {}
+_IMPORTED: Final = "imported"
 
 
 @record
@@ -78,9 +78,22 @@ class Entry:
         return cast(Mapping[str, Any], found) if isinstance(found, dict) else _EMPTY
 
     @property
+    def imported(self) -> bool:
+        """Whether this entry was recorded elsewhere and imported: none of its words are this user's."""
+        return _IMPORTED in self.extra
+
+    @property
     def at(self) -> float:
         """The entry's time in seconds since 1970, or 0 if it cannot be read."""
         return seconds(self.time)
+
+
+def marked_imported(entries: Iterable[Entry], session: str) -> list[Entry]:
+    """Return the entries of a recording as entries of ``session``, each marked as imported.
+
+    Every door that stores a recording calls this, so a recording can neither leave out the mark nor take it off.
+    """
+    return [replace(entry, session=session, extra={**entry.extra, _IMPORTED: True}) for entry in entries]
 
 
 def new_uuid() -> str:

@@ -103,7 +103,7 @@ def without_thinking(branch: View, replies: Sequence[str]) -> View:
 
 def is_forked(view: View) -> bool:
     """Say whether this view is a branch: an entry of its history is marked as a fork's directive."""
-    return any(_MARK in entry.body for entry in view.history)
+    return any(_MARK in item.entry.body for item in view.items_in_view())
 
 
 def before_directive(messages: Sequence[Message]) -> list[Message]:

@@ -1,18 +1,58 @@
-"""The files that the view shows completely and unchanged, which an agent may treat as read."""
+"""Reading of a view: the items that it gained, and the files that it shows completely, which count as read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from .cuts import Item
+from .entries import ASSISTANT
+from .file_reads import FILES, logged_reads
 from .shared_lists import Result
 from .tool_calls import span_of
 from .view import View
 from .wire.blocks import as_blocks
 
-__all__ = ["READS", "WRITES", "cleared_results", "files_in_view", "forgotten_files", "is_failed"]
+__all__ = [
+    "READS",
+    "WRITES",
+    "HistoryReader",
+    "cleared_results",
+    "files_in_view",
+    "forgotten_files",
+    "is_failed",
+    "whole_reads",
+]
 
 READS: Final = frozenset({"Read", "read"})
 WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
+
+
+class HistoryReader:
+    """Reads every item of a growing view once.
+
+    Cuts at the end are passed when an item follows: a view may be one that only foresees a cut.
+    """
+
+    __slots__ = ("_last", "_read")
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._last = ""
+
+    def continues(self, view: View) -> bool:
+        """Say whether a view continues the one that was read last; if not, begin anew with a new reader."""
+        if not self._read:
+            return True
+        last = next(view.each(self._read - 1), None)
+        return last is not None and last.uuid == self._last
+
+    def items(self, view: View) -> Iterator[Item]:
+        """Yield the items that the view gained, without holding them."""
+        for at, one in enumerate(view.each(self._read), self._read + 1):
+            if isinstance(one, Item):
+                self._read, self._last = at, one.uuid
+                yield one
 
 
 def cleared_results(view: View) -> frozenset[str]:
@@ -37,6 +77,24 @@ def files_in_view(view: View) -> dict[str, str]:
             found.pop(result.path, None)
         elif result.tool in READS and not span_of(use.input) and _is_shown(view, result, gone):
             found[result.path] = result.tool_use_id
+    return found
+
+
+def whole_reads(view: View) -> dict[tuple[str, str], str]:
+    """Return the calls that read a file in full, in view or not, by its path and the version that they show."""
+    asked: set[str] = set()
+    found: dict[tuple[str, str], str] = {}
+    for item in view.each():
+        if not isinstance(item, Item):
+            continue
+        if item.kind == ASSISTANT:
+            blocks = as_blocks(item.message)
+            asked.update(str(one["id"]) for one in blocks if one.get("name") in READS and not span_of(one["input"]))
+        elif FILES in item.entry.body:
+            calls = [str(one["tool_use_id"]) for one in as_blocks(item.message) if one.get("tool_use_id") in asked]
+            for read in logged_reads(item.entry.body[FILES]) if len(calls) == 1 else ():
+                if read.spans is None:
+                    found[read.path, read.version] = calls[0]
     return found
 
 

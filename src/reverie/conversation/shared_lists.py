@@ -6,22 +6,27 @@ before it grows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Final, Protocol, TypeVar
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
-from .cuts import Item, LoggedCut
-from .entries import USER, Entry, Message
+from ..digests import hex_of
+from .cuts import ContentDecision, Item, LoggedCut, changed_results, logged_item, overrides_after
+from .decisions import ImagesDropped, ResultsKept, ThinkingDropped, decision_of
+from .entries import DECISION, USER, Entry, Message
 from .tokens.tally import CountEvent
 from .tool_calls import ToolCall, path_of
 from .wire.blocks import as_blocks, count_images
-from .wire.flatten import Group, MessagePiece, missing_results
+from .wire.flatten import NO_OVERRIDES, Group, MessagePiece, Overrides, missing_results
 
-__all__ = ["EntryHistory", "FinishedMessages", "Result", "groups_of", "groups_showing", "results_in"]
+__all__ = ["Archive", "EntryHistory", "FinishedMessages", "Result", "groups_changed", "results_in"]
 
 OPEN_GROUPS: Final = 2
 """Messages at the end that may still change: a later piece of a reply may belong before one of attachments."""
+_DIGEST_BYTES: Final = 16
+_STEP: Final = 64
 T = TypeVar("T")
 
 
@@ -110,32 +115,194 @@ class FinishedMessages:
         return new
 
 
+class Archive(Protocol):
+    """The log of an open session, where entries that left the view are read again."""
+
+    def at(self, places: Iterable[int]) -> Iterator[Entry]:
+        """Yield the entries whose lines begin at these offsets of the log."""
+        ...
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield all entries of the log so far, oldest first."""
+        ...
+
+
+class IdSet:
+    """An immutable set of ids that takes 16 bytes for each, as digests in a few sorted layers, the newest first."""
+
+    __slots__ = ("_layers",)
+
+    def __init__(self, layers: tuple[bytes, ...] = ()) -> None:
+        self._layers = layers
+
+    def __contains__(self, id: str) -> bool:
+        if not self._layers:
+            return False
+        wanted = _digest(id)
+        return any(_holds(layer, wanted) for layer in self._layers)
+
+    def with_ids(self, ids: Iterable[str]) -> IdSet:
+        """Return a set that also has these ids."""
+        top, below = b"".join(sorted(map(_digest, ids))), self._layers
+        while below and 4 * len(top) >= len(below[0]):
+            top, below = _merged(top, below[0]), below[1:]
+        return IdSet((top, *below)) if top else self
+
+
+def _merged(one: bytes, two: bytes) -> bytes:
+    """Return two sorted layers as one, without an object for each digest."""
+    out = bytearray()
+    first = second = 0
+    while first < len(one) and second < len(two):
+        left, right = one[first : first + _DIGEST_BYTES], two[second : second + _DIGEST_BYTES]
+        if left < right:
+            out += left
+            first += _DIGEST_BYTES
+        else:
+            out += right
+            second += _DIGEST_BYTES
+    return bytes(out) + one[first:] + two[second:]
+
+
+def _digest(id: str) -> bytes:
+    return bytes.fromhex(hex_of(id.encode("utf-8", "surrogatepass"))[: 2 * _DIGEST_BYTES])
+
+
+def _holds(layer: bytes, digest: bytes) -> bool:
+    """Say whether sorted digests hold one, by halving."""
+    low, high = 0, len(layer) // _DIGEST_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        found = layer[middle * _DIGEST_BYTES : (middle + 1) * _DIGEST_BYTES]
+        if found == digest:
+            return True
+        low, high = (middle + 1, high) if found < digest else (low, middle)
+    return False
+
+
 class EntryHistory:
     """The items, cuts and count events folded so far, in order, whether or not they are still in the view.
 
-    ``known`` maps each entry's uuid, and ``kept`` each id of a kept tool result, to the number of its entry.
+    ``known`` maps each entry's uuid, and ``kept`` each id of a kept tool result, to the number of its entry. With an
+    ``archive`` the items before the last cut are read from the log when they are asked for: their place in the list is
+    empty, and ``places`` has the offset of each in the log (-1 if it is not there). Without one, ``decisions`` has
+    those about content, each with the number of its entry.
     """
 
-    __slots__ = ("events", "head", "items", "kept", "known")
+    __slots__ = (
+        "_known_before", "_released", "archive", "decisions", "events", "head", "items", "kept", "known", "places"
+    )  # fmt: skip
 
-    def __init__(self, head: int) -> None:
+    def __init__(self, head: int, archive: Archive | None = None) -> None:
         self.head = head
-        self.items: list[Item | LoggedCut] = []
+        self.archive = archive
+        self.items: list[Item | LoggedCut | None] = []
+        self.places = array("q")
         self.events: list[CountEvent] = []
         self.known: dict[str, int] = {}
         self.kept: dict[str, int] = {}
+        self.decisions: list[tuple[int, ContentDecision | ResultsKept]] = []
+        self._known_before = IdSet()
+        self._released = 0
+
+    def append(self, item: Item | LoggedCut, place: int) -> None:
+        """Append an item or a cut whose line begins at this offset of the log."""
+        self.items.append(item)
+        self.places.append(place)
+
+    def part(self, start: int, stop: int) -> list[Item | LoggedCut]:
+        """Return the items and cuts from one index to before another."""
+        return list(self.each(start, stop)) if start < self._released else cast("Any", self.items[start:stop])
+
+    def each(self, start: int, stop: int) -> Iterator[Item | LoggedCut]:
+        """Yield the items and cuts from one index to before another; few of those in the log are held at a time."""
+        gone = (self.places[at] for at in range(start, stop) if self.items[at] is None)
+        read = self.archive.at(gone) if self.archive is not None else iter(())
+        for at in range(start, stop):
+            one = self.items[at]
+            yield one if one is not None else logged_item(next(read))
+
+    def latest(self, stop: int) -> Iterator[Item | LoggedCut]:
+        """Yield the items and cuts before an index, newest first; few of those in the log are held at a time."""
+        for end in range(stop, 0, -_STEP):
+            yield from reversed(self.part(max(0, end - _STEP), end))
+
+    def knows(self, uuid: str) -> bool:
+        """Say whether an entry was folded."""
+        return uuid in self.known or uuid in self._known_before
+
+    def note(self, decision: ContentDecision | ResultsKept, number: int) -> None:
+        """Keep a decision about content for an undone cut, if no archive has it."""
+        if self.archive is None:
+            self.decisions.append((number, decision))
+
+    def content(self, upto: str | None, folded: int) -> tuple[Overrides, dict[str, int]]:
+        """Return the overrides and the kept results by all decisions before the entry ``upto``, the ``folded`` first.
+
+        Without an archive the history has them, in memory.
+        """
+        overrides, kept = NO_OVERRIDES, dict[str, int]()
+        noted = self.decisions if self.archive is None else enumerate(_content_decisions(self.archive, upto))
+        for number, decision in noted:
+            if number >= folded:
+                break
+            if isinstance(decision, ResultsKept):
+                kept.update(dict.fromkeys(decision.tool_use_ids, 0))
+            else:
+                overrides = overrides_after(overrides, decision)
+        return overrides, kept
+
+    def released(self, stop: int) -> EntryHistory:
+        """Return a history that has left the items before the index ``stop`` to the archive; older views keep theirs.
+
+        The list of items is shared, because an item and its line in the log are the same.
+        """
+        new = EntryHistory(self.head, self.archive)
+        for at in range(self._released, stop):
+            if self.places[at] >= 0:
+                self.items[at] = None
+        new.items, new.places = self.items, self.places
+        new._known_before = self._known_before.with_ids(self.known)
+        new.kept = self.kept
+        new._released = self._released = stop
+        return new
 
     def copied(self, head: int, items: int, events: int, folded: int) -> EntryHistory:
         """Return a copy of the history as it was after this many items, events and entries."""
-        new = EntryHistory(head)
+        new = EntryHistory(head, self.archive)
         new.items = self.items[:items]
+        new.places = self.places[:items]
         new.events = self.events[:events]
         new.known = _without_later_keys(self.known, lambda _, at: at < folded)
         new.kept = _without_later_keys(self.kept, lambda _, at: at < folded)
+        new.decisions = [one for one in self.decisions if one[0] < folded]
+        new._known_before = self._known_before
+        new._released = min(self._released, items)
         return new
 
 
-def groups_of(groups: Sequence[Group], uuids: Set[str]) -> set[int]:
+def _content_decisions(archive: Archive, upto: str | None) -> Iterator[ContentDecision | ResultsKept]:
+    """Yield the decisions about content in an archive, up to an entry."""
+    for entry in archive:
+        if entry.uuid == upto:
+            return
+        decision = decision_of(entry.body) if entry.kind == DECISION else None
+        if isinstance(decision, ContentDecision | ResultsKept):
+            yield decision
+
+
+def groups_changed(
+    groups: Groups, calls: Mapping[str, ToolCall], before: Overrides, decision: ContentDecision
+) -> set[int]:
+    """Return the positions of the messages that a decision about content shows in another way."""
+    if isinstance(decision, ImagesDropped):
+        return _groups_of(groups.groups, {image.message for image in decision.images})
+    if isinstance(decision, ThinkingDropped):
+        return _groups_of(groups.groups, set(decision.messages))
+    return _groups_showing(groups, calls, changed_results(before, decision))
+
+
+def _groups_of(groups: Sequence[Group], uuids: Set[str]) -> set[int]:
     """Return the positions of the messages with a piece of one of these entries."""
     return {at for at, group in enumerate(groups) if any(piece.uuid in uuids for piece in group.pieces)}
 
@@ -148,12 +315,17 @@ class Groups(Protocol):
         """The number of messages."""
         ...
 
+    @property
+    def groups(self) -> list[Group]:
+        """All of them."""
+        ...
+
     def group(self, at: int) -> Group:
         """Return the message at an index."""
         ...
 
 
-def groups_showing(groups: Groups, calls: Mapping[str, ToolCall], ids: Iterable[str]) -> set[int]:
+def _groups_showing(groups: Groups, calls: Mapping[str, ToolCall], ids: Iterable[str]) -> set[int]:
     """Return the positions of the messages with these results; a result still to come is rendered on arrival."""
     known = ((called, calls.get(called)) for called in ids)
     at = {called: call.group + 1 for called, call in known if call is not None and call.group + 1 < groups.length}

@@ -60,6 +60,8 @@ class StandingItem:
     """The identity of the value, where the text varies without a change of the fact; else that of the text."""
     stands: bool = False
     """Whether the view shows this value by itself, for example as the result of a tool."""
+    shown_by: tuple[str, ...] = ()
+    """The tool calls (by their results) and log entries that together show this value by themselves where in view."""
     budget: str = "whole"
     """Its budget after a cut: ``whole``, ``skills``, ``memories`` or ``files``."""
     own: bool = False
@@ -179,7 +181,13 @@ def _due(item: StandingItem, row: StandingRow | None, fallen: Mapping[str, SaidI
     if item.stands:
         return None
     said = SaidItem(
-        item.key, item.source, item.name, item.value, item.digest or digest_of(item.value), budget=item.budget
+        item.key,
+        item.source,
+        item.name,
+        item.value,
+        item.digest or digest_of(item.value),
+        budget=item.budget,
+        shown_by=item.shown_by,
     )
     shown = fallen.get(item.key, row.item if row is not None else None)
     if shown is None or shown.state == "ended":
@@ -218,7 +226,7 @@ def _fitted(
     used: dict[str, int] = {}
     counts: dict[str, int] = {}
     out: list[SaidItem] = []
-    # The opening of an old log is the oldest of all: what sources say now comes after it.
+    # The opening of an old log is the oldest of all: every saying of a source comes after it.
     for one in sorted(
         wanted, key=lambda one: (one.key not in own, _ORDER.get(one.budget, 0), one.source != USER_CONTEXT)
     ):
@@ -247,6 +255,9 @@ def _within(one: SaidItem, tokens: int, read_with: str) -> SaidItem:
         chars = len(one.value) * (tokens - least // 2) // max(1, size)
         last = one.value.rpartition("\n")[2]
         end = f"\n{last}" if last.startswith("</") else ""
-        return replace(one, value=one.value[:chars].rpartition("\n")[0] + _SHORTENED.format(how) + end)
+        head = one.value[:chars]
+        whole_lines = head.rpartition("\n")[0]
+        start = whole_lines if 2 * len(whole_lines) >= len(head) else head  # a long line is cut within
+        return replace(one, value=start + _SHORTENED.format(how) + end)
     named = _NAMED.format(one.name, how)
     return replace(one, state="named", lead=f"{named} {_REPLACES.format(one.name)}" if one.lead else named)

@@ -123,8 +123,9 @@ class SentPrefix:
         opening = self._digest_of_opening(request)
         before, start = self._settled, 0
         same = before is not None and settled is not None and before[0] is settled[0]
-        if before is not None and same and self._before and self._before[0].opening == opening:
-            start = min(before[1] + offset, len(self._before) - 1)
+        if before and settled and same and self._before and self._before[0].opening == opening:
+            # A fork of an older view has fewer messages than the conversation that went on.
+            start = min(min(before[1], settled[1]) + offset, len(self._before) - 1)
         del self._before[start + 1 :]
         if not start:
             self._before = [Digests(opening, (opening,))]
@@ -191,7 +192,10 @@ def _first_stale(group: Group, view: View, before: Digests, bound: Mapping[str, 
     for piece in group.pieces:
         many = len(as_blocks(piece.message))
         blocks, shown = shown[:many], shown[many:]
-        if _shows_thinking(piece.uuid, blocks, view) and bound.get(piece.uuid) not in (UNBOUND, *before.states):
+        if _shows_thinking(piece.uuid, blocks, view) and bound.get(piece.uuid, UNBOUND) not in (
+            UNBOUND,
+            *before.states,
+        ):
             return piece.uuid
         before = before.after(blocks, "assistant")
     return None
@@ -209,7 +213,7 @@ def unreadable_messages(view: View, reads: Callable[[str], bool]) -> list[int]:
 
     The provider drops such thinking without an error, and it is readable again when its model comes back.
     """
-    models = {entry.uuid: str(entry.reply.get("model") or "") for entry in view.history if entry.kind == ASSISTANT}
+    models = {item.uuid: str(item.entry.reply.get("model") or "") for item in view.items_in_view()}
     indexes = request_indexes(view)
     return [
         indexes[at]
@@ -274,6 +278,6 @@ def _tokens(blocks: list[Block]) -> int:
 
 def _billed_outputs(view: View) -> dict[str, int]:
     """Return the billed output tokens of each reply by its uuid."""
-    replies = (entry for entry in view.history if entry.kind == ASSISTANT)
+    replies = (item.entry for item in view.items_in_view() if item.kind == ASSISTANT)
     usages = ((entry.uuid, billed_tokens(entry.reply)) for entry in replies)
     return {uuid: usage.output_tokens for uuid, usage in usages if usage is not None}

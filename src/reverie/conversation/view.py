@@ -7,55 +7,63 @@ its part first. A view is therefore its own snapshot, and forking a conversation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from itertools import count
-from typing import Final
+from collections.abc import Iterable, Iterator, Set
+from itertools import chain, count
+
+from msgspec import structs
 
 from ..values import replace
 from .amendments import with_known_tools
-from .boundary import ClearedRange, cleared_range
-from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of, placed_items
+from .boundary import ClearedRange, cleared_range, left_out
+from .cuts import (
+    BLOCK,
+    EDIT,
+    SYSTEM,
+    ContentDecision,
+    Cut,
+    Item,
+    LoggedCut,
+    VisibleItems,
+    item_shown_by,
+    message_of,
+    overrides_after,
+    placed_items,
+)
 from .decisions import (
-    CacheEdits,
     ClearingBoundaryMoved,
-    Collapsed,
-    Compacted,
     CompactionUndone,
     Decision,
     ImagesDropped,
     PrefixRendered,
     ResultOffloaded,
-    ResultsCleared,
     ResultsKept,
-    ResultsRestored,
     ResultStubbed,
     Snipped,
-    ThinkingDropped,
     Unknown,
     decision_of,
 )
 from .entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry, Message
 from .facts import Facts, facts_after, facts_with
 from .layered_map import LayeredMap
-from .shared_lists import (
-    OPEN_GROUPS,
-    EntryHistory,
-    FinishedMessages,
-    Result,
-    groups_of,
-    groups_showing,
-    results_in,
-)
+from .shared_lists import OPEN_GROUPS, Archive, EntryHistory, FinishedMessages, Result, groups_changed, results_in
 from .tokens.counting import TokenCount
 from .tokens.tally import CUT, KEPT, SNIP, ClearingEvent, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
-from .wire.blocks import Block, accepted_message, as_blocks, edit_block
-from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
+from .wire.blocks import Block, accepted_message, as_blocks
+from .wire.flatten import (
+    NO_OVERRIDES,
+    Group,
+    MessagePiece,
+    Overrides,
+    missing_results,
+    render,
+    with_overrides,
+    with_piece,
+)
 from .wire.images import NO_IMAGES, image_totals, media_in
 
 __all__ = ["View"]
 
-_NO_OVERRIDES: Final = Overrides(LayeredMap(), {})
 _heads = count(1)
 
 
@@ -63,39 +71,18 @@ class View:
     """The conversation as the model sees it after the entries folded so far."""
 
     __slots__ = (
-        "_entries_folded",
-        "_events_made",
-        "_finished",
-        "_groups_finished",
-        "_head",
-        "_history",
-        "_items_said",
-        "_offloaded",
-        "_results_shown",
-        "_tail",
-        "_tally",
-        "_tools",
-        "clearing",
-        "cuts",
-        "facts",
-        "images",
-        "last",
-        "last_reply",
-        "last_reply_time",
-        "overrides",
-        "visible_items",
-    )
+        "_entries_folded", "_events_made", "_finished", "_groups_finished", "_head", "_history", "_items_said",
+        "_offloaded", "_results_shown", "_tail", "_tally", "_tools", "clearing", "cuts", "facts", "images", "last",
+        "last_reply", "last_reply_time", "overrides", "visible_items"
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, archive: Archive | None = None) -> None:
+        """Begin with nothing; what leaves the view is read from the ``archive`` again, else it is kept in memory."""
         self._head = next(_heads)
         self._finished = FinishedMessages(self._head)
-        self._history = EntryHistory(self._head)
+        self._history = EntryHistory(self._head, archive)
         # How much of each shared list belongs to this view.
-        self._groups_finished = 0
-        self._results_shown = 0
-        self._items_said = 0
-        self._events_made = 0
-        self._entries_folded = 0
+        self._groups_finished = self._results_shown = self._items_said = self._events_made = self._entries_folded = 0
         self._tally = Tally()
         self._tail: tuple[Group, ...] = ()
         self._tools: tuple[str, ...] = ()
@@ -103,7 +90,7 @@ class View:
         self.images = NO_IMAGES
         self.clearing: ClearedRange | None = None
         self.cuts = 0
-        self.overrides = _NO_OVERRIDES
+        self.overrides = NO_OVERRIDES
         self.facts = Facts()
         self.visible_items = VisibleItems()
         self.last: str | None = None
@@ -181,11 +168,28 @@ class View:
     @property
     def history(self) -> list[Entry]:
         """The entries of all messages folded so far, oldest first, also of those that left the view."""
-        return [one.entry for one in self._history.items[: self._items_said] if isinstance(one, Item)]
+        return list(self.entries())
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the entries of ``history`` without holding all of them."""
+        return (one.entry for one in self.each() if isinstance(one, Item))
+
+    def latest(self) -> Iterator[Entry]:
+        """Yield the entries of ``history``, newest first, without holding all of them."""
+        return (one.entry for one in self._history.latest(self._items_said) if isinstance(one, Item))
 
     def history_from(self, start: int) -> list[Item | LoggedCut]:
         """Return the items and cuts folded so far from index ``start`` on, even those no longer in the view."""
-        return self._history.items[start : self._items_said]
+        return self._history.part(start, self._items_said)
+
+    def each(self, start: int = 0) -> Iterator[Item | LoggedCut]:
+        """Yield the items and cuts folded so far from index ``start`` on, without holding all of them."""
+        return self._history.each(start, self._items_said)
+
+    def items_in_view(self) -> tuple[Item, ...]:
+        """Return the items that the view shows, in the order of the log, with summaries in place of removed items."""
+        known = self.visible_items.if_undone_is(self.facts.undone)
+        return known.after(self.each(known.count), self._items_said).items
 
     def messages(self) -> list[Message]:
         """Return a new list of messages with alternating roles; an unchanged message is the logged object."""
@@ -196,9 +200,9 @@ class View:
 
     def unanswered(self) -> list[str]:
         """Return the ids of the tool calls at the end of the view that have no result."""
-        if not self._tail:
+        group = self.final
+        if group is None:
             return []
-        group = self._tail[-1]
         return list(group.uses) if group.role == ASSISTANT else missing_results(group)
 
     def tool_call(self, tool_use_id: str) -> ToolCall | None:
@@ -213,22 +217,30 @@ class View:
         return self._history.kept.get(tool_use_id, self._entries_folded) < self._entries_folded
 
     def offloaded(self, tool_use_id: str) -> ResultOffloaded | None:
-        """Return the last decision that moved this result to a file, or None if it was not offloaded."""
+        """Return the last decision that moved this result to a file, without its text; None if it was not offloaded."""
         return self._offloaded.get(tool_use_id)
+
+    def offloads(self) -> Iterable[ResultOffloaded]:
+        """Return the last decision about each result that was moved to a file, without its text."""
+        return self._offloaded.values()
 
     # -- folding
 
-    def fold(self, entry: Entry) -> View:
-        """Return a new view after one more entry; this view stays the same, and a known entry changes nothing."""
+    def fold(self, entry: Entry, place: int = -1) -> View:
+        """Return a new view after one more entry, which begins at ``place`` in the archive; a known one is ignored."""
         new = self._next()
-        new._add(entry)
+        new._add(entry, place)
         return new
 
     def fold_all(self, entries: Iterable[Entry]) -> View:
         """Return a new view after these entries, in order; this view stays the same."""
+        return self.fold_logged((-1, entry) for entry in entries)
+
+    def fold_logged(self, entries: Iterable[tuple[int, Entry]]) -> View:
+        """Return a new view after these entries, each with the offset of its line in the archive."""
         new = self._next()
-        for entry in entries:
-            new._add(entry)
+        for place, entry in entries:
+            new._add(entry, place)
         return new
 
     def branched(self) -> View:
@@ -277,25 +289,25 @@ class View:
         else:
             self._history = self._history.copied(self._head, self._items_said, self._events_made, self._entries_folded)
 
-    def _add(self, entry: Entry) -> None:
-        if entry.uuid in self._history.known:
+    def _add(self, entry: Entry, place: int) -> None:
+        if self._history.knows(entry.uuid):
             return
         self._history.known[entry.uuid] = self._entries_folded
         self._entries_folded += 1
         self.last = entry.uuid
         if entry.kind == DECISION:
             if not isinstance(decision := decision_of(entry.body), Unknown):
-                self._decide(entry, decision)
+                self._decide(entry, decision, place)
         elif entry.kind in (USER, ASSISTANT, ATTACHMENT, META):
             self.facts = facts_with(self.facts, entry)
             self.last_reply = entry if entry.kind == ASSISTANT else self.last_reply
             message = message_of(entry) if entry.kind != META else None
             if message is not None:
-                self._say(Item(entry.uuid, entry.kind, message, entry))
+                self._say(Item(entry.uuid, entry.kind, message, entry), place)
 
-    def _say(self, item: Item) -> None:
+    def _say(self, item: Item, place: int) -> None:
         """Add an item to the history and to the view."""
-        self._history.items.append(item)
+        self._history.append(item, place)
         self._items_said += 1
         for placed in placed_items(item, first=not self.length):
             self._show(placed)
@@ -405,46 +417,27 @@ class View:
 
     # -- deciding
 
-    def _decide(self, entry: Entry, decision: Decision) -> None:  # noqa: C901 - one case per decision
+    def _decide(self, entry: Entry, decision: Decision, place: int) -> None:
         before, self.facts = self.facts, facts_after(self.facts, entry.uuid, decision)
-        match decision:
-            case PrefixRendered() if before.retired != self.facts.retired:
-                self._rebuild()
-            case ResultStubbed() if decision.tool_use_id in self.unanswered():
-                stub: Block = {"type": "tool_result", "tool_use_id": decision.tool_use_id, "content": decision.text}
-                message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
-                self._say(Item(entry.uuid, USER, message, entry))
-            case CacheEdits():
-                edit = edit_block(decision.tool_use_ids)
-                if edit is not None:
-                    self._say(Item(entry.uuid, EDIT, {"role": USER, "content": [edit]}, entry))
-            case ResultOffloaded():
-                self._offloaded = self._offloaded.changed({decision.tool_use_id: decision})
-                self._replace_results({decision.tool_use_id: decision.text})
-            case ResultsKept():
-                for called in decision.tool_use_ids:
-                    self._history.kept.setdefault(called, self._entries_folded - 1)
-            case ResultsCleared():
-                self._replace_results({one.tool_use_id: one.text for one in decision.cleared})
-            case ResultsRestored():
-                shown = self.overrides.results
-                self._replace_results({one: None for one in decision.tool_use_ids if one in shown})
-            case ClearingBoundaryMoved() | PrefixRendered():
-                self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
-                self._count(ClearingEvent(decision.cause.frees))
-            case ImagesDropped():
-                self._drop_images(decision)
-            case ThinkingDropped():
-                self._drop_thinking(decision)
-            case Compacted() | Collapsed() | Snipped():
-                self._history.items.append(LoggedCut(entry.uuid, entry, decision))
-                self._items_said += 1
-                self._rebuild(SNIP if isinstance(decision, Snipped) else CUT)
-            case CompactionUndone():
-                self._rebuild()
-            case _:
-                if (item := item_shown_by(entry, decision)) is not None:
-                    self._say(item)
+        if isinstance(decision, ContentDecision):
+            self._override(decision)
+        elif isinstance(decision, Cut):
+            self._history.append(LoggedCut(entry.uuid, entry, decision), place)
+            self._items_said += 1
+            self._rebuild(SNIP if isinstance(decision, Snipped) else CUT)
+        elif isinstance(decision, CompactionUndone) or before.retired != self.facts.retired:
+            self._rebuild()
+        elif isinstance(decision, ResultsKept):
+            self._history.note(decision, self._entries_folded - 1)
+            for called in decision.tool_use_ids:
+                self._history.kept.setdefault(called, self._entries_folded - 1)
+        elif isinstance(decision, ClearingBoundaryMoved | PrefixRendered):
+            self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
+            self._count(ClearingEvent(decision.cause.frees))
+        elif isinstance(decision, ResultStubbed) and decision.tool_use_id not in self.unanswered():
+            return
+        elif (item := item_shown_by(entry, decision)) is not None:
+            self._say(item, place)
 
     def _redraw(self, overrides: Overrides, groups: Set[int]) -> None:
         """Render these groups again with new overrides; older views keep the messages they had."""
@@ -458,21 +451,15 @@ class View:
             if at < self._groups_finished:
                 self._finished.flat[at] = after
 
-    def _replace_results(self, texts: Mapping[str, str | None]) -> None:
-        """Show other texts in place of results; None shows the result itself again."""
-        results = self.overrides.results.changed(texts)
-        self._redraw(replace(self.overrides, results=results), groups_showing(self, self._finished.calls, texts))
-
-    def _drop_images(self, decision: ImagesDropped) -> None:
-        gone = [(image.message, image.ordinal) for image in decision.images]
-        groups = groups_of(self.groups, {message for message, _ in gone})
-        self._redraw(self.overrides.without_images(gone, decision.text), groups)
-        self.images = image_totals(one for message in self.messages() for _, one in media_in(as_blocks(message)))
-
-    def _drop_thinking(self, decision: ThinkingDropped) -> None:
-        named = frozenset(decision.messages)
-        shown = replace(self.overrides, thinking=self.overrides.thinking | named)
-        self._redraw(shown, groups_of(self.groups, named))
+    def _override(self, decision: ContentDecision) -> None:
+        """Show content as a decision says."""
+        self._history.note(decision, self._entries_folded - 1)
+        changed = groups_changed(self, self._finished.calls, self.overrides, decision)
+        self._redraw(overrides_after(self.overrides, decision), changed)
+        if isinstance(decision, ImagesDropped):
+            self.images = image_totals(one for message in self.messages() for _, one in media_in(as_blocks(message)))
+        if isinstance(decision, ResultOffloaded):
+            self._offloaded = self._offloaded.changed({decision.tool_use_id: replace(decision, text="")})
 
     def _rebuild(self, cut: CountEvent = CUT) -> None:
         """Build the view again from the items that are still visible, after a cut or its undoing."""
@@ -480,7 +467,11 @@ class View:
         self._count(cut)
         self.cuts += 1
         known = self.visible_items.if_undone_is(self.facts.undone)
-        self.visible_items = known.after(self.history_from(known.count))
+        if not known.count and self.visible_items.count:
+            # messages return that had left the view with the decisions about their content
+            self.overrides, self._history.kept = self._history.content(self.last, self._entries_folded - 1)
+        is_left_out = left_out(self.facts, self.overrides.results, lambda: chain(known.items, self.each(known.count)))
+        self.visible_items = known.after(self.each(known.count), self._items_said, is_left_out)
         self._finished = FinishedMessages(self._head)
         self._groups_finished = self._results_shown = 0
         self.images = NO_IMAGES
@@ -494,3 +485,13 @@ class View:
         self.last_reply_time = replied
         self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
         self.facts = self.facts.after_cut(self.visible_items.items)
+        self._release()
+
+    def _release(self) -> None:
+        """Forget the decisions about content that left the view, and leave its messages to the archive."""
+        self.overrides = self.overrides.only(self._finished.calls, {item.uuid for item in self.visible_items.items})
+        self._history.kept = {called: at for called, at in self._history.kept.items() if called in self._finished.calls}
+        if self._history.archive is not None:
+            self._tally = structs.replace(self._current_tally(), events=0)
+            self._history = self._history.released(self._items_said)
+            self._events_made = 0

@@ -75,9 +75,9 @@ def _on_session_start(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 def _index(event: HookEvent, settings: HookSettings) -> list[str]:
     from ..memories.rules.guidance import index_context
-    from ..memories.store.index import load
+    from ..memories.store.index import lines_of, load
     from ..values import replace
-    from .memory_reader import index_text
+    from .memory_reader import index_text, unconfirmed_files
 
     directory = _memory_directory(event, settings)
     loaded = load(index_text(directory))
@@ -88,7 +88,8 @@ def _index(event: HookEvent, settings: HookSettings) -> list[str]:
         left = loaded.shown.count("\n") - kept.count("\n")
         note = f"({left} more lines are in MEMORY.md; memories that fit a prompt are recalled by themselves)\n"
         loaded = replace(loaded, text=f"{kept}\n{note}", warning="")
-    return [index_context(loaded, path=directory, tag=os.urandom(4).hex())]
+    waiting = unconfirmed_files(directory, [line.file for line in lines_of(loaded.text)])
+    return [index_context(loaded, path=directory, tag=os.urandom(4).hex(), unconfirmed=waiting)]
 
 
 def _memory_directory(event: HookEvent, settings: HookSettings) -> str:
@@ -173,7 +174,7 @@ def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> Ho
     )
     limits = replace(policy, session_bytes=min(policy.session_bytes, shown.bytes + _RECALL_CHARS))
     made = shown_memories(
-        [memory for file in files if (memory := read.whole(file)) is not None],
+        read.whole(files),
         tag=os.urandom(8).hex(),
         now=now,
         used_bytes=shown.bytes,

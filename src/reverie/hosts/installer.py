@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import glob
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from typing import Any, Final, cast
 
 from ..errors import InputError, StorageError
 from ..paths import replace_file
+from ..schemas import INSTALLATION, is_newer, newer
 from ..values import record
 from .events import EVENTS, Host
 from .jsonc import read, scan, with_item, with_member, without
@@ -104,7 +106,7 @@ def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry
         made = bool(known.get("made"))
     data = after.encode("utf-8")
     records[str(path)] = {"host": host, "before": first, "after": _encoded(data), "made": made}
-    replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
+    replace_file(str(home), _RECORD, json.dumps({"schema": INSTALLATION, **records}, indent=1).encode())
     _write(path, data)
     return SettingsChange(host, path, "installed", diff, backup)
 
@@ -150,7 +152,7 @@ def installed_files(home: Path) -> list[tuple[Host, Path]]:
 
 def _forget(records: dict[str, dict[str, Any]], path: Path, home: Path) -> None:
     records.pop(str(path), None)
-    replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
+    replace_file(str(home), _RECORD, json.dumps({"schema": INSTALLATION, **records}, indent=1).encode())
 
 
 # -- adding hooks
@@ -294,7 +296,8 @@ def _write(path: Path, data: bytes) -> None:
     """Replace the user's file in one step, keep its mode, and follow a link to the real file."""
     path = Path(os.path.realpath(path))
     mode = path.stat().st_mode & 0o7777 if path.exists() else 0o600
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folders(path.parent)
+    _sweep(path)
     beside = path.with_name(f".{path.name}.reverie-{os.getpid()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -308,6 +311,34 @@ def _write(path: Path, data: bytes) -> None:
         with suppress(OSError):
             beside.unlink()
         raise
+
+
+def _make_folders(folder: Path) -> None:
+    """Make missing folders; a strict umask does not take the owner's rights."""
+    if not folder.exists():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(folder.stat().st_mode & 0o7777 | 0o700)
+
+
+def _sweep(path: Path) -> None:
+    """Delete files that a killed run left beside the user's file."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.reverie-*"):
+        number = left.name.rpartition("-")[2]
+        if number.isdigit() and not _is_running(int(number)):
+            with suppress(OSError):
+                left.unlink()
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether another process has this id."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return pid != os.getpid()
 
 
 def _back_up(home: Path, host: Host, data: bytes | None) -> Path | None:
@@ -326,6 +357,8 @@ def _records(home: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(found, dict):
         return {}
     rows = cast("dict[str, Any]", found)
+    if is_newer(rows.get("schema"), INSTALLATION):
+        raise newer(f"the record {home / _RECORD}", str(home / _RECORD), "upgrade Reverie to install or uninstall")
     return {
         path: one for path, one in rows.items() if isinstance(one, dict) and {"host", "before", "after"} <= one.keys()
     }

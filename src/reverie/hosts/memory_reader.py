@@ -1,4 +1,5 @@
-"""Read memories quickly from their files, without the journal; the only write is the record of shown memories.
+"""Read memories quickly from their files, with their trust from the journal; the only write is the record of shown
+memories.
 
 A writer that died between two files does no harm: each file is complete, and the next writer finishes the change.
 """
@@ -12,16 +13,18 @@ from datetime import UTC, datetime
 
 from ..memories.store.file_stamps import stamped_files
 from ..memories.store.index import INDEX
+from ..memories.store.names import is_memory
 from ..memories.store.records import MemoryRecord, Scope, read_record
-from ..memories.store.trust import worst
+from ..memories.store.trust_history import TrustHistory
 from ..paths import append_line, open_file
 from ..values import replace
+from .journal_trust import journal_trusts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["MemoryReader", "index_text", "note_surfaced"]
+__all__ = ["MemoryReader", "index_text", "note_surfaced", "unconfirmed_files"]
 
 _MAX_FILE_BYTES: Final = 262_144
 _JOURNAL: Final = ".journal"
@@ -45,11 +48,23 @@ class MemoryReader:
         for scope, root in self._roots.items():
             self._take(root, scope, set(terms(query)), home)
 
-    def whole(self, name: str) -> MemoryRecord | None:
-        """Return a memory with its current text; None if the file cannot be read any more."""
-        scope: Scope = self.records[name].scope
-        file = name.removeprefix("team/") if scope == "team" else name
-        return _record(self._roots[scope], file, name, scope, self.records[name].modified)
+    def whole(self, names: Sequence[str]) -> list[MemoryRecord]:
+        """Return these memories with their current text, and trust and source by the journal; leave out lost files.
+
+        The source of a version that the store did not write is ``outside``; the claim of the file does not count.
+        """
+        found: dict[str, MemoryRecord] = {}
+        for scope, root in self._roots.items():
+            prefix = "team/" if scope == "team" else ""
+            files = {name.removeprefix(prefix): name for name in names if self.records[name].scope == scope}
+            trusts = journal_trusts(root, files) if files else TrustHistory()
+            for file, name in files.items():
+                memory = _record(root, file, name, scope, self.records[name].modified)
+                if memory is not None:
+                    trust = trusts.trust(file, memory.version, memory.trust)
+                    source = ("outside",) if trusts.is_outside(file, memory.version) else memory.source
+                    found[name] = replace(memory, trust=trust, source=source)
+        return [found[name] for name in names if name in found]
 
     def _take(self, root: str, scope: Scope, asked: set[str], home: str) -> None:
         from ..memories.recall.search import MemoryWords
@@ -77,8 +92,7 @@ def _record(root: str, file: str, name: str, scope: Scope, modified: str) -> Mem
     if data is None:
         return None
     memory = read_record(name, data, scope=scope)
-    # The author is known to the journal alone, so a memory counts as the agent's at most.
-    return replace(memory, trust=worst((memory.trust, "agent")), modified=memory.modified or modified)
+    return replace(memory, modified=memory.modified or modified)
 
 
 def _iso(nanoseconds: int) -> str:
@@ -88,6 +102,17 @@ def _iso(nanoseconds: int) -> str:
 def index_text(directory: str) -> str:
     """Return the index of a memory directory; an empty string if there is none."""
     return (_bytes(os.path.join(directory, INDEX)) or b"").decode("utf-8", "replace")
+
+
+def unconfirmed_files(directory: str, files: Sequence[str]) -> list[str]:
+    """Return those of these files that the journal or their own claim calls unconfirmed, and those that are missing."""
+    trusts = journal_trusts(directory, files)
+    found = {file: _record(directory, file, file, "private", "") for file in files if is_memory(file)}
+    return [
+        file
+        for file in files
+        if (memory := found.get(file)) is None or trusts.trust(file, memory.version, memory.trust) == "unconfirmed"
+    ]
 
 
 def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:

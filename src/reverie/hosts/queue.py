@@ -11,12 +11,13 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 
 from ..digests import hex_of
 from ..errors import StorageError
 from ..paths import explained, open_file, open_no_follow, replace_file
+from ..schemas import JOB, is_newer
 from ..values import cast, record
 
 TYPE_CHECKING = False
@@ -60,6 +61,7 @@ class Queue:
         if before is not None and before.ended and not job.ended:
             job = Job(job.host, job.session, job.cwd, job.transcript, True)
         body = {field: getattr(job, field) for field in ("host", "session", "cwd", "transcript", "ended")}
+        body["schema"] = JOB
         body["put"] = time.time_ns()  # so that a worker sees that this job is not the one it read
         replace_file(self.home, f"{FOLDER}/{name}", json.dumps(body).encode())
 
@@ -91,7 +93,8 @@ class Queue:
             for entry in entries:
                 with suppress(OSError):
                     if entry.name.startswith("job-"):
-                        gone = entry.is_file(follow_symlinks=False) and self.read(entry.name) is None
+                        data = self._bytes(entry.name) if entry.is_file(follow_symlinks=False) else None
+                        gone = data is not None and _job(data) is None and not _is_newer_job(data)
                     else:
                         known = entry.name.startswith(("seen-", "state-", "words-"))
                         gone = known and entry.stat(follow_symlinks=False).st_mtime < now - _KEPT_SECONDS
@@ -101,23 +104,36 @@ class Queue:
     @contextmanager
     def worker_lock(self) -> Generator[bool]:
         """Try to hold the lock of this home's only worker during a ``with`` block; yield whether it is held."""
-        with self._locked(fcntl.LOCK_EX, _LOCK_TRIES) as mine:
-            yield mine
-
-    def has_worker(self) -> bool:
-        """Return whether a worker is running now."""
-        with self._locked(fcntl.LOCK_SH, 1) as free:
-            return not free
-
-    @contextmanager
-    def _locked(self, how: int, tries: int) -> Generator[bool]:
-        """Try to hold the worker's lock during a ``with`` block, exclusive or shared; yield whether it is held."""
         with explained("open", self.folder):
             lock = open_file(self.home, f"{FOLDER}/{_LOCK}", os.O_RDWR | os.O_CREAT)
         try:
-            yield any(_try_lock(lock, how, at) for at in range(tries))
+            yield any(_try_lock(lock, fcntl.LOCK_EX, at) for at in range(_LOCK_TRIES))
         finally:
             os.close(lock)
+
+    def has_worker(self) -> bool:
+        """Return whether a worker is running now."""
+        try:
+            lock = open_file(self.home, f"{FOLDER}/{_LOCK}", os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            return not _try_lock(lock, fcntl.LOCK_SH, 0)
+        finally:
+            os.close(lock)
+
+    def forget(self, sessions: Sequence[str], hosts: Sequence[str], *, dry_run: bool = False) -> int:
+        """Delete the jobs, states and stored words of these sessions of these hosts; return the number of files."""
+        digests = {session_digest(host, session) for host in hosts for session in sessions}
+        count = 0
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                kind, _, rest = entry.name.partition("-")
+                if kind in ("job", "state", "seen") and rest.partition(".")[0] in digests:
+                    count += 1
+                    if not dry_run:
+                        os.unlink(entry.path)
+        return count
 
     # -- state of a session between jobs
 
@@ -142,6 +158,15 @@ class Queue:
                 return stream.read(_MAX_BYTES)
         except OSError:
             return None
+
+
+def _is_newer_job(data: bytes) -> bool:
+    """Return whether a newer Reverie wrote a job; its worker will run it."""
+    try:
+        found: Any = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and is_newer(cast("dict[str, Any]", found).get("schema"), JOB)
 
 
 def _try_lock(lock: int, how: int, at: int) -> bool:
@@ -172,6 +197,8 @@ def _job(data: bytes) -> Job | None:
         given: Any = json.loads(data)
         host, session, cwd, transcript = (given[name] for name in ("host", "session", "cwd", "transcript"))
         ended = bool(given.get("ended"))
+        if is_newer(given.get("schema"), JOB):
+            return None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     texts = (host, session, cwd, transcript)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 
 TYPE_CHECKING = False
@@ -59,9 +60,11 @@ def load_hook_settings(project: str | None) -> HookSettings:
         return HookSettings(home)
     from pathlib import Path
 
-    from ..settings import load_settings
+    from ..settings import SettingIgnored, load_settings
 
-    found = load_settings(project=Path(project) if project else None)
+    with warnings.catch_warnings():  # a hook says nothing but its answer
+        warnings.simplefilter("ignore", SettingIgnored)
+        found = load_settings(project=Path(project) if project else None)
     return HookSettings(str(found.home), found)
 
 

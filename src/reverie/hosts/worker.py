@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..conversation.authorship import own_words
-from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry
+from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry, marked_imported
 from ..conversation.log import parse_log
 from ..conversation.view import View
 from ..errors import InputError, ReverieError
@@ -28,7 +28,7 @@ from ..runtime.memory.scopes import memory_directory
 from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
-from ..values import record, replace
+from ..values import record
 from .handlers import prompt_digest
 from .queue import Job, Queue
 from .session_state import overheard_messages, prompt_digests
@@ -76,6 +76,8 @@ def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[Job
             queue.sweep(time.time())
             while clock() < until and (fresh := _untried_jobs(queue, tried)):
                 for name, job, data in fresh:
+                    if clock() >= until:
+                        break
                     tried.add((name, data))
                     done.append(_run_job(queue, job))
                     queue.remove(name, data)
@@ -153,7 +155,7 @@ def _extract(
     state = queue.load_state(job)
     cursor = state.get("cursor")
     entries = [entry for entry in found.entries if entry.kind != META]
-    new, _ = after_cursor(entries, cursor if isinstance(cursor, str) else None)
+    new, _ = after_cursor(reversed(entries), cursor if isinstance(cursor, str) else None)
     later = {**state, "cursor": new[-1].uuid} if new else state
     memory = Memory.open(job.cwd, settings=settings)
     wrote = bool(new) and wrote_memories(new, str(memory.path), cwd=job.cwd)
@@ -166,7 +168,7 @@ def _extract(
             return ran, later
     seen = prompt_digests(queue.home, job.host, job.session)
     strangers = {entry.uuid for entry in entries if entry.kind == USER and prompt_digest(own_words(entry)) not in seen}
-    before = entries[: len(entries) - len(new)]
+    before = reversed(entries[: len(entries) - len(new)])
     writer = CandidateWriter(memory, job.session)
     return writer.save_found(new, before, _instructions(job, settings), settings.extract.max_memories, strangers), later
 
@@ -240,7 +242,7 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
     A longer recording replaces a shorter one of the same session, and nothing else is replaced.
     """
     key = log_key(project_slug(Path(job.cwd)), job.session)
-    entries = [replace(entry, session=job.session) for entry in found.entries]
+    entries = marked_imported(found.entries, job.session)
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         lease = storage.lease(key, holder="worker")

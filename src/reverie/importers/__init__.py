@@ -8,7 +8,7 @@ from typing import Final
 
 from ..conversation.log import Damage
 from ..errors import InputError
-from ..values import record
+from ..values import record, replace
 from . import claude_code, codex, mini_swe_agent, openhands, pi, reverie_log, swe_agent
 from .foreign_values import Record
 from .import_result import ImportedSession, RecordSource
@@ -64,7 +64,7 @@ def read_session(path: str | Path) -> list[ImportedSession]:
     if found is None:
         binary = b"\0" in data[:8192] or b"\xff" in data[:8192] or not _is_utf8(data[:8192])
         raise InputError(f"{path} is {'binary' if binary else 'in an unknown format'}; {_known()}")
-    return found.read(source)
+    return _distinct(found.read(source))
 
 
 def read_sessions(path: str | Path) -> Iterator[ImportedSession]:
@@ -112,6 +112,17 @@ def _format(source: RecordSource) -> Format | None:
     votes = [sum(1 for row in sample if one.looks(row)) for one in FORMATS]
     best = max(votes)
     return FORMATS[votes.index(best)] if best else None
+
+
+def _distinct(sessions: list[ImportedSession]) -> list[ImportedSession]:
+    """Return the sessions of one file with a number after the id of each that has the id of an earlier one."""
+    out: list[ImportedSession] = []
+    for one in sessions:
+        name, number = one.session_id, 2
+        while name in {known.session_id for known in out}:
+            name, number = f"{one.session_id}-{number}", number + 1
+        out.append(one if name == one.session_id else replace(one, session_id=name))
+    return out
 
 
 def _is_utf8(head: bytes) -> bool:

@@ -7,10 +7,14 @@ its result. A plain walk from the newest leaf finds one of several parallel resu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..values import record
 
-__all__ = ["Branch", "Node", "newest_branch", "replies_together"]
+__all__ = ["STRAY", "Branch", "Node", "newest_branch", "replies_together"]
+
+STRAY: Final = "(stray)"
+"""The parent of a line that names neither a parent nor a session: it keeps its position in the file."""
 
 
 @record
@@ -101,7 +105,7 @@ def _keep_siblings(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, 
         wanted = set(node.answers) & uses - answered
         # A result without its call in the file was not abandoned: the line of the call was lost.
         lost = bool(node.answers) and not known & set(node.answers) and node.parent not in by_uuid
-        if wanted or lost or (node.attached and node.parent in around):
+        if wanted or lost or node.parent == STRAY or (node.attached and node.parent in around):
             kept.add(node.uuid)
             answered |= wanted
             around.add(node.uuid)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import record
-from .chains import Branch, Node, newest_branch, replies_together
+from .chains import STRAY, Branch, Node, newest_branch, replies_together
 from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain, sound_content
 
@@ -111,7 +111,8 @@ def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
             parent = side_of.get(node.parent or "")
             side = as_text(row.get("agentId")) or parent or uuid[:8]
             side_of[uuid] = side
-        lines.append(TranscriptLine(number, row, node, side, as_text(row.get("sessionId"))))
+        session = as_text(row.get("sessionId")) or (lines[-1].session if lines else source.stem)
+        lines.append(TranscriptLine(number, row, node, side, session))
     recorded = [title for leaf, title in titles.items() if leaf in seen]
     first.title = titles.get("custom-title") or titles.get("ai-title") or (recorded[-1] if recorded else "")
     return lines, first
@@ -119,6 +120,8 @@ def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
 
 def _node(at: int, row: Record, kind: str, uuid: str) -> Node:
     parent = as_text(row.get("parentUuid")) or as_text(row.get("logicalParentUuid")) or None
+    if parent is None and not as_text(row.get("sessionId")):
+        parent = STRAY  # Claude Code names the session in every line: this is no new beginning of it
     message = as_dict(row.get("message"))
     blocks = rows_of(message.get("content"))
     reply, uses, answers = "", (), ()
@@ -155,7 +158,7 @@ def _session(
         if node.uuid not in left:
             draft.tally.skip("abandoned branch", by_uuid[node.uuid].number)
     for node in branch.bridged:
-        draft.tally.skip("lost parent (joined to what was said before)", by_uuid[node.uuid].number)
+        draft.tally.skip("lost parent (joined to the message before it)", by_uuid[node.uuid].number)
     summaries = _summaries(kept)
     taken = {summary.node.uuid for summary in summaries.values() if summary is not None}
     for line in kept:

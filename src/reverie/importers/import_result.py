@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from ..conversation.decisions import Decision, body_of
-from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SCHEMA, USER, Entry
+from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry
 from ..conversation.log import Damage
+from ..schemas import LOG
 from ..values import field, record
 from .foreign_values import Record, as_dict, as_list, as_text
 
@@ -138,7 +139,7 @@ class SessionDraft:
         title = self.title or _title_of(self.entries)
         time = next((entry.time for entry in self.entries if entry.time), "")
         body: Record = {
-            "schema": SCHEMA,
+            "schema": LOG,
             "title": title,
             "model": self.model,
             "cwd": self.cwd,

@@ -67,7 +67,7 @@ def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record
     for node in branch.abandoned:
         draft.tally.skip("abandoned branch", source.records[node.at][0])
     for node in branch.bridged:
-        draft.tally.skip("lost parent (joined to what was said before)", source.records[node.at][0])
+        draft.tally.skip("lost parent (joined to the message before it)", source.records[node.at][0])
     repeated = {at for at, (_, row) in enumerate(source.records) if as_text(row.get("id")) in seen}
     repeated -= {node.at for node in nodes}
     return [record for at, record in enumerate(source.records) if at not in gone and at not in repeated]

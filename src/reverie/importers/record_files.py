@@ -22,9 +22,16 @@ __all__ = ["ZSTD_MAGIC", "decode_record", "decompressed", "document_of", "read_b
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
-_EDGES: Final = b" \t\r\0"
-_UNPACKED_BYTES: Final = 2**30
+_EDGES: Final = b" \t\r\n\0"
+_UNPACKED_BYTES: Final = 2**28
+"""A compressed file may unpack to at most 256 MB,"""
+_UNPACKED_RATIO: Final = 100
+"""and to at most this many times its own size,"""
+_UNPACKED_ALWAYS: Final = 2**20
+"""but always to 1 MB."""
 _PIECE_BYTES: Final = 2**16
+_MAX_DAMAGES: Final = 1_000
+"""This many broken lines are reported one by one; the rest as a count."""
 
 _decoder: Final = msgspec.json.Decoder()
 
@@ -54,7 +61,7 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
 def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
     """Return the data without Zstandard compression, and the damage; of a broken stream, the readable part.
 
-    Raise ``InputError`` if the data is compressed and the library is not installed.
+    Raise ``InputError`` if the data unpacks to more than a recording would, or if the library is not installed.
     """
     if not data.startswith(ZSTD_MAGIC):
         return data, ()
@@ -64,20 +71,21 @@ def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
         raise InputError(
             f"{name} is compressed with Zstandard; install the extra: pip install 'reverie[codex]'"
         ) from None
-    out = bytearray()
+    limit = min(_UNPACKED_BYTES, max(_UNPACKED_ALWAYS, _UNPACKED_RATIO * len(data)))
+    out, damage = BytesIO(), ()
     reader = zstandard.ZstdDecompressor().stream_reader(BytesIO(data), read_across_frames=True)
     try:
         while piece := reader.read(_PIECE_BYTES):
-            out += piece
-            if len(out) > _UNPACKED_BYTES:
-                return bytes(out), (_torn(out, data, "the rest is more than can be unpacked"),)
+            if out.tell() + len(piece) > limit:
+                raise InputError(
+                    f"{name} unpacks to more than {limit:,} bytes from {len(data):,}: at most {_UNPACKED_RATIO} times "
+                    f"the packed size and {_UNPACKED_BYTES // 2**20} MB are read; unpack a true recording yourself"
+                )
+            out.write(piece)
     except zstandard.ZstdError:
-        return bytes(out), (_torn(out, data, "the compressed stream is broken here"),)
-    return bytes(out), ()
-
-
-def _torn(out: bytearray, data: bytes, reason: str) -> Damage:
-    return Damage(out.count(b"\n") + 1, reason, len(data))
+        lines = out.getvalue().count(b"\n")
+        damage = (Damage(lines + 1, "the compressed stream is broken here", len(data)),)
+    return out.getvalue(), damage
 
 
 def decode_record(line: bytes) -> Any:
@@ -98,43 +106,65 @@ def decode_record(line: bytes) -> Any:
         raise ValueError(f"not JSON: {error}") from None
 
 
+class _BrokenLines:
+    """The broken lines of a file: the first ones each, the rest as a count."""
+
+    def __init__(self) -> None:
+        self.kept: list[Damage] = []
+        self._more = self._more_bytes = 0
+        self._last = 0
+
+    def add(self, number: int, reason: str, size: int) -> None:
+        """Add one broken line."""
+        if len(self.kept) < _MAX_DAMAGES:
+            self.kept.append(Damage(number, reason, size))
+        else:
+            self._more, self._more_bytes, self._last = self._more + 1, self._more_bytes + size, number
+
+    def all(self) -> list[Damage]:
+        """Return the damage of all lines."""
+        if not self._more:
+            return self.kept
+        return [*self.kept, Damage(self._last, f"the last of {self._more:,} more broken lines", self._more_bytes)]
+
+
 def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource:
     """Return the records of a file and its damage: its lines, or its one document, or the intact part of that."""
     data = data.removeprefix(_BOM)
     records: list[tuple[int, Record]] = []
-    broken: list[Damage] = []
+    broken = _BrokenLines()
     sessions: list[tuple[int, bytes]] = []
-    for number, raw in enumerate(data.split(b"\n"), 1):
+    for number, raw in enumerate(BytesIO(data), 1):
         line = raw.strip(_EDGES)
         if not line:
             if b"\0" in raw:
-                broken.append(Damage(number, "nothing but NUL bytes", len(raw)))
+                broken.add(number, "nothing but NUL bytes", len(raw.rstrip(b"\n")))
             continue
         try:
             value = decode_record(line)
         except ValueError as error:
             if b'"history"' in line:
                 sessions.append((number, line))
-            broken.append(Damage(number, str(error), len(raw)))
+            broken.add(number, str(error), len(raw.rstrip(b"\n")))
             continue
         if isinstance(value, dict):
             if b"\0" in raw:
-                broken.append(Damage(number, "NUL bytes around an intact record", len(raw)))
+                broken.add(number, "NUL bytes around an intact record", len(raw.rstrip(b"\n")))
             records.append((number, cast(Record, value)))
         else:
-            broken.append(Damage(number, f"a JSON {type(value).__name__}, not a record", len(raw)))
-    if broken and len(sessions) < 2 and _is_document(data, records):
-        return document_of(data, name, damage) or RecordSource(name, records, (*damage, *broken))
+            broken.add(number, f"a JSON {type(value).__name__}, not a record", len(raw.rstrip(b"\n")))
+    if broken.kept and len(sessions) < 2 and _is_document(data, records):
+        return document_of(data, name, damage) or RecordSource(name, records, (*damage, *broken.all()))
     # The line is a whole session: keep the intact part of it.
     saved = [(number, found[0]) for number, line in sessions if (found := salvage(line, number))]
     return RecordSource(
-        name, sorted([*records, *saved], key=lambda one: one[0]) if saved else records, (*damage, *broken)
+        name, sorted([*records, *saved], key=lambda one: one[0]) if saved else records, (*damage, *broken.all())
     )
 
 
 def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
     """Return whether the lines belong to one indented document and are not records of their own."""
-    start = data[:64].lstrip(_EDGES + b"\n")
+    start = data[:64].lstrip(_EDGES)
     alone = start.startswith(b"{") and start[1:].lstrip(b" \t\r").startswith(b"\n")
     return alone or not records
 
@@ -142,7 +172,7 @@ def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
 def document_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource | None:
     """Return the file as one record, from a whole document or its intact part; None if it holds no object."""
     try:
-        value = decode_record(data.strip(_EDGES + b"\n"))
+        value = decode_record(data.strip(_EDGES))
     except ValueError:
         saved = salvage(data)
         return RecordSource(name, [(1, saved[0])], (*damage, *saved[1])) if saved else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ..conversation.entries import META, Entry
-from ..conversation.log import Damage
+from ..conversation.log import Damage, newer_part
+from ..schemas import LOG
+from ..values import replace
 from .foreign_values import Record, as_dict, as_text
 from .import_result import ImportedSession, RecordSource, SkipCounts, safe_id
 
@@ -39,7 +41,18 @@ def read(source: RecordSource) -> list[ImportedSession]:
             if row["kind"] == META:
                 meta.update(as_dict(row["body"]))
     session = next((entry.session for entry in entries if entry.session), "") or source.stem
+    if newer_part(entries):
+        tally.skip("a decision of a newer Reverie", 1)
+        session, entries = f"{session}-fork", _messages(entries)
     return [_imported(session, meta, entries, tally, source.damage)]
+
+
+def _messages(entries: list[Entry]) -> list[Entry]:
+    """Return the messages of a log that a newer Reverie wrote, as a log of this version."""
+    meta = Entry(f"{entries[0].uuid}-fork", None, entries[0].time, entries[0].session, META, {"schema": LOG})
+    said = [entry for entry in entries if entry.message is not None]
+    parents = [meta, *said]
+    return [meta, *(replace(entry, parent=parents[at].uuid) for at, entry in enumerate(said))]
 
 
 def _entry(row: Record) -> Entry:

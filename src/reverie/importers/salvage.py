@@ -22,6 +22,8 @@ _NEXT: Final = re.compile(r'[\s\0]*(?:,[\s\0]*[\[{]|\][\s\0]*(?:,\s*"|\}[\s\0]*$
 _AFTER: Final = re.compile(r"\][\s\0]*(?:,\s*\"|\}?[\s\0]*$)")
 _OWN_LINE: Final = re.compile(r"\n([ \t]+)[\[{]")
 _KEYS: Final = re.compile(r'\{(?=\s*"(?:role|message_type|agent|content|id|action|type)"\s*:)')
+_MAX_BROKEN: Final = 200
+"""The search for intact members ends after this many broken ones: each costs a pass over the text."""
 _NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
 _decoder: Final = json.JSONDecoder()
 
@@ -72,6 +74,9 @@ def _members(text: str, start: int, line: int, damage: list[Damage]) -> Iterator
         again = layout.opening.search(text, at + 1)
         upto = again.start() if again else len(text)
         line, counted = line + text.count("\n", counted, at), at
+        if len(damage) == _MAX_BROKEN:
+            damage.append(Damage(line, "too many broken records: the rest is left out", len(text) - at))
+            return
         damage.append(Damage(line, "a record that is not whole JSON", upto - at))
         if again is None:
             return

@@ -78,7 +78,7 @@ def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
     replies: dict[str, LoggedTurn] = {}
     blocks: dict[str, list[Any]] = {}
     gone: set[str] = set()
-    for one in view.history_from(0):
+    for one in view.each():
         if not isinstance(one, Item):
             if isinstance(one.cut, Snipped):
                 gone.update(one.cut.messages)

@@ -144,10 +144,23 @@ def failure_of_exception(who: str, error: BaseException, *, begun: bool = False)
     if names & _UNREACHED or isinstance(error, OSError):
         cause = error.__cause__
         reason = f" ({cause})" if cause is not None and str(cause) else ""
+        if _is_connection_refused(error):
+            advice = "nothing listens at this address: start the server, or check the base URL"
+            return ModelUnavailable(f"{said}{reason}; {advice}", no_server=True)
         return ModelUnavailable(f"{said}{reason}; the server could not be reached")
     if any(sign in said.lower() for sign in _NO_KEY) or "CredentialsError" in names:
         return ModelUnauthorized(f"{said}; set the provider's key")
     return ModelRefused(said)
+
+
+def _is_connection_refused(error: BaseException | None) -> bool:
+    """Return whether an error comes from an address at which nothing listens, by its causes."""
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        if isinstance(error, BaseExceptionGroup):
+            several = cast("BaseExceptionGroup[BaseException]", error)
+            return all(_is_connection_refused(one) for one in several.exceptions)
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def broken_reply(who: str, why: str) -> ReplyBroken:

@@ -51,6 +51,8 @@ class RetryPolicy:
     attempts: int = 6
     first_delay_seconds: float = 0.5
     max_delay_seconds: float = 30.0
+    no_server_attempts: int = 2
+    """The number of tries where nothing listens at the provider's address."""
     max_retry_after_seconds: float = 120.0
     """The longest ``retry-after`` of a provider that is waited for; a longer one ends the tries."""
 
@@ -126,7 +128,7 @@ class RetryingModel:
             except (ModelUnavailable, ReplyBroken) as error:
                 failure = error
             delay = self._delay(failure, attempt)
-            if attempt >= self._tries(model) or delay is None:
+            if attempt >= self._tries(model, failure) or delay is None:
                 self._absent = True
                 if self._fallback is None or model is self._fallback:
                     raise failure
@@ -154,8 +156,11 @@ class RetryingModel:
             if self._fallback is not None:
                 await self._fallback.aclose()
 
-    def _tries(self, model: Model) -> int:
-        return 1 if self._absent and model is self._model and self._is_replaceable else self._policy.attempts
+    def _tries(self, model: Model, failure: ModelError) -> int:
+        if self._absent and model is self._model and self._is_replaceable:
+            return 1
+        has_server = not (isinstance(failure, ModelUnavailable) and failure.no_server)
+        return self._policy.attempts if has_server else min(self._policy.attempts, self._policy.no_server_attempts)
 
     def _delay(self, error: ModelError, attempt: int) -> float | None:
         """Return the seconds to wait before the next try; None if the provider asks for more than is allowed."""

@@ -1,20 +1,25 @@
-"""The library: list, find, read, export, import, delete and purge the sessions of a storage."""
+"""The library: list, find, read, export, import and delete the sessions of a storage."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from ..conversation.entries import ASSISTANT, USER, Entry, encode_entry
+from ..conversation.decisions import AgentSpawned, decision_of
+from ..conversation.entries import ASSISTANT, USER, Entry, decode_entry, encode_entry, marked_imported
 from ..conversation.log import ParsedLog, parse_log
 from ..conversation.view import View
 from ..conversation.wire.blocks import accepted_message, as_blocks
 from ..errors import InputError, SessionBusy, SessionNotFound
+from ..memories.store.records import read_record
 from ..ports import Storage
 from ..storage.files import FileStorage
 from ..values import record
 from .memory.memory import Memory
 
-__all__ = ["Library", "RemovedSession", "SessionListing"]
+__all__ = ["Library", "RemovedSession", "SessionListing", "agent_log", "erase_sources"]
 
 
 @record
@@ -32,15 +37,21 @@ class SessionListing:
     messages: int
     bytes: int
     damaged: int
+    imported: bool = False
+    """Whether it was recorded elsewhere and this user has not continued it."""
 
 
 @record
 class RemovedSession:
-    """The storage keys and memories that deleting a session removed, or would remove in a dry run."""
+    """The storage keys that deleting a session removed, or would remove in a dry run, and its agents."""
 
     session: str
     keys: list[str]
+    """The logs of the session and of its agents, stored results, notes, plans and inboxes."""
     memories: list[str]
+    """The keys of memories that came from the session or its agents; older versions of them are restored."""
+    agents: list[str]
+    """The agents that the session started, and those that they started."""
 
 
 class Library:
@@ -54,17 +65,40 @@ class Library:
         """Return the storage keys of all session logs, of all projects."""
         return [key for key in self._storage.list("projects") if key.endswith(".jsonl") and key.count("/") == 2]
 
-    def find(self, name: str) -> str:
-        """Return the log key of the session with this name, or of the only session whose name starts with it.
+    def agent_keys(self) -> list[str]:
+        """Return the storage keys of the logs of all agents that sessions started."""
+        return [key for key in self._storage.list("agents") if key.endswith(".jsonl") and key.count("/") == 1]
 
-        ``project/name`` selects a project; a bare name prefers the library's own project. A deleted session with
-        files left is found too. Raise ``SessionNotFound`` if none matches, and ``InputError`` if several do.
+    def all_keys(self) -> list[str]:
+        """Return the log keys of all sessions and agents, also of deleted logs whose other files are left."""
+        return list(dict.fromkeys([*self.keys(), *self._deleted_logs(), *self.agent_keys()]))
+
+    def agents_of(self, key: str) -> list[str]:
+        """Return the names of the agents that a session or agent started, each after those that it started itself."""
+        found: dict[str, None] = {}
+        self._collect_agents(key, found, {_session(key)})
+        return list(found)
+
+    def _collect_agents(self, key: str, found: dict[str, None], seen: set[str]) -> None:
+        for name in _started_agents(self._storage.load(key) or b""):
+            if name not in seen:
+                seen.add(name)
+                self._collect_agents(agent_log(name), found, seen)
+                found[name] = None
+
+    def find(self, name: str) -> str:
+        """Return the log key of the session or agent with this name, or of the only one whose name starts with it.
+
+        ``project/name`` selects a project; a bare name prefers the library's own project, and the beginning of a name
+        prefers sessions to agents. A deleted session with files left is found too. Raise ``SessionNotFound`` if none
+        matches, and ``InputError`` if several do.
         """
-        keys = self.keys() or []
-        keys += [key for key in self._deleted_logs() if key not in keys]
+        keys = self.all_keys()
         exact = [key for key in keys if name in (_session(key), _full_name(key))]
         here = [key for key in exact if key.split("/")[1] == self._project]
-        found = (here if len(exact) > 1 else exact) or exact or [key for key in keys if _session(key).startswith(name)]
+        begun = [key for key in keys if _session(key).startswith(name)]
+        sessions = [key for key in begun if key.startswith("projects/")]
+        found = (here if len(exact) > 1 else exact) or exact or sessions or begun
         if not found:
             raise SessionNotFound(f"there is no session {name!r}; 'reverie sessions' lists them")
         if len(found) > 1:
@@ -73,9 +107,12 @@ class Library:
         return found[0]
 
     def _deleted_logs(self) -> list[str]:
-        """Return the log keys of all sessions with results, notes or an inbox, also of deleted ones."""
+        """Return the log keys of all sessions and agents with results, notes or an inbox, also of deleted ones."""
         folders = {tuple(key.split("/")[:3]) for key in self._storage.list("projects") if key.count("/") > 2}
-        return [f"{'/'.join(parts)}.jsonl" for parts in sorted(folders) if parts[2] != "memory"]
+        found = [f"{'/'.join(parts)}.jsonl" for parts in sorted(folders) if parts[2] != "memory"]
+        return found + sorted(
+            {agent_log(key.split("/")[1]) for key in self._storage.list("agents") if key.count("/") > 1}
+        )
 
     def load(self, key: str) -> ParsedLog:
         """Return a session's parsed log, which lists damaged lines; raise ``SessionNotFound`` without a log."""
@@ -91,29 +128,13 @@ class Library:
     def describe(self, key: str) -> SessionListing:
         """Return the summary of a session for a list, read from its log."""
         data = self._storage.load(key) or b""
+        return _listing(key, parse_log(data), len(data))
+
+    def read(self, key: str) -> tuple[ParsedLog, SessionListing]:
+        """Return a session's parsed log and its summary, from one reading; raise ``SessionNotFound`` without a log."""
+        data = self.export(key)
         loaded = parse_log(data)
-        meta: dict[str, Any] = {}
-        model = ""
-        for entry in loaded.entries:
-            if entry.kind == "meta":
-                meta.update(entry.body)
-            elif entry.kind == ASSISTANT:
-                model = str(entry.reply.get("model") or model)
-        said = [entry for entry in loaded.entries if entry.kind in (USER, ASSISTANT)]
-        times = [entry.time for entry in loaded.entries if entry.time]
-        return SessionListing(
-            session=_session(key),
-            project=key.split("/")[1],
-            key=key,
-            title=str(meta.get("title") or _first_words(said)),
-            model=str(model or meta.get("model") or ""),
-            cwd=str(meta.get("cwd") or ""),
-            started=times[0] if times else "",
-            touched=times[-1] if times else "",
-            messages=len(said),
-            bytes=len(data),
-            damaged=len(loaded.damage) + bool(loaded.torn),
-        )
+        return loaded, _listing(key, loaded, len(data))
 
     def export(self, key: str) -> bytes:
         """Return the bytes of a session's log; raise ``SessionNotFound`` if there is no log."""
@@ -123,13 +144,13 @@ class Library:
         return data
 
     def store(self, key: str, entries: list[Entry]) -> None:
-        """Write imported entries as a new log under a key; raise ``InputError`` if the log exists."""
+        """Write a recording's entries, marked as imported, as a new log; raise ``InputError`` if the log exists."""
         if self._storage.load(key) is not None:
             raise InputError(f"session {_session(key)} exists already and was not changed")
         lease = self._storage.lease(key, holder="import")
         try:
-            data = b"".join(encode_entry(entry) + b"\n" for entry in entries)
-            self._storage.write(key, data, create=True)
+            marked = marked_imported(entries, _session(key))
+            self._storage.write(key, b"".join(encode_entry(entry) + b"\n" for entry in marked), create=True)
         finally:
             lease.release()
 
@@ -137,46 +158,71 @@ class Library:
         """Return the keys of a session's results, notes and inbox."""
         return list(self._storage.list(key.removesuffix(".jsonl")))
 
-    def remove(self, key: str, *, purge: bool = False, dry_run: bool = False) -> RemovedSession:
-        """Delete a session's log; ``purge`` also deletes its results, notes, inbox and memories derived from it.
+    def remove(self, key: str, *, dry_run: bool = False) -> RemovedSession:
+        """Delete a session and everything derived from it: log, results, notes, inbox, agents and memories.
 
-        ``dry_run`` deletes nothing and returns the keys to be removed. Raise ``SessionBusy`` if the session is
-        open.
+        The log goes last, so that a second call finishes an interrupted one. ``dry_run`` deletes nothing and returns
+        the keys to be removed. Raise ``SessionBusy`` if the session or one of its agents is open.
         """
-        holder = self._storage.holder(key)
-        if holder is not None:
-            raise SessionBusy(f"session {_session(key)} is open ({holder}); close it first", holder=holder)
-        keys = [key, *(self._session_files(key) if purge else [])]
-        memories = self._forget_memories(key, dry_run=dry_run) if purge else []
+        agents = self.agents_of(key)
+        logs = [*map(agent_log, agents), key]
+        for log in logs:
+            if (holder := self._storage.holder(log)) is not None:
+                raise SessionBusy(f"session {_session(log)} is open ({holder}); close it first", holder=holder)
+        there = [log for log in logs if self._storage.load(log) is not None]
+        keys = [name for log in logs for name in [*self._session_files(log), *([log] if log in there else [])]]
+        names = [_session(log) for log in logs]
+        memories = self._derived_memories(names)
         if not dry_run:
-            for name in [*keys[1:], key]:
+            self._erase_memories(names)
+            for name in [*self._derived_memories(names), *keys]:
                 self._storage.delete(name)
-        return RemovedSession(_session(key), keys, memories)
+        return RemovedSession(_session(key), keys, memories, agents)
 
-    def _forget_memories(self, key: str, *, dry_run: bool) -> list[str]:
-        """Forget the memories derived from a session, through their journal if there is one; return their keys.
+    def _erase_memories(self, sources: Sequence[str]) -> None:
+        """Erase these sessions from the journals, lists and logs of all memory directories in a home."""
+        if not isinstance(self._storage, FileStorage):
+            return
+        home = Path(self._storage.root)
+        for folder in [*home.glob("projects/*/memory"), *home.glob("agent-memory/*")]:
+            erase_sources(folder, sources)
 
-        ``dry_run`` only returns the keys.
-        """
-        memories = self._derived_memories(key)
-        if memories and not dry_run and isinstance(self._storage, FileStorage):
-            folder = self._storage.root / key.rsplit("/", 1)[0] / "memory"
-            Memory(folder).forget_source(_session(key), erase=True)
-        for name in memories if not dry_run else ():
-            self._storage.delete(name)
-        return memories
-
-    def _derived_memories(self, key: str) -> list[str]:
-        """Return the keys of the memories whose source is this session."""
-        session = _session(key)
-        folder = f"{key.rsplit('/', 1)[0]}/memory"
+    def _derived_memories(self, sources: Collection[str]) -> list[str]:
+        """Return the keys of the memories in this storage whose source is one of these sessions."""
+        names = [name for name in self._storage.list("projects") if name.split("/")[2:3] == ["memory"]]
         found: list[str] = []
-        for name in self._storage.list(folder):
+        for name in [*names, *self._storage.list("agent-memory")]:
             document = self._storage.read(name) if name.endswith(".md") else None
-            head = document.data[:4096].decode("utf-8", "replace") if document is not None else ""
-            if any(line.startswith("source:") and session in line for line in head.splitlines()):
+            origins = read_record(name, document.data).source if document is not None else ()
+            if any(origin.split(" ")[0] in sources for origin in origins):
                 found.append(name)
         return found
+
+
+def erase_sources(folder: Path, sources: Sequence[str]) -> None:
+    """Erase all that came from these sessions in a memory directory, if a file in it names one of them."""
+    named = {source for source in sources if _is_named(folder, source.encode())}
+    for source in named:
+        Memory(folder).forget_source(source, erase=True)
+
+
+def _is_named(folder: Path, name: bytes) -> bool:
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return any(name in path.read_bytes() for path in paths)
+
+
+def agent_log(name: str) -> str:
+    """Return the key of an agent's log."""
+    return f"agents/{name}.jsonl"
+
+
+def _started_agents(data: bytes) -> Iterator[str]:
+    """Yield the names of the agents that a log records as started."""
+    for line in data.split(b"\n") if b"agent_spawned" in data else ():
+        with suppress(ValueError):
+            decision = decision_of(decode_entry(line).body) if b"agent_spawned" in line else None
+            if isinstance(decision, AgentSpawned):
+                yield decision.agent
 
 
 def _full_name(key: str) -> str:
@@ -185,6 +231,34 @@ def _full_name(key: str) -> str:
 
 def _session(key: str) -> str:
     return key.rsplit("/", 1)[-1].removesuffix(".jsonl")
+
+
+def _listing(key: str, loaded: ParsedLog, size: int) -> SessionListing:
+    """Return the summary of a session for a list, from its parsed log and the size of that in bytes."""
+    meta: dict[str, Any] = {}
+    model = ""
+    for entry in loaded.entries:
+        if entry.kind == "meta":
+            meta.update(entry.body)
+        elif entry.kind == ASSISTANT:
+            model = str(entry.reply.get("model") or model)
+    said = [entry for entry in loaded.entries if entry.kind in (USER, ASSISTANT)]
+    own = any(entry.kind == USER and not entry.imported for entry in said)
+    times = [entry.time for entry in loaded.entries if entry.time]
+    return SessionListing(
+        session=_session(key),
+        project=key.split("/")[1] if key.startswith("projects/") else "",
+        key=key,
+        title=str(meta.get("title") or _first_words(said)),
+        model=str(model or meta.get("model") or ""),
+        cwd=str(meta.get("cwd") or ""),
+        started=times[0] if times else "",
+        touched=times[-1] if times else "",
+        messages=len(said),
+        bytes=size,
+        damaged=len(loaded.damage) + bool(loaded.torn),
+        imported=not own if any(entry.imported for entry in said) else bool(meta.get("source")),
+    )
 
 
 def _first_words(said: list[Entry]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, Mode, PermissionRules
 from .flags import Flags, limits_by, open_flags, switched_by
-from .load import default_home, load_settings
+from .load import SettingIgnored, default_home, load_settings
 from .records import Settings, Switches
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "McpServer",
     "Mode",
     "PermissionRules",
+    "SettingIgnored",
     "Settings",
     "Switches",
     "default_home",

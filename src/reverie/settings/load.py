@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..errors import SettingsError
 from ..values import replace
@@ -15,7 +16,11 @@ from .flags import Flags, switched_by
 from .records import Settings, consistent, turned_off
 from .sources import disabled_by, from_environment, read_toml
 
-__all__ = ["default_home", "load_settings"]
+__all__ = ["SettingIgnored", "default_home", "load_settings"]
+
+
+class SettingIgnored(UserWarning):
+    """Warns that a setting in a project's file has no effect."""
 
 
 RECORDS: Final = frozenset(
@@ -47,17 +52,17 @@ def load_settings(
     """Return the settings from the user's file, the project's file, the environment and arguments; later ones win.
 
     The project's file may only turn switches off and lower limits; ``flags`` may only turn switches off.
-    ``settings_file`` is read instead of the user's file and must exist. Invalid sources raise ``SettingsError``.
+    ``settings_file`` is read instead of the user's file and must exist. Invalid sources raise ``SettingsError``;
+    an invalid setting in the project's file is left out with the warning ``SettingIgnored``.
     """
     environment = os.environ if environ is None else environ
     settings = Settings(home=(home or default_home(environment)).expanduser().absolute())
     if settings_file is not None and not settings_file.is_file():
         raise SettingsError(f"{settings_file}: no such settings file; check the path")
     user_file = settings_file or settings.home / "config.toml"
-    settings = applied(settings, read_toml(user_file), source=str(user_file))
+    settings = applied(settings, read_toml(user_file, private=settings_file is None), source=str(user_file))
     if project is not None:
-        project_file = project / ".reverie.toml"
-        settings = narrowed(settings, read_toml(project_file), source=str(project_file))
+        settings = narrowed(settings, project / ".reverie.toml")
     settings = applied(settings, from_environment(environment), source="environment")
     settings = applied(settings, arguments or {}, source="argument")
     switches = consistent(turned_off(settings.switches, disabled_by(environment)))
@@ -83,25 +88,41 @@ def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> 
     return replace(settings, **changes)
 
 
-def narrowed(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:
+def narrowed(settings: Settings, file: Path) -> Settings:
     """Return the settings restricted by a project's file, which may only turn switches off and lower limits.
 
-    Raise ``SettingsError`` if the file turns a switch on or sets another key; a higher limit is ignored.
+    A higher limit is ignored, and anything else too, with a warning: a repository must not stop a user's commands.
     """
-    for key in given:
-        if key in CHECKS and key not in PROJECT_KEYS:
-            raise SettingsError(f"{source}: a project may not set {key}; put it in {settings.home / 'config.toml'}")
-    asked = applied(Settings(home=settings.home), given, source=source)
-    wanted = read_switches(given.get("switches", {}), f"{source}: switches")
-    for name, value in wanted.items():
-        if value:
+    try:
+        given = read_toml(file)
+    except SettingsError as error:
+        return _ignored(error, settings)
+    switches = given.pop("switches", {})
+    single = cast("dict[str, object]", switches).items() if isinstance(switches, dict) else [("", switches)]
+    for key, value in [*given.items(), *(("switches", {name: one} if name else one) for name, one in single)]:
+        try:
+            settings = _narrowed(settings, key, value, str(file))
+        except SettingsError as error:
+            settings = _ignored(error, settings)
+    return settings
+
+
+def _ignored(error: SettingsError, settings: Settings) -> Settings:
+    warnings.warn(f"ignored: {error}", SettingIgnored, stacklevel=4)
+    return settings
+
+
+def _narrowed(settings: Settings, key: str, value: object, source: str) -> Settings:
+    if key in CHECKS and key not in PROJECT_KEYS:
+        raise SettingsError(f"{source}: a project may not set {key}; put it in {settings.home / 'config.toml'}")
+    asked = applied(Settings(home=settings.home), {key: value}, source=source)
+    if key != "switches":
+        return replace(settings, **{key: lower(getattr(settings, key), getattr(asked, key))})
+    wanted = read_switches(value, f"{source}: switches")
+    for name, is_on in wanted.items():
+        if is_on:
             raise SettingsError(f"{source}: a project may only turn switches off, and {name} is turned on")
-    return replace(
-        settings,
-        switches=turned_off(settings.switches, list(wanted)),
-        window_tokens=lower(settings.window_tokens, asked.window_tokens),
-        compact_percent=lower(settings.compact_percent, asked.compact_percent),
-    )
+    return replace(settings, switches=turned_off(settings.switches, list(wanted)))
 
 
 def lower(one: float | None, other: float | None) -> Any:

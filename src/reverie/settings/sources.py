@@ -31,10 +31,11 @@ DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def read_toml(file: Path) -> dict[str, object]:
+def read_toml(file: Path, *, private: bool = False) -> dict[str, object]:
     """Return the content of a TOML settings file as a dict; empty if the file does not exist.
 
-    Raise ``SettingsError`` if the file cannot be read, is not valid TOML or is too long.
+    Raise ``SettingsError`` if the file cannot be read, is not valid TOML or is too long, or with ``private`` if others
+    could have written it.
     """
     import tomllib
 
@@ -47,8 +48,11 @@ def read_toml(file: Path) -> dict[str, object]:
         raise SettingsError(f"{file}: {error.strerror}") from error
     try:
         with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise SettingsError(f"{file} is not a regular file; replace it by one or delete it")
+            if private and _is_open_to_others(found):
+                raise SettingsError(f"{file} could have been written by others; look at it, then chmod 600 it")
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise SettingsError(f"{file}: longer than {MAX_FILE_BYTES} bytes; shorten it")
@@ -57,6 +61,12 @@ def read_toml(file: Path) -> dict[str, object]:
         raise SettingsError(f"{file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{file}: not valid TOML: {error}") from error
+
+
+def _is_open_to_others(found: os.stat_result) -> bool:
+    # A group with the number of its user is that user's own: there, files are often writable for the group.
+    shared = 0o002 if found.st_gid == found.st_uid else 0o022
+    return found.st_uid not in (os.getuid(), 0) or bool(found.st_mode & shared)
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, object]:

@@ -61,12 +61,17 @@ class FileStorage:
         data = self.load(key)
         return None if data is None else Document(data, _version(data))
 
-    def load(self, key: str) -> bytes | None:
-        """Return all bytes of a log or document, including damaged lines, or None if it does not exist."""
+    def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
+        """Return the bytes of a log or document, including damaged lines, or None if it does not exist.
+
+        With a ``size`` return a part from the offset ``start`` on; of a log in use also if its file was removed.
+        """
         *folders, name = check_key(key)
+        if size >= 0 and (part := self._logs.part(key, start, size)) is not None:
+            return part
         path = os.path.join(self._root, key)
         with explained("read", path), _opened(self._root, folders) as folder:
-            return None if folder is None else _content(folder, name, path)
+            return None if folder is None else _content(folder, name, path, start, size)
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
         """Create or replace the document atomically and durably, and return its new version.
@@ -121,11 +126,14 @@ class FileStorage:
             found = sorted(_keys_below(self._root, folders))
         yield from found
 
-    def append(self, key: str, line: bytes) -> None:
-        """Append one line, without a newline, to a log, and return when it is as safe as ``durability`` says."""
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
+        """Append one line, without a newline, to a log, and return when it is as safe as ``durability`` says.
+
+        Raise ``LogLost`` if the size in bytes is not ``expect``, or if the path leads to another file than before.
+        """
         if b"\n" in line:
             raise ValueError("a log line must not contain a newline; append one line at a time")
-        self._logs.append(key, line)
+        self._logs.append(key, line, expect)
 
     def lease(self, name: str, *, holder: str = "") -> FileLease:
         """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
@@ -170,16 +178,17 @@ class FileStorage:
                     return  # not empty, or not ours to delete
 
 
-def _open_log(root: str, key: str) -> tuple[int, str]:
-    """Open a log for appending, creating it and its folders durably if missing; return its descriptor and path."""
+def _open_log(root: str, key: str, create: bool) -> tuple[int, str]:
+    """Open a log for appending and return its descriptor and path; ``create`` makes it and its folders durably."""
     *folders, name = check_key(key)
     path = os.path.join(root, key)
 
     def open_it() -> int:
         with explained("append to", path):
-            _sync_folders(root, folders, but_last=True)
-            with opened_folder(root, folders, create=True) as folder:
-                descriptor = open_plain(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT, path)
+            if create:
+                _sync_folders(root, folders, but_last=True)
+            with opened_folder(root, folders, create=create) as folder:
+                descriptor = open_plain(folder, name, os.O_RDWR | os.O_APPEND | (create and os.O_CREAT), path)
                 try:
                     sync_folder(folder)
                 except BaseException:
@@ -187,7 +196,7 @@ def _open_log(root: str, key: str) -> tuple[int, str]:
                     raise
                 return descriptor
 
-    return _despite_removal(open_it), path
+    return _despite_removal(open_it) if create else open_it(), path
 
 
 def _despite_removal(act: Callable[[], T]) -> T:
@@ -225,11 +234,16 @@ def _sync_folders(root: str, folders: Sequence[str], *, but_last: bool = False) 
             sync_folder(folder)
 
 
-def _content(folder: int, name: str, path: str) -> bytes | None:
+def _content(folder: int, name: str, path: str, start: int = 0, size: int = -1) -> bytes | None:
     try:
-        return read_all(open_plain(folder, name, os.O_RDONLY, path))
+        descriptor = open_plain(folder, name, os.O_RDONLY, path)
     except FileNotFoundError:
         return None
+    if size < 0 and not start:
+        return read_all(descriptor)
+    with open(descriptor, "rb") as file:
+        file.seek(start)
+        return file.read(size)
 
 
 def _keys_below(root: str, folders: Sequence[str]) -> Generator[str]:

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from ..errors import SessionBusy, StorageConflict, StorageError, UnsafePath
+from ..errors import LogLost, SessionBusy, StorageConflict, StorageError, UnsafePath
 from ..keys import check_key
 from ..ports import Document
 
 __all__ = ["InMemoryStorage"]
 
 _NEWLINE: Final = b"\n"
-_Pieces = list[bytes]
 
 
 class InMemoryLease:
@@ -37,7 +36,7 @@ class InMemoryStorage:
     """A store of documents, logs and leases in this process's memory, for one process only."""
 
     def __init__(self) -> None:
-        self._pieces: dict[str, _Pieces] = {}
+        self._files: dict[str, bytearray] = {}
         self._folders: Counter[str] = Counter()
         self._leases: dict[str, InMemoryLease] = {}
         self._lock = threading.RLock()
@@ -47,17 +46,15 @@ class InMemoryStorage:
         data = self.load(key)
         return None if data is None else Document(data, _version(data))
 
-    def load(self, key: str) -> bytes | None:
-        """Return all bytes of a log or document, or None if it does not exist."""
+    def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
+        """Return the bytes of a log or document, all or a part, or None if it does not exist."""
         check_key(key)
         with self._lock:
-            pieces = self._pieces.get(key)
-            if pieces is None:
+            data = self._files.get(key)
+            if data is None:
                 self._refuse_folder(key)
                 return None
-            whole = b"".join(pieces)
-            pieces[:] = [whole]  # so that reading again costs nothing
-            return whole
+            return bytes(data[start:] if size < 0 else data[start : start + size])
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
         """Create or replace the document and return its new version.
@@ -72,14 +69,14 @@ class InMemoryStorage:
                 raise StorageConflict(
                     f"cannot write {key}: another writer changed it first; read it again, then retry", path=key
                 )
-            self._place(key)[:] = [bytes(data)]
+            self._place(key)[:] = data
         return _version(data)
 
     def delete(self, key: str) -> bool:
         """Delete a document or log, and say whether it existed."""
         check_key(key)
         with self._lock:
-            if self._pieces.pop(key, None) is None:
+            if self._files.pop(key, None) is None:
                 self._refuse_folder(key)
                 return False
             for folder in _folders_of(key):
@@ -92,20 +89,24 @@ class InMemoryStorage:
         folder = prefix.rstrip("/")
         below = "/".join((*check_key(folder), "")) if folder else ""
         with self._lock:
-            found = sorted(key for key in self._pieces if key.startswith(below))
+            found = sorted(key for key in self._files if key.startswith(below))
         yield from found
 
-    def append(self, key: str, line: bytes) -> None:
-        """Append one line, given without a newline, to a log; create the log if it does not exist."""
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
+        """Append one line, given without a newline, to a log; create the log if it does not exist.
+
+        Raise ``LogLost`` if the size of the log in bytes is not ``expect``.
+        """
         if _NEWLINE in line:
             raise ValueError("a log line must not contain a newline; append one line at a time")
         with self._lock:
-            pieces = self._pieces.get(key)
-            if pieces is None:
-                pieces = self._place(key)
-            elif pieces[-1] and not pieces[-1].endswith(_NEWLINE):
-                pieces.append(_NEWLINE)
-            pieces.append(line + _NEWLINE)
+            size = len(self._files.get(key, b""))
+            if expect is not None and expect != size:
+                raise LogLost(f"{key} has {size} bytes instead of {expect}", path=key)
+            data = self._place(key)
+            if data and not data.endswith(_NEWLINE):
+                data += _NEWLINE
+            data += line + _NEWLINE
 
     def lease(self, name: str, *, holder: str = "") -> InMemoryLease:
         """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
@@ -130,19 +131,19 @@ class InMemoryStorage:
         """Release every lease; the stored data stays as long as this object exists."""
         self._leases.clear()
 
-    def _place(self, key: str) -> _Pieces:
-        """Return the key's list of bytes, adding a new key if needed; raise where a directory would forbid it."""
-        if key not in self._pieces:
+    def _place(self, key: str) -> bytearray:
+        """Return the key's bytes, adding a new key if needed; raise where a directory would forbid it."""
+        if key not in self._files:
             check_key(key)
             self._refuse_folder(key)
             for folder in _folders_of(key):
-                if folder in self._pieces:
+                if folder in self._files:
                     raise StorageError(
                         f"cannot write {key}: {folder} is a file, not a directory; use another name", path=key
                     )
             self._folders.update(_folders_of(key))
-            self._pieces[key] = []
-        return self._pieces[key]
+            self._files[key] = bytearray()
+        return self._files[key]
 
     def _refuse_folder(self, key: str) -> None:
         if key in self._folders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import weakref
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
-from ..errors import StorageError
+from ..errors import LogLost, StorageError
 from ..paths import append_line, explain, flush
 
 __all__ = ["Durability", "LogFiles"]
@@ -39,6 +40,12 @@ class _LogFile:
         self.dirty = self.closed = False
         self.lock = threading.RLock()
 
+    def check(self) -> None:
+        """Raise ``LogLost`` if the path no longer leads to this file."""
+        if not self.is_current():
+            gone = "was replaced" if os.path.lexists(self.path) else "was removed or moved"
+            raise LogLost(f"{self.path} {gone}", path=self.path)
+
     def is_current(self) -> bool:
         """Say whether the path still leads to this file and the file has no other name."""
         try:
@@ -46,6 +53,16 @@ class _LogFile:
         except OSError:
             return False
         return found.st_ino == self.inode and found.st_dev == self.device and found.st_nlink == 1
+
+    def read(self, size: int) -> bytes | None:
+        """Return the first bytes of the file, which may have lost its name; None if it has fewer."""
+        try:
+            with open(os.dup(self.descriptor), "rb") as file:
+                file.seek(0)
+                data = file.read(size)
+        except OSError:
+            return None
+        return data if len(data) == size else None
 
     def flush(self) -> None:
         """Flush appended lines to disk if any are not flushed yet; raise ``StorageError`` if that fails."""
@@ -70,7 +87,7 @@ class _LogFile:
 class LogFiles:
     """The open logs of a store, at most 64, the most recently used last."""
 
-    def __init__(self, open_log: Callable[[str], tuple[int, str]], durability: Durability) -> None:
+    def __init__(self, open_log: Callable[[str, bool], tuple[int, str]], durability: Durability) -> None:
         self._open_log = open_log
         self._durability: Durability = durability
         self._start_empty()
@@ -84,32 +101,56 @@ class LogFiles:
         self._stopping = threading.Event()
         self._flusher: threading.Thread | None = None
 
-    def append(self, key: str, line: bytes) -> None:
+    def append(self, key: str, line: bytes, expect: int | None = None) -> None:
         """Append one line to a log and return when it is as safe as ``durability`` requires.
 
-        Raise the error of an earlier flush of this log in the background, without appending.
+        Raise the error of an earlier flush of this log in the background, without appending. With ``expect``, the
+        size of the log in bytes, raise ``LogLost`` if it has another size or is not the same file as before.
         """
-        durable = self._durability == "always"
         for _ in range(_MAX_REOPENINGS):
-            log = self._borrow(key)
+            log = self._borrow(key, create=not expect)
             with log.lock:
                 if log.closed:
                     continue
-                if not log.is_current():
+                if expect is None and not log.is_current():
                     self._drop(key, log)
                     continue
                 try:
-                    log.size = append_line(log.descriptor, line, path=log.path, clean_size=log.size, durable=durable)
+                    self._append(log, line, expect)
                 except BaseException:
                     self._drop(key, log)
                     raise
-                log.dirty = not durable
-            if not durable:
+                log.dirty = self._durability != "always"
+            if log.dirty:
                 self._flush_soon()
             return
         raise StorageError(
             f"cannot append to {key}: another process keeps replacing the file; stop that process", path=key
         )
+
+    def _append(self, log: _LogFile, line: bytes, expect: int | None) -> None:
+        """Append one line; with ``expect``, check before and after that the path leads to this file, of this size."""
+        durable = self._durability == "always"
+        try:
+            if expect is not None:
+                log.check()
+            log.size = append_line(
+                log.descriptor, line, path=log.path, clean_size=log.size, durable=durable, expect=expect
+            )
+            if expect is not None:
+                log.check()
+        except LogLost as lost:
+            lost.data = log.read(expect or 0)
+            raise
+
+    def part(self, key: str, start: int, size: int) -> bytes | None:
+        """Return at most ``size`` bytes of an open log from an offset on; None if the log is not open."""
+        with self._lock:
+            log = self._logs.get(key)
+        if log is None:
+            return None
+        with log.lock:
+            return None if log.closed else _read_fully(log.descriptor, start, size)
 
     def forget(self, key: str) -> None:
         """Close a log that is being deleted, if it is open, and ignore its flush errors."""
@@ -159,7 +200,7 @@ class LogFiles:
             if not log.closed:
                 os.close(log.descriptor)
 
-    def _borrow(self, key: str) -> _LogFile:
+    def _borrow(self, key: str, *, create: bool) -> _LogFile:
         with self._lock:
             if key in self._failures:
                 raise self._failures.pop(key)
@@ -167,7 +208,12 @@ class LogFiles:
             if log is not None:
                 self._logs.move_to_end(key)
                 return log
-        log = _LogFile(*self._open_log(key))
+        try:
+            log = _LogFile(*self._open_log(key, create))
+        except StorageError as error:
+            if create or error.errno != errno.ENOENT:
+                raise
+            raise LogLost(f"{error.path} was removed", path=error.path) from error
         with self._lock:
             known = self._logs.setdefault(key, log)
             idle = self._logs.popitem(last=False) if len(self._logs) > _MAX_OPEN else None
@@ -203,6 +249,14 @@ class LogFiles:
                     )
                     self._flusher.start()
         self._dirty.set()
+
+
+def _read_fully(descriptor: int, start: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size > 0 and (part := os.pread(descriptor, size, start)):
+        parts.append(part)
+        start, size = start + len(part), size - len(part)
+    return b"".join(parts)
 
 
 def _flush_in_turn(logs: LogFiles, dirty: threading.Event, stopping: threading.Event) -> None:

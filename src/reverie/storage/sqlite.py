@@ -10,7 +10,7 @@ from typing import Final
 
 from ..paths import open_root
 
-__all__ = ["open_database"]
+__all__ = ["is_damage", "open_database", "open_read_only"]
 
 _PAUSE_SECONDS: Final = 0.02
 
@@ -39,6 +39,31 @@ def open_database(path: Path, *, busy_seconds: float, autocommit: bool = False) 
         connection.close()
         raise
     return connection
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """Open an existing SQLite file that this user cannot write; rows still in a write-ahead log may be missing.
+
+    Raise ``FileNotFoundError`` if there is none.
+    """
+    os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
+    for option in ("mode=ro", "immutable=1"):  # without a writable folder, SQLite opens a WAL file only as immutable
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{option}", uri=True, check_same_thread=False)
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            return connection
+        except sqlite3.OperationalError:
+            connection.close()
+            if option == "immutable=1":
+                raise
+    raise AssertionError("unreachable")
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an error means that a database's content is damaged, not busy, full or unreachable."""
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema"))
 
 
 def _set_wal_mode(connection: sqlite3.Connection, busy_seconds: float) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from ..errors import SessionBusy, StorageConflict, StorageError, UnsafePath
+from ..errors import LogLost, SessionBusy, StorageConflict, StorageError, UnsafePath
 from ..ports import Document, Storage
 
 __all__ = ["BAD_KEYS", "StorageConformance"]
@@ -186,6 +186,21 @@ class StorageConformance:
         storage.write("log", b"replaced\n")
         storage.append("log", b"new")
         assert storage.load("log") == b"replaced\nnew\n"
+
+    def test_a_line_is_appended_only_at_the_expected_size(self, storage: Storage) -> None:
+        storage.append("log", b"one", expect=0)
+        storage.append("log", b"two", expect=4)
+        for size in (0, 4, 9):
+            with pytest.raises(LogLost):
+                storage.append("log", b"never", expect=size)
+        assert storage.load("log") == b"one\ntwo\n"
+
+    def test_a_deleted_log_with_an_expected_size_is_lost_and_not_created_again(self, storage: Storage) -> None:
+        storage.append("log", b"one")
+        storage.delete("log")
+        with pytest.raises(LogLost):
+            storage.append("log", b"two", expect=4)
+        assert storage.load("log") is None
 
     def test_many_threads_append_whole_lines(self, storage: Storage) -> None:
         def append(who: int) -> str:

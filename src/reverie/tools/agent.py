@@ -54,8 +54,12 @@ class AgentTool(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return an access of kind ``none``: each tool call of the started agent is checked when it is made."""
-        return Access("none", str(input.get("kind", "")))
+        """Return the kind ``checkout`` for an agent in a worktree, else ``none``: its own tool calls are checked."""
+        kind = str(input.get("kind", "")).strip()
+        is_apart = input.get("isolation") == "worktree" or (
+            context.agents is not None and context.agents.works_apart(kind)
+        )
+        return Access("checkout" if is_apart else "none", kind)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Start an agent and return its result as text, as an error if it failed; do not wait if in background."""

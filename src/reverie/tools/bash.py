@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,6 +19,9 @@ __all__ = ["Bash", "BashOutput", "KillShell"]
 
 # There is no person to page through output or to type a password.
 _ENVIRONMENT: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+# Newline and tab are part of commands; half a surrogate pair is no text.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_WALL: Final = "[without asking, a command reads only the directories of this session, and no file that a rule denies]"
 _SHELL_ID: Final[dict[str, Any]] = {"type": "string", "description": "The id that Bash returned, such as shell_1"}
 
 
@@ -68,14 +72,25 @@ class Bash(NoPreview):
         """Return an access of kind ``run`` with the command line as its target."""
         return Access("run", str(input.get("command", "")))
 
+    async def check(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Return why a command with control characters does not run, in any mode; '' for others."""
+        found = _CONTROL.search(str(input.get("command", "")))
+        if found is None:
+            return ""
+        number = ord(found.group())
+        return (
+            f"the command holds the control character U+{number:04X} at position {found.start()}, which could hide a "
+            f"part of it from the user; write it as text that bash expands ($'\\x{number:02x}'), or leave it out"
+        )
+
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Run a command and return its output; stop it at its time limit and end all processes of its group.
 
         With ``run_in_background``, only start the command and return its id.
         """
         command = str(input["command"])
-        if "\0" in command:
-            return error_output("the command holds a NUL character, which no command line can; leave it out")
+        if problem := await self.check(input, context):
+            return error_output(problem)
         background = bool(input.get("run_in_background"))
         if background and context.shells.full:
             return error_output("too many commands run in the background; stop one with KillShell first")
@@ -92,7 +107,7 @@ class Bash(NoPreview):
                 f"Running in the background as {name}. Read its output with BashOutput, stop it with KillShell."
             )
         with context.shells.awaiting(shell):
-            return await _run_to_end(shell, _timeout(input, context.policy))
+            return await _run_to_end(shell, _timeout(input, context.policy), _WALL if context.reads_inside else "")
 
 
 _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
@@ -174,11 +189,15 @@ async def _argv(command: str, context: ToolContext) -> list[str]:
     argv = ["bash", "-c", command]
     if not context.restricted:
         return argv
+    from .files.readable import read_scope
+    from .shell.read_places import read_places
     from .shell.sandbox import confined_command
 
-    return await anyio.to_thread.run_sync(
-        lambda: confined_command(argv, cwd=context.cwd)
-    )  # the first call probes the sandbox, which takes a while
+    def confined() -> list[str]:
+        places = read_places(read_scope(context)) if context.reads_inside else ()
+        return confined_command(argv, cwd=context.cwd, reads=places)
+
+    return await anyio.to_thread.run_sync(confined)  # it probes the sandbox once, and looks for denied files
 
 
 def _timeout(input: Mapping[str, Any], policy: AgentPolicy) -> float:
@@ -186,22 +205,25 @@ def _timeout(input: Mapping[str, Any], policy: AgentPolicy) -> float:
     return min(asked, policy.bash_max_timeout_seconds)
 
 
-async def _run_to_end(shell: Shell, timeout_seconds: float) -> Output:
+async def _run_to_end(shell: Shell, timeout_seconds: float, wall: str) -> Output:
     try:
         in_time = await shell.wait(timeout_seconds)
     finally:
         if shell.running:
             await shell.stop()
-    text = shell.all_output()
+    text, lines = shell.all_output(), shell.output.total_lines
     if not in_time:
         advice = "give a longer timeout_seconds, or run it in the background"
-        return error_output(f"{_lines(text)}[stopped after {timeout_seconds:g} seconds: {advice}]")
+        said = f"{_lines(text)}[stopped after {timeout_seconds:g} seconds: {advice}]"
+        return Output(said, is_error=True, lines=lines + 1)
     notes = ""
     if shell.left_running:
         notes = "[processes it left running were ended with it; use run_in_background for long-running ones]"
+    if wall and "Permission denied" in text:
+        notes += wall
     if shell.returncode == 0:
-        return Output(_lines(text) + notes if notes else text)
-    return error_output(f"{_lines(text)}[{shell.end_text}]{notes}")
+        return Output(_lines(text) + notes, lines=lines + 1) if notes else Output(text, lines=lines)
+    return Output(f"{_lines(text)}[{shell.end_text}]{notes}", is_error=True, lines=lines + 1)
 
 
 def _lines(text: str) -> str:

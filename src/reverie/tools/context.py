@@ -58,6 +58,10 @@ class ToolContext:
     emit: Callable[[Event], None] = _ignore
     restricted: bool = False
     """Whether a shell command must run in the sandbox, where it cannot write files or use the network."""
+    reads_inside: bool = False
+    """Whether a command in the sandbox can read only the session's directories, and programs."""
+    denied: tuple[str, ...] = ()
+    """Patterns of paths that rules deny to every tool that reads."""
     granted: set[str] = field(default_factory=lambda: set[str]())
     """Resolved paths that were allowed although outside the workspace or with other hard links.
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 from ..errors import InputError
 from ..values import replace
 from .context import ToolContext
-from .files.replacement import TextEdit, text_edit
-from .files.text_files import TextFile, load
+from .files.read_state import FileRead
+from .files.replacement import text_edit
+from .files.text_files import load
 from .tool import Output
-from .write import FileChanger, check_writable, load_read, refuse_notebook, write_text
+from .write import FileChange, FileChanger, check_writable, load_read, refuse_notebook, refuse_unread
 
 __all__ = ["Edit"]
 
@@ -42,52 +43,48 @@ class Edit(FileChanger):
     beside: Mapping[str, str] = {"Write": "To make a new file use Write."}
     input_schema = _INPUT
 
-    def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:
-        before, change = _file_and_edit(input, context)
-        return before.text, change.text
-
-    def _change(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        path = str(input["file_path"])
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> FileChange:
+        path, old, new = str(input["file_path"]), str(input["old_string"]), str(input["new_string"])
         refuse_notebook(path)
-        before, change = _file_and_edit(input, context)
-        check_writable(before)
+        if old == new:
+            raise InputError(
+                "old_string and new_string are the same: nothing would change; give the text that should replace it"
+            )
+        if not old:
+            raise InputError("old_string is empty; quote the passage to change, or make a new file with Write")
+        refuse_unread(path, context)
+        before = load(path, context)
         known = load_read(before, context)
-        unseen = [(first, last) for first, last, _ in change.places if not known.shows(first, last)]
+        if before.newline == "\r\n":
+            old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+        edit = text_edit(before.text, old, new, everywhere=bool(input.get("replace_all")), path=before.target)
+        check_writable(before)
+        unseen = [(first, last) for first, last, _ in edit.places if not known.shows(first, last)]
         if unseen:
             first, last = unseen[0]
             raise InputError(
                 f"you have not read lines {first} to {last} of {before.target}: "
                 f"read them first (offset={first}), then edit"
             )
-        reading = write_text(path, change.text, context, before=before)
-        if known.spans is not None:
-            reading = replace(reading, spans=_moved_spans(known.spans, change))
+        return FileChange(path, before, edit.text, edit.places)
+
+    def _output(self, change: FileChange, reading: FileRead, context: ToolContext) -> Output:
+        known = context.reads.get(reading.path)
+        if known is not None and known.spans is not None:
+            reading = replace(reading, spans=_moved_spans(known.spans, change.places))
         count = len(change.places)
         places = f"{count} places" if count > 1 else f"line {change.places[0][0]}"
         return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,), files=(reading,))
 
 
-def _file_and_edit(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, TextEdit]:
-    path, old, new = str(input["file_path"]), str(input["old_string"]), str(input["new_string"])
-    if old == new:
-        raise InputError(
-            "old_string and new_string are the same: nothing would change; give the text that should replace it"
-        )
-    if not old:
-        raise InputError("old_string is empty; quote the passage to change, or make a new file with Write")
-    before = load(path, context)
-    if before.newline == "\r\n":
-        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    everywhere = bool(input.get("replace_all"))
-    return before, text_edit(before.text, old, new, everywhere=everywhere, path=before.target)
-
-
-def _moved_spans(spans: tuple[tuple[int, int], ...], change: TextEdit) -> tuple[tuple[int, int], ...]:
+def _moved_spans(
+    spans: tuple[tuple[int, int], ...], places: tuple[tuple[int, int, int], ...]
+) -> tuple[tuple[int, int], ...]:
     """Return the line spans that the agent has seen, as they are after the edit; inserted lines count as seen."""
     moved: list[tuple[int, int]] = []
     for first, last in spans:
-        before = sum(more for _, end, more in change.places if end < first)
-        until = sum(more for start, _, more in change.places if start <= last)
+        before = sum(more for _, end, more in places if end < first)
+        until = sum(more for start, _, more in places if start <= last)
         if last + until >= first + before:
             moved.append((first + before, last + until))
     return tuple(moved)

@@ -13,6 +13,7 @@ from ..errors import InputError, StorageError
 from .context import ToolContext
 from .files.globs import literal_prefix, path_regex
 from .files.ignore_rules import parse_ignore_rules
+from .files.readable import read_scope
 from .files.search_root import label_of, rules_above
 from .files.tree_walk import walk
 from .files.workspace import access_to, open_folder
@@ -77,6 +78,7 @@ def _glob(input: Mapping[str, Any], context: ToolContext) -> str:
     wanted = path_regex(pattern)
     hidden = any(part.startswith(".") for part in pattern.replace("{", "/").replace(",", "/").split("/"))
     found: list[tuple[int, str]] = []
+    scope = read_scope(context)
     with open_folder(start, context) as (folder, target):
         label = label_of(target, context)
         rules = rules_above(target, context)
@@ -91,7 +93,7 @@ def _glob(input: Mapping[str, Any], context: ToolContext) -> str:
                 between=anyio.from_thread.check_cancelled,
             )
             for walked in files:
-                if wanted.fullmatch(walked.path):
+                if wanted.fullmatch(walked.path) and not scope.is_hidden(os.path.join(target, walked.path), target):
                     changed = os.stat(walked.name, dir_fd=walked.folder, follow_symlinks=False).st_mtime_ns
                     found.append((-changed, os.path.join(label, walked.path)))
         finally:

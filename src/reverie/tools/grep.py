@@ -22,6 +22,7 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from .context import ToolContext
 from .files.globs import path_regex
+from .files.readable import is_beneath, read_scope
 from .files.search_root import label_of, rules_above
 from .files.stored_results import access_to_text, stored_result
 from .files.workspace import open_folder, open_plain_file, resolved_path
@@ -147,6 +148,9 @@ def _request(input: Mapping[str, Any]) -> dict[str, Any]:
         "hidden": any(part.startswith(".") for part in glob.lstrip("!").split("/")),
         "ripgrep": find_ripgrep(),
         "text": None,
+        "folder": "",
+        "scope": ["/", "/", (), ()],
+        "linked": True,
     }
 
 
@@ -180,7 +184,10 @@ async def _search_files(path: str, request: dict[str, Any], context: ToolContext
         try:
             rules = await anyio.to_thread.run_sync(rules_above, target, context)
             request |= {"descriptor": readable, "is_folder": True, "label": label_of(target, context)}
-            request |= {"rules": rules or [], "ignore": rules is not None}
+            request |= {"rules": rules or [], "ignore": rules is not None, "folder": target}
+            scope = read_scope(context)
+            request |= {"scope": [scope.cwd, scope.home, scope.roots, scope.denied]}
+            request |= {"linked": is_beneath(target, context.granted)}
             return await _search(request, (readable,))
         finally:
             os.close(readable)
@@ -229,6 +236,11 @@ def _output(answer: dict[str, Any], request: dict[str, Any]) -> Output:
         notes.append(f"[only the first {len(rows):,} are shown: narrow it down, or raise head_limit]")
     if answer["too_large"]:
         notes.append(f"[too large to search, use Bash: {', '.join(answer['too_large'][:5])}]")
+    if answer["linked"]:
+        first = ", ".join(answer["linked"][:5])
+        notes.append(
+            f"[not searched, {len(answer['linked']):,} with other names (hard links); name one in path: {first}]"
+        )
     if not rows:
         notes.insert(0, f"No matches for {request['pattern']!r}.")
     return Output("\n".join([*rows, *notes]))

@@ -9,6 +9,7 @@ from ..conversation.authorship import text_of
 from ..conversation.causes import SaidItem
 from ..conversation.cuts import Item
 from ..conversation.entries import ASSISTANT, DECISION, USER
+from ..conversation.reads import HistoryReader
 from ..conversation.standing_context import digest_of, said_in
 from ..conversation.tool_calls import ToolCall
 from ..conversation.view import View
@@ -40,8 +41,16 @@ class LoadedSkill:
     def stands(self, view: View, text: str) -> bool:
         """Say whether a view shows ``text`` as this result, and nothing else about the skill after it."""
         said = self.saying(view) if self.is_said_later else None
-        said_other = said is not None and (said.state == "ended" or said.digest != digest_of(text))
-        return self.text.startswith(text) and not said_other and self.is_shown(view)
+        said_other = said is not None and (said.state == "ended" or said.digest != self.digest_of(text))
+        return self.has(text) and not said_other and self.is_shown(view)
+
+    def has(self, text: str) -> bool:
+        """Say whether the result of this load has ``text``."""
+        return self.text.startswith(text)
+
+    def digest_of(self, text: str) -> str:
+        """Return the identity of a text of the skill; one that is not this load's came after it."""
+        return digest_of(text if self.has(text) else f"{self.tool_use_id}\n{text}")
 
     def saying(self, view: View) -> SaidItem | None:
         """Return the newest saying about the skill that the view shows, or None."""
@@ -66,8 +75,7 @@ class LoadedSkills:
     """The skills that the calls in a growing view have loaded; each entry is read once."""
 
     def __init__(self) -> None:
-        self._items = 0
-        self._last = ""
+        self._reader = HistoryReader()
         self._called: dict[str, str] = {}
         self._loaded: dict[str, LoadedSkill] = {}
 
@@ -76,19 +84,12 @@ class LoadedSkills:
 
         A call that failed loads nothing. A view that does not continue the earlier one is read from the start.
         """
-        known = view.history_from(max(0, self._items - 1))
-        if self._items and (not known or known[0].uuid != self._last):
-            self._items = 0
+        if not self._reader.continues(view):
+            self._reader = HistoryReader()
             self._called.clear()
             self._loaded.clear()
-            known = view.history_from(0)
-        for number, one in enumerate(known):
-            if isinstance(one, Item) and (number or not self._items):
-                self._add(one)
-        # Cuts at the end are passed next time: a view may be one that foresees a cut.
-        last = next((number for number in range(len(known) - 1, -1, -1) if isinstance(known[number], Item)), None)
-        if last is not None:
-            self._items, self._last = max(0, self._items - 1) + last + 1, known[last].uuid
+        for item in self._reader.items(view):
+            self._add(item)
         return list(reversed(self._loaded.values()))
 
     def _add(self, item: Item) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["McpConnection"]
 
+_LIMITS: Final = ("_WRITER_FLUSH_TIMEOUT", "PROCESS_TERMINATION_TIMEOUT", "FORCE_KILL_TIMEOUT")
+"""How the SDK names its waits: after the last message, after the end of a server's input, and after SIGTERM."""
+OPENING_SECONDS: Final = (0.1, 0.2, 0.2)
+"""The waits for a server that is still opening and has nothing to lose."""
+CLOSING_SECONDS: Final = (0.2, 1.0, 0.4)
+"""The waits for any other, together less than the 2 seconds in which an interrupt ends everything."""
 _MAX_PAGES: Final = 50
 _TAIL_BYTES: Final = 2_000
 _SHOWN_CHARS: Final = 500
@@ -41,6 +48,7 @@ class McpConnection:
         self._client: Client | None = None
         self._closing = anyio.Event()
         self._errors = _Tail()
+        self._stdio: Any = None
 
     async def serve(self) -> None:
         """Connect, list the tools and wait until ``close``; store an error in ``problem`` instead of raising."""
@@ -52,6 +60,7 @@ class McpConnection:
                     self.listed = await _tools_of(client)
                     self.instructions = (client.instructions or "").strip()
                     scope.deadline = math.inf
+                    self._limit(CLOSING_SECONDS)
                     self._client = client
                     self.ready.set()
                     await self._closing.wait()
@@ -92,10 +101,14 @@ class McpConnection:
         if self.server.command and getattr(error, "code", None) == CONNECTION_CLOSED:
             self.problem, self.instructions, self._client = f"it has ended{self._errors.shown()}", "", None
 
+    def _limit(self, seconds: Sequence[float]) -> None:
+        """Set how long the SDK waits for the end of a server of this machine before it kills it."""
+        for name, limit in zip(_LIMITS, seconds, strict=True) if self._stdio is not None else ():
+            setattr(self._stdio, name, limit)
+
     @asynccontextmanager
     async def _open_client(self) -> AsyncGenerator[Client, None]:
         from mcp import Client
-        from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
 
         async with AsyncExitStack() as stack:
@@ -103,14 +116,26 @@ class McpConnection:
                 http = await stack.enter_async_context(_http_client(self.server.headers))
                 transport = streamable_http_client(self.server.url, http_client=http)
             else:
-                parameters = StdioServerParameters(
+                stdio = self._stdio = _stdio_module()
+                self._limit(OPENING_SECONDS)
+                parameters = stdio.StdioServerParameters(
                     command=self.server.command,
                     args=list(self.server.args),
                     env=dict(self.server.env),
                     cwd=self._cwd,
                 )
-                transport = stdio_client(parameters, errlog=self._errors.file)
+                transport = stdio.stdio_client(parameters, errlog=self._errors.file)
             yield await stack.enter_async_context(Client(transport, client_info=_own_name()))
+
+
+def _stdio_module() -> Any:
+    """Return a copy of the SDK's module for stdio, so that its limits are those of one connection alone."""
+    spec = find_spec("mcp.client.stdio")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _http_client(headers: Mapping[str, str]) -> Any:

@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "AccessKind", "NoPreview", "Output", "Tool", "declaration", "error_output"]
 
-AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"]
+AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "checkout", "other"]
 
 
 @record
 class Access:
     """The effect of a tool call: its kind and its target.
 
-    The kind is ``none``, ``read`` or ``write`` (the target is a path), ``run`` (a command), ``fetch`` (a URL) or
-    ``other`` (an effect that only the tool knows, as of an MCP server). ``doubt`` is a reason to ask a person
+    The kind is ``none``, ``read`` or ``write`` (the target is a path), ``run`` (a command), ``fetch`` (a URL),
+    ``checkout`` (a branch and a checkout of the repository are made) or ``other`` (an effect that only the tool knows,
+    as of an MCP server). ``doubt`` is a reason to ask a person
     although the target alone needs no permission: a file inside the workspace may have another hard link outside.
     """
 
@@ -35,7 +36,7 @@ class Output:
     """A tool's result: text or content blocks, whether it is an error, and absolute paths it read or wrote.
 
     ``found`` names deferred tools that requests declare from now on; ``files`` has the versions of the files that the
-    agent may edit from now on.
+    agent may edit from now on; ``lines`` counts the lines of a text of which the content leaves some out.
     """
 
     content: str | list[dict[str, Any]]
@@ -44,6 +45,7 @@ class Output:
     wrote: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
     files: tuple[FileRead, ...] = ()
+    lines: int | None = None
 
 
 def error_output(message: object) -> Output:
@@ -56,7 +58,8 @@ class Tool(Protocol):
 
     A tool with an attribute ``deferred = True`` is declared only after ToolSearch has found it. An attribute
     ``beside`` has sentences for its description that name other tools: a dict from those names, separated by spaces,
-    to the sentence, which is used only if the agent has all of them.
+    to the sentence, which is used only if the agent has all of them. A method ``check``, with the arguments of
+    ``preview``, returns why the call must fail, or an empty text: such a call fails before a person is asked.
     """
 
     @property

@@ -9,15 +9,17 @@ from typing import Any, Final
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
+from ..values import record
 from .context import ToolContext
 from .files.diffs import unified_diff
 from .files.read_state import FileRead, version_of
+from .files.readable import read_scope
 from .files.text_files import TextFile, encoded_text, load, replace_text
-from .files.workspace import access_to
+from .files.workspace import access_to, needs_grant, resolved_path
 from .read import not_found
 from .tool import Access, Output, error_output
 
-__all__ = ["FileChanger", "Write", "check_writable", "load_read", "refuse_notebook", "write_text"]
+__all__ = ["FileChange", "FileChanger", "Write", "check_writable", "load_read", "refuse_notebook", "refuse_unread"]
 
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
@@ -30,6 +32,17 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
+@record
+class FileChange:
+    """A change that passed every check: the file to replace, None for a new one, and the text to write."""
+
+    path: str
+    before: TextFile | None
+    text: str
+    places: tuple[tuple[int, int, int], ...] = ()
+    """The line ranges that an edit replaces, as in ``TextEdit``."""
+
+
 class FileChanger:
     """The common part of the tools Write and Edit, which differ in the change they make to a file."""
 
@@ -37,14 +50,30 @@ class FileChanger:
         """Return write access to the file."""
         return access_to("write", str(input.get("file_path", "")), context)
 
+    async def check(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Return why the change cannot be made, as ``run`` would say it; '' if it can."""
+        return str(await anyio.to_thread.run_sync(self._checked, input, context, False))
+
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return a diff of the change, empty if it cannot be computed; ``run`` may still refuse the change."""
-        return await anyio.to_thread.run_sync(self._diff, input, context)
+        """Return a diff of the whole change; empty if it cannot be made."""
+        return str(await anyio.to_thread.run_sync(self._checked, input, context, True))
+
+    def _checked(self, input: Mapping[str, Any], context: ToolContext, preview: bool) -> str:
+        path = str(input["file_path"])
+        try:
+            change = self._change(input, context)
+            encoded_text(change.text, change.before)
+        except (InputError, StorageError) as error:
+            return "" if preview else str(error)
+        except OSError as error:
+            return "" if preview else _missing(path, error, context)
+        before = change.before.text if change.before is not None else ""
+        return unified_diff(before, change.text, path) if preview else ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Change the file completely or not at all, and note the new content in ``context.reads``."""
         try:
-            output = await anyio.to_thread.run_sync(self._change, input, context)
+            output = await anyio.to_thread.run_sync(self._run, input, context)
         except (InputError, StorageError) as error:
             return error_output(error)
         except OSError as error:
@@ -53,19 +82,21 @@ class FileChanger:
             context.reads.note(read)
         return output
 
-    def _diff(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        try:
-            before, after = self._texts(input, context)
-        except (InputError, StorageError, OSError):
-            return ""
-        return unified_diff(before, after, str(input["file_path"]))
+    def _run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        change = self._change(input, context)
+        data = encoded_text(change.text, change.before)
+        target = replace_text(change.path, data, context, before=change.before)
+        return self._output(change, FileRead(target, version_of(data)), context)
 
-    def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:
-        """Return the file's text before and after the change, without changing the file."""
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> FileChange:
+        """Check the whole input and return the change, without changing the file; raise if it cannot be made.
+
+        Check first that the agent has read the file, so that no error tells it about content it has not seen.
+        """
         raise NotImplementedError
 
-    def _change(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Change the file and return the output, with a ``FileRead`` of the new content."""
+    def _output(self, change: FileChange, reading: FileRead, context: ToolContext) -> Output:
+        """Return the output of a change that was made."""
         raise NotImplementedError
 
 
@@ -81,28 +112,48 @@ class Write(FileChanger):
     beside: Mapping[str, str] = {"Edit": "To change a part of a file use Edit."}
     input_schema = _INPUT
 
-    def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:
-        before = _existing_file(str(input["file_path"]), context)
-        return before.text if before is not None else "", str(input["content"])
-
-    def _change(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> FileChange:
         path, text = str(input["file_path"]), str(input["content"])
         refuse_notebook(path)
         before = _existing_file(path, context)
         if before is not None:
             _check_read(before, context)
             check_writable(before)
-        reading = write_text(path, text, context, before=before)
+            text = text.replace("\r\n", "\n") if before.newline == "\r\n" else text
+        return FileChange(path, before, text)
+
+    def _output(self, change: FileChange, reading: FileRead, context: ToolContext) -> Output:
+        text = change.text
         lines = text.count("\n") + (not text.endswith("\n") and bool(text))
-        verb = "replaced" if before is not None else "created"
+        verb = "replaced" if change.before is not None else "created"
         return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,), files=(reading,))
 
 
 def _existing_file(path: str, context: ToolContext) -> TextFile | None:
+    if os.path.lexists(resolved_path(path, context).target):
+        refuse_unread(path, context)
     try:
         return load(path, context)
     except FileNotFoundError:
         return None
+
+
+def refuse_unread(path: str, context: ToolContext) -> None:
+    """Raise ``InputError`` for a path that needs permission and that the agent has not read, without opening it."""
+    target = resolved_path(path, context).target
+    if target and context.reads.get(target) is None and needs_grant(target, context):
+        raise _unread(target)
+
+
+def _unread(target: str) -> InputError:
+    return InputError(f"you have not read {target} yet: read it first, then change it")
+
+
+def _missing(path: str, error: OSError, context: ToolContext) -> str:
+    """Return the message for a file that cannot be opened; without the names around it if it needs a grant."""
+    target = resolved_path(path, context).target
+    outside = not read_scope(context).is_inside(target)
+    return f"{target}: {error.strerror or error}; read it first" if outside else not_found(path, error, context)
 
 
 def _check_read(before: TextFile, context: ToolContext) -> None:
@@ -118,7 +169,7 @@ def load_read(before: TextFile, context: ToolContext) -> FileRead:
     """Return the agent's read of a file; raise if it has not read the file, or the file changed since."""
     reading = context.reads.get(before.target)
     if reading is None:
-        raise InputError(f"you have not read {before.target} yet: read it first, then change it")
+        raise _unread(before.target)
     if reading.version != before.version:
         raise InputError(f"{before.target} changed on disk since you read it: read it again, then change it")
     return reading
@@ -134,9 +185,3 @@ def check_writable(before: TextFile) -> None:
     """Raise ``InputError`` for a write-protected file, because replacing it would bypass the protection."""
     if not before.stat.st_mode & 0o222 or not os.access(before.target, os.W_OK):
         raise InputError(f"{before.target} is write-protected; ask the user whether to change that")
-
-
-def write_text(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> FileRead:
-    """Write a text and return a ``FileRead`` of the whole file; ``before`` is the file to replace, or None."""
-    data = encoded_text(text, before)
-    return FileRead(replace_text(path, data, context, before=before), version_of(data))

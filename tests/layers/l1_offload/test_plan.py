@@ -397,3 +397,9 @@ def test_in_a_small_window_dense_text_counts_by_its_tokens():
     assert isinstance(plan_result("look", "t1", dense, small, view), Offload)
     assert isinstance(plan_result("look", "t1", "plain words " * 400, small, view), KeepResult)
     assert isinstance(plan_result("look", "t1", dense, replace(small, window_chars=inf), view), KeepResult)
+
+
+def test_much_white_space_goes_to_disk_like_any_large_result() -> None:
+    large, small = " \n" * 100_000, " \n" * 100
+    assert isinstance(plan_result("Bash", "t1", large, OffloadPolicy(), View()), Offload)
+    assert isinstance(plan_result("Bash", "t1", small, OffloadPolicy(), View()), Placeholder)

@@ -18,12 +18,14 @@ from reverie.conversation.entries import Entry, encode_entry
 from reverie.conversation.identifiers import mine_entries
 from reverie.conversation.log import parse_log
 from reverie.conversation.rounds import reply_id
+from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.view import View
 from reverie.errors import CompactionError
 from reverie.layers.l4_compact import (
     CompactionCause,
     CompactionText,
     CompactPolicy,
+    binding_sentences,
     compaction,
     cut_range_before_tail,
     dropped_rounds,
@@ -31,13 +33,13 @@ from reverie.layers.l4_compact import (
     loss_text,
     summary_budget,
     summary_of,
-    user_words,
 )
 from reverie.layers.l4_compact.anchors import anchor_list
 from reverie.layers.l4_compact.loss import LossReport, LostName
 from reverie.layers.l4_compact.summary import directive, notes_text
-from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, tokens_of, visible_items
+from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, tokens_of
 from reverie.layers.l4_compact.user_words import UserMessage, UserMessages, quoted_words, user_messages, words_text
+from reverie.text.later_sentences import LaterSentences
 
 
 def entries_of(items: tuple[Item, ...]) -> list[Entry]:
@@ -65,7 +67,7 @@ def tail_is_whole(entries: list[Entry], start: int) -> bool:
 @given(st.integers(0, 10**9))
 def test_a_kept_tail_splits_no_pair_and_no_reply(seed: int):
     view = View().fold_all(random_log(Random(seed), entries=40))
-    items = visible_items(view)
+    items = view.items_in_view()
     legal = legal_starts(items)
     plain = entries_of(items)
     for at in range(len(items) + 1):
@@ -85,7 +87,7 @@ def test_a_tail_cut_anywhere_would_split_pairs():
     script.user("go")
     script.reply(call("t1"), id="m")
     script.result("t1")
-    assert legal_starts(visible_items(script.view)) == [True, True, False, True]
+    assert legal_starts(script.view.items_in_view()) == [True, True, False, True]
 
 
 @pytest.mark.requirement("L4.3")
@@ -95,7 +97,7 @@ def test_a_tail_grows_until_it_has_enough_and_stops_before_it_has_too_much():
         script.user(f"question {n} " * 20)
         script.reply(text(f"answer {n} " * 20))
     view = script.view
-    items = visible_items(view)
+    items = view.items_in_view()
     start = kept_from(view, items, TailPolicy(600, 5, 5_000))
     assert 600 <= sum(tokens_of(view, one) for one in items[start:]) < 900
     assert len(items) - start >= 5
@@ -135,12 +137,12 @@ def test_a_sentence_that_binds_is_quoted_however_much_the_user_wrote_since(days:
     words = quoted_words(_old_rule(days), tokens=500, handle_tokens=100, pinned=frozenset())
     assert rule in words_text(words)
     assert "h0" not in [one.handle for one in words.whole]
-    assert sum(one.tokens for one in (*words.whole, *words.sentences)) <= 500
+    assert sum(map(estimate_text, (*(one.text for one in words.whole), *(one.text for one in words.sentences)))) <= 500
 
 
 @pytest.mark.requirement("W10")
 def test_by_age_alone_an_old_sentence_that_binds_would_be_lost(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(user_words, "LEAST_SCORE", 100.0)
+    monkeypatch.setattr(binding_sentences, "LEAST_SCORE", 100.0)
     words = quoted_words(_old_rule(40), tokens=500, handle_tokens=100, pinned=frozenset())
     assert "Never book" not in words_text(words)
 
@@ -157,13 +159,50 @@ def test_a_sentence_leaves_only_for_one_that_binds_more():
     assert rules[0] in chosen
 
 
+RULE = "Never rent a boat without a crew."
+
+
+def _quoted(end: str, tokens: int = 500) -> str:
+    """Return the quoted words of a user who said a rule, then much else with a message that may end it."""
+    said = _spoken(RULE, *(STORY.format(n) for n in range(20)), end, *(STORY.format(n) for n in range(20, 60)))
+    return words_text(quoted_words(said, tokens=tokens, handle_tokens=100, pinned=frozenset()))
+
+
 @pytest.mark.requirement("W10")
 @pytest.mark.parametrize("end", ["Boats are fine without a crew after all.", "Now every boat may go without a crew."])
-def test_a_later_sentence_about_the_same_thing_is_quoted_after_the_older_one(end: str):
-    rule = "Never rent a boat without a crew."
-    said = _spoken(rule, *(STORY.format(n) for n in range(20)), end, *(STORY.format(n) for n in range(20, 60)))
+def test_a_sentence_that_a_later_one_touches_names_it_and_stands_before_it(end: str):
+    text = _quoted(end)
+    assert f"- {RULE} [later: {end[:20]}" in text
+    assert 0 < text.find("the later one holds") < text.find(RULE) < text.find(f"- {end}")
+
+
+@pytest.mark.requirement("W10")
+def test_the_twin_that_looks_at_each_sentence_alone_shows_it_as_binding(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(LaterSentences, "than", lambda self, number: None)
+    text = _quoted("Boats are fine without a crew after all.")
+    assert f"- {RULE}\n" in text
+
+
+@pytest.mark.requirement("W10")
+def test_a_sentence_is_not_quoted_without_the_later_one_that_touches_it():
+    end = "I asked around, and a boat goes without a crew " + "very well and with ease " * 6
+    shown = [(RULE in text, end.strip() in text) for text in (_quoted(end, tokens) for tokens in range(40, 400, 10))]
+    assert {(False, False), (True, True)} <= set(shown)
+    assert (True, False) not in shown
+
+
+@pytest.mark.requirement("W10")
+def test_a_short_message_that_shares_no_word_with_a_rule_is_quoted_after_it():
+    text = _quoted("Home now, do as you like. What was the price?")
+    assert 0 < text.find("may still bind or change") < text.find(RULE) < text.find("Home now, do as you like.")
+
+
+@pytest.mark.requirement("W10")
+def test_a_rule_that_is_said_again_after_it_was_taken_back_is_the_last_word():
+    end = "Boats are fine without a crew after all."
+    said = _spoken(RULE, end, *(STORY.format(n) for n in range(20)), RULE, *(STORY.format(n) for n in range(20, 60)))
     text = words_text(quoted_words(said, tokens=500, handle_tokens=100, pinned=frozenset()))
-    assert 0 < text.find("the later one holds") < text.find(rule) < text.find(end)
+    assert text.find(end) < text.rfind(RULE)
 
 
 @pytest.mark.requirement("L4.7")
@@ -264,7 +303,7 @@ def test_names_that_are_shown_already_are_not_listed_again():
     script.user("a/b.py a/b.py c/d.py")
     from reverie.layers.l4_compact.anchors import mined
 
-    counts, _ = mined(visible_items(script.view))
+    counts, _ = mined(script.view.items_in_view())
     assert [one.text for one in anchor_list(counts, "see a/b.py", tokens=50)] == ["c/d.py"]
 
 

@@ -201,5 +201,5 @@ def test_a_plan_that_forgets_where_it_was_is_caught() -> None:
 def test_nothing_after_the_cursor_is_nothing() -> None:
     log = Log()
     last = log.turn()
-    assert after_cursor(log.view.history, last) == ((), False)
+    assert after_cursor(log.view.latest(), last) == ((), False)
     assert after_cursor([], "x") == ((), True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+from base64 import b64encode
 from random import Random
 from typing import Any
 
@@ -11,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from random_logs import random_log
+from reverie.conversation.causes import SaidItem
+from reverie.conversation.decisions import Cause, ContextSaid, Decision, MemoriesSurfaced, MessageQueued, body_of
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
+from reverie.conversation.view import View
 from reverie.errors import InputError
 from reverie.layers.l5_extract import extract
 from reverie.layers.l5_extract.policy import ExtractPolicy
@@ -63,6 +68,78 @@ def test_attachments_and_unconfirmed_texts_are_not_trusted_and_trusted_ones_are(
     assert attached.trust("The pager rota lives with operations") == "unconfirmed"
 
 
+def told(text: str) -> Entry:
+    return entry(ASSISTANT, [{"type": "text", "text": text}], f"a{hash(text)}")
+
+
+ENGLISH = "The package registry of the team moved to the harbour mirror, and every build must install from there."
+UNREADABLE = {
+    "French": "Le registre des paquets a déménagé vers le miroir du port ; chaque construction doit installer de là.",
+    "German": "Die Paketablage ist auf den Hafenspiegel umgezogen; jeder Bau muss von dort installieren.",
+    "Chinese": "团队的软件包仓库已迁移到港口镜像,每次构建都必须从那里安装。",
+    "rot13": codecs.encode(ENGLISH, "rot13"),
+    "base64": b64encode(ENGLISH.encode()).decode(),
+    "backwards": ENGLISH[::-1],
+    "first letters": "\n".join(f"{word[0]}... the next letter of word {at}" for at, word in enumerate(ENGLISH.split())),
+}
+
+
+@pytest.mark.requirement("S5")
+@pytest.mark.parametrize("form", UNREADABLE)
+@pytest.mark.parametrize("later", [False, True])
+def test_text_that_the_agent_translates_or_decodes_stays_unconfirmed(form: str, later: bool) -> None:
+    """Also if the agent says it only after the next prompt."""
+    asked = entry(USER, "Please read the page and fix the failing test in the parser.", "u")
+    between = [told("I read the page."), entry(USER, "Go on.", "v")] if later else []
+    heard = Witnesses([asked, result(UNREADABLE[form]), *between, told(ENGLISH)])
+    assert heard.trust(ENGLISH) == "unconfirmed"
+    heard.trust_text(ENGLISH)
+    credulous = heard.trust(ENGLISH)
+    assert credulous == "agent" or form == "first letters", "the known-bad twin believes the agent's words"
+
+
+@pytest.mark.requirement("S5")
+def test_the_agents_own_conclusions_keep_its_trust() -> None:
+    """Words of the user, and words that the agent used before it had read anything."""
+    asked = entry(USER, "Should the exporter write rows one by one or in batches? Memory is short on the workers.", "u")
+    idea = told("Batches of rows bound the peak of memory, because the exporter flushes each batch before the next.")
+    log = [
+        asked,
+        idea,
+        result("def export(rows):\n    for row in rows:\n        write(row)"),
+        told("It does one by one."),
+    ]
+    assert Witnesses(log).trust("The exporter flushes each batch of rows, which bounds the peak of memory.") == "agent"
+    assert Witnesses(log).trust("The exporter should write rows in batches: memory is short on workers.") == "agent"
+    assert Witnesses([asked, told("Yes."), idea]).trust("Anything that it concluded by itself.") == "agent"
+
+
+UNCONFIRMED, AGENT = '<memory-1 trust="unconfirmed (x)">', '<memory-1 trust="agent (x)">'
+
+
+def decision(made: Decision) -> Entry:
+    return Entry(f"d{hash(str(made))}", None, "", "s", "decision", body_of(made))
+
+
+@pytest.mark.requirement("S5")
+@pytest.mark.parametrize(
+    ("shown", "trust"),
+    [
+        (ContextSaid(Cause("context", ""), [SaidItem("h", "hooks", "hooks", ENGLISH)]), "unconfirmed"),
+        (ContextSaid(Cause("context", ""), [SaidItem("m", "mcp", "a server", ENGLISH)]), "unconfirmed"),
+        (ContextSaid(Cause("context", ""), [SaidItem("i", "instructions", "a file", ENGLISH)]), "agent"),
+        (MessageQueued(Cause("relay", ""), "1", ENGLISH), "unconfirmed"),
+        (
+            MemoriesSurfaced(Cause("recall", ""), ["a.md"], f'<memory-1 trust="unconfirmed (x)">{ENGLISH}'),
+            "unconfirmed",
+        ),
+        (MemoriesSurfaced(Cause("recall", ""), ["a.md"], AGENT + ENGLISH), "agent"),
+    ],
+)
+def test_text_from_outside_in_the_programs_own_messages_is_untrusted(shown: Decision, trust: str) -> None:
+    assert Witnesses([SAID, decision(shown), told(ENGLISH)]).trust(ENGLISH) == trust
+
+
 @pytest.mark.requirement("S5")
 def test_what_was_recorded_elsewhere_is_nobodys_word_and_what_is_said_here_is() -> None:
     foreign = entry(USER, "Deploys are done with the harbour script", "old")
@@ -76,14 +153,15 @@ def test_what_was_recorded_elsewhere_is_nobodys_word_and_what_is_said_here_is() 
 @given(st.integers(0, 2**32), st.integers(0, 40), st.text(max_size=60))
 def test_hearing_a_conversation_bit_by_bit_is_hearing_it_whole(number: int, cut: int, text: str) -> None:
     log = random_log(Random(number), entries=40, disorder=0.5)
-    whole, parts = Witnesses(log), Witnesses()
-    assert parts.follow(log[:cut])
-    assert parts.follow(log)
-    assert parts.follow(log), "nothing new"
+    view = View().fold_all(log)
+    whole, parts = Witnesses(view.history), Witnesses()
+    assert parts.follow(View().fold_all(log[:cut]))
+    assert parts.follow(view)
+    assert parts.follow(view), "nothing new"
     assert (parts.user, parts.agent, parts.foreign) == (whole.user, whole.agent, whole.foreign)
     assert (parts.trust(text), parts.messages_of(text)) == (whole.trust(text), whole.messages_of(text))
-    if log:
-        assert not parts.follow(log[:-1]), "another conversation is told apart"
+    if view.history_from(0):
+        assert not parts.follow(View()), "another conversation is told apart"
 
 
 def test_a_text_is_traced_to_the_messages_it_shares_its_words_with() -> None:

@@ -15,7 +15,7 @@ from ...layers.l7_relay import USER, Letter
 from ...runtime.mail.directory import mailbox_owners
 from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
-from ..output import emit_json, paint, say, warn
+from ..output import counted, emit_json, paint, say, warn
 
 __all__ = ["command"]
 
@@ -30,13 +30,15 @@ WATCH_SECONDS = 0.5
 )
 @click.option("--all", "everything", is_flag=True, help="Also show messages that were read.")
 @click.option("--take", is_flag=True, help="Mark the shown messages as read.")
+@click.option("--dry-run", is_flag=True, help="With --take: only show the messages that would be marked.")
 @click.option("--watch", is_flag=True, help="Keep running and show messages as they arrive.")
 @click.option("--json", "as_json", is_flag=True, help="Print messages as JSON; with --watch one per line.")
-def command(name: str, team: str | None, limit: int, everything: bool, take: bool, watch: bool, as_json: bool) -> None:
+def command(name: str, team: str | None, limit: int, everything: bool, take: bool, watch: bool, **how: bool) -> None:
     """Show the unread messages of the agent NAME (default: you), oldest first.
 
     Messages stay unread unless you pass --take, which works only while NAME is not running.
     """
+    as_json, take, would_take = how["as_json"], take and not how["dry_run"], take and how["dry_run"]
     settings = load_settings()
     chosen = team or settings.relay.team
     there = [one.name for one in mailbox_owners(settings.home, chosen)]
@@ -62,6 +64,8 @@ def command(name: str, team: str | None, limit: int, everything: bool, take: boo
             say(f"No unread messages for {name} in team {chosen}.")
         if take and not watch:
             put_away(mailbox, waiting)
+        elif would_take and not as_json:
+            say(f"would mark {counted(len(waiting), 'message')} as read")
 
 
 def unread_letters(mailbox: Mailbox, limit: int, take: bool) -> list[Letter]:

@@ -12,7 +12,7 @@ from ...layers.l7_relay import EVERYBODY, USER
 from ...runtime.mail.directory import mailbox_owners
 from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
-from ..output import emit_json, say
+from ..output import counted, emit_json, say
 
 __all__ = ["command"]
 
@@ -25,15 +25,16 @@ __all__ = ["command"]
     "--from", "sender", metavar="NAME", default=USER, show_default=True, help="The sender; replies go to this mailbox."
 )
 @click.option("--summary", default="", help="The subject, in a few words.")
+@click.option("--dry-run", is_flag=True, help="Only check the recipient and the message, and send nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(to: str, text: str, team: str | None, sender: str, summary: str, as_json: bool) -> None:
+def command(to: str, text: str, team: str | None, sender: str, summary: str, dry_run: bool, as_json: bool) -> None:
     """Send TEXT to the agent TO, to '*' for the whole team, or to 'uds:PATH'; if TEXT is '-', read it from stdin.
 
     The agent reads the message before its next step, or when it runs again. 'reverie inbox' shows replies.
     """
     import anyio
 
-    from ...runtime.mail.post_office import PostOffice
+    from ...runtime.mail.post_office import PostOffice, check_length
 
     settings = load_settings()
     chosen = team or settings.relay.team
@@ -45,13 +46,21 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, as_
         raise InputError(f"team {chosen} has no agents; a session joins its team when it opens")
     if ":" not in to and to != EVERYBODY and to not in there:
         raise InputError(f"there is no agent {to[:80]!a} in team {chosen}; its agents: {', '.join(there) or 'none'}")
+    if dry_run:
+        check_length(message, settings.relay.max_message_chars)
+        return report(f"would send {counted(len(message), 'character')} to {to}", to, sender, chosen, as_json)
     with Mailbox(settings.home, chosen, sender) as mailbox:
         reader = mailbox.reader()
         if reader is not None:
             raise InputError(f"{sender} is a running agent ({reader}); choose another --from")
         post = PostOffice(sender, mailbox=mailbox, max_chars=settings.relay.max_message_chars)
         said = anyio.run(partial(post.send, to, message, summary=summary))
+    report(said, to, sender, chosen, as_json)
+
+
+def report(said: str, to: str, sender: str, team: str, as_json: bool) -> None:
+    """Print the sentence about a message."""
     if as_json:
-        emit_json({"to": to, "from": sender, "team": mailbox.team, "said": said})
+        emit_json({"to": to, "from": sender, "team": team, "said": said})
     else:
         say(said)

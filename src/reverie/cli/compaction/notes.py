@@ -17,11 +17,12 @@ from ...errors import InputError
 from ...events import Event, FellBack
 from ...layers.l3_notes import Notes, render_notes, take_notes, template_of
 from ...runtime.library import Library
-from ...runtime.session.notes.keeper import NotesKeeper
+from ...runtime.session.notes.keeper import NOTES_FILE, NotesKeeper
 from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
+from ...storage.in_memory import InMemoryStorage
 from ..editor import open_editor
 from ..output import emit_json, say, warn
 from ..sessions.recordings import recordings
@@ -39,7 +40,7 @@ __all__ = ["command"]
 @click.option("--model", metavar="NAME", default="", help="With --as-skill: the model to ask; default: setting model.")
 @click.option("--local", is_flag=True, help="With --as-skill: use no model, even if one is set.")
 @click.option("--force", is_flag=True, help="With --as-skill: replace the SKILL.md of an existing skill.")
-@click.option("--dry-run", is_flag=True, help="With --as-skill: print the file, call no model and write nothing.")
+@click.option("--dry-run", is_flag=True, help="With --update or --as-skill: use no model and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, update: bool, edit: bool, as_skill: bool, as_json: bool, **skill: Any) -> None:
     """Show, update or edit the running notes of a session, or turn it into a skill.
@@ -59,13 +60,15 @@ def command(session: str, update: bool, edit: bool, as_skill: bool, as_json: boo
 
         options = SkillOptions(skill.pop("name"), skill.pop("out"), as_json=as_json, **skill)
         return write_as_skill(session, options, settings)
+    dry_run = update and skill.pop("dry_run")
     if any(skill.values()):
         unused = next(name for name, value in skill.items() if value).replace("_", "-")
-        raise InputError(f"--{unused} needs --as-skill")
+        also = "--update or " if unused == "dry-run" else ""
+        raise InputError(f"--{unused} needs {also}--as-skill")
     if edit and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("--edit needs a terminal; edit the session's summary.md instead")
     if update or edit:
-        made = anyio.run(_change_notes, session, settings, edit)
+        made = anyio.run(_change_notes, session, settings, edit, dry_run)
         show(made["notes"], settings, {key: value for key, value in made.items() if key != "notes"}, as_json)
         return
     for one in recordings(session):
@@ -86,19 +89,23 @@ def show(notes: Notes, settings: Settings, about: dict[str, Any], as_json: bool)
     say(render_notes(notes, template_of(settings.notes)).rstrip("\n"))
 
 
-async def _change_notes(name: str, settings: Settings, edit: bool) -> dict[str, Any]:
-    """Update or ``edit`` the notes of a session and log that; return a dict of the notes and facts about them."""
+async def _change_notes(name: str, settings: Settings, edit: bool, dry_run: bool) -> dict[str, Any]:
+    """Update or ``edit`` the notes of a session and log that; return a dict of the notes and facts about them.
+
+    With ``dry_run`` a copy of the session in memory is changed.
+    """
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         key = Library(storage).find(name)
         project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
-        async with Session(SessionOptions(session, storage=storage, project=project, settings=settings)) as opened:
+        changed = _copy_in_memory(storage, key) if dry_run else storage
+        async with Session(SessionOptions(session, storage=changed, project=project, settings=settings)) as opened:
             noting = opened.parts.notes
             opened.listen(_on_event)
             made = await (_edit_notes(noting) if edit else noting.update(manual=True, local=True))
             return {
                 "session": session,
-                "kept": True,
+                "kept": not dry_run,
                 "covered": opened.view.facts.notes_covered,
                 "changed": list(made.sections) if made is not None else [],
                 "path": noting.path,
@@ -106,6 +113,16 @@ async def _change_notes(name: str, settings: Settings, edit: bool) -> dict[str, 
             }
     finally:
         storage.close()
+
+
+def _copy_in_memory(storage: FileStorage, log: str) -> InMemoryStorage:
+    """Return a storage in memory with the log and the notes of one session."""
+    copy = InMemoryStorage()
+    for key in (log, f"{log.removesuffix('.jsonl')}/{NOTES_FILE}"):
+        document = storage.read(key)
+        if document is not None:
+            copy.write(key, document.data)
+    return copy
 
 
 def _on_event(event: Event) -> None:

@@ -18,6 +18,7 @@ __all__ = ["command"]
 # category -> its label, its colour, and the letter that replaces the colour on a plain terminal
 CATEGORIES: Final = {
     "human": ("human", "cyan", "H"),
+    "context": ("added context", "white", "C"),
     "assistant": ("assistant", "green", "A"),
     "local_command": ("local command", "magenta", "L"),
     "tool_requests": ("tool requests", "yellow", "q"),

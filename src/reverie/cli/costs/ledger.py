@@ -9,7 +9,7 @@ import click
 from ...cache.ledger import LedgerAxis, Totals
 from ...runtime.session.ledger import LedgerStore
 from ...settings import load_settings
-from ..output import bars, counted, emit_json, say, table
+from ..output import bars, counted, emit_json, say, table, warn
 from ..sessions.recordings import slug_of
 
 __all__ = ["as_json_row", "command"]
@@ -30,6 +30,8 @@ def command(axis: str, session: str | None, project: str | None, as_json: bool) 
     slug = slug_of(project)
     with LedgerStore(load_settings().home) as store:
         found = store.by(cast(LedgerAxis, axis), session=session, project=slug)
+        if store.notice:
+            warn(store.notice)
     whole = summed(list(found.values()))
     if as_json:
         rows = [{axis: key, **as_json_row(one)} for key, one in found.items()]

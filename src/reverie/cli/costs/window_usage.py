@@ -9,7 +9,7 @@ from typing import Any, Final
 from ...conversation.entries import DECISION, Entry
 from ...conversation.facts import Facts
 from ...conversation.reads import cleared_results
-from ...conversation.tokens.accounting import Accounting, account, attachments_in, metrics
+from ...conversation.tokens.accounting import Accounting, account, added_texts, attachments_in, metrics
 from ...conversation.tokens.estimate import measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...conversation.view import View
@@ -97,7 +97,7 @@ def accounting_of(view: View) -> Accounting:
     def weigh(block: Any) -> float:
         return correction.tokens(measure_block(block))
 
-    return account(view.messages(), attachments_in(view), weigh=weigh)
+    return account(view.messages(), attachments_in(view), weigh=weigh, context=added_texts(view))
 
 
 def deferred_of(facts: Facts) -> dict[str, int]:

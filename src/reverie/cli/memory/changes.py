@@ -199,7 +199,7 @@ def print_forgotten(gone: ForgottenMemories, *, dry_run: bool, as_json: bool) ->
     if not gone.files and not gone.restored:
         say("nothing to delete")
     if gone.surfaced:
-        warn(f"copies remain in the logs of {', '.join(gone.surfaced)}; 'reverie purge' removes a session")
+        warn(f"copies remain in the logs of {', '.join(gone.surfaced)}; 'reverie delete' removes a session")
     if gone.links:
         warn(f"these memories still link to it: {', '.join(gone.links)}")
 

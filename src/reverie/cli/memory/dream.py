@@ -231,10 +231,13 @@ class _DreamCommand:
     # -- past dreams
 
     def report(self, dream: str | None) -> int:
-        reports = self._dreams().reports()
+        dreams = self._dreams()
+        for problem in dreams.report_problems():
+            warn(problem)
+        reports = dreams.reports()
         if dream is None and not reports:
-            raise InputError("there is no report yet: 'reverie dream --now' creates one")
-        found = reports[0] if dream is None else self._dreams().report(dream)
+            raise InputError("there is no report to show: 'reverie dream --now' creates one")
+        found = reports[0] if dream is None else dreams.report(dream)
         self._show(found)
         return 0
 

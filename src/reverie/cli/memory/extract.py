@@ -11,7 +11,7 @@ import click
 
 from ...errors import ReverieError
 from ...importers import find_sessions
-from ...runtime.memory.extract.report import Extraction, ExtractionOutcome, is_imported
+from ...runtime.memory.extract.report import Extraction, ExtractionOutcome, imported_entries
 from ...runtime.places.projects import project_slug
 from ..output import counted, emit_json, say, table, tracked, warn
 from ..sessions.recordings import opened_library, recordings
@@ -39,8 +39,8 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
     for name in tracked(listed(names, failed), "extracting"):
         try:
             for one in recordings(name):
-                imported = not mine and (os.path.isfile(name) or one.format != "reverie" or is_imported(one.entries))
-                found.append(extraction.look(one.session, one.entries, imported=imported))
+                known = () if mine else None if os.path.isfile(name) else imported_entries(one.entries)
+                found.append(extraction.look(one.session, one.entries, imported=known))
         except ReverieError as error:
             failed.append({"path": name, "error": str(error)})
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..output import emit_json, say, table
+from ..output import emit_json, say, table, warn
 from .project_store import as_change, opened, print_change
 
 __all__ = ["blame", "log", "rewind", "undo"]
@@ -16,7 +16,10 @@ __all__ = ["blame", "log", "rewind", "undo"]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def log(name: str | None, limit: int, as_json: bool) -> None:
     """Show the changes of one memory or of all, newest first: time, author, action, files and reason."""
-    entries = opened().log(name)[:limit]
+    memory = opened()
+    entries = memory.log(name)[:limit]
+    for problem in memory.journal_problems():
+        warn(f"{problem.file} {problem.problem}")
     if as_json:
         emit_json([as_change(entry) for entry in entries])
         return

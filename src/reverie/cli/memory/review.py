@@ -10,7 +10,7 @@ from ...layers.l6_dream import OpenQuestion
 from ...runtime.dream.reports import open_questions
 from ...runtime.memory.memory import Memory
 from ...runtime.memory.results import PendingMemory
-from ..output import emit_json, paint, printable, say
+from ..output import emit_json, one_word, paint, say, visible
 from .project_store import opened
 
 __all__ = ["review"]
@@ -51,7 +51,7 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
         if asks:
             decide(memory, one)
     for question in questions:
-        say(f"{question.topic}: {question.text}")
+        say(visible(f"{question.topic}: {question.text}"))
         say()
         if asks and question.topic in ("contradiction", "similar"):
             choose(memory, question)
@@ -60,7 +60,7 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
 def choose(memory: Memory, question: OpenQuestion) -> None:
     """Ask which memory of a question is right and delete the others, unless skipped; 'memory undo' undoes that."""
     for number, file in enumerate(question.files, 1):
-        say(f"  {number}  {file}")
+        say(f"  {number}  {one_word(file)}")
     numbers = [str(number) for number in range(1, len(question.files) + 1)]
     answer = click.prompt(
         "Which one is right? The others are deleted (s skips)", type=click.Choice([*numbers, "s"]), default="s"
@@ -73,14 +73,14 @@ def choose(memory: Memory, question: OpenQuestion) -> None:
 def show(one: PendingMemory) -> None:
     """Print an unconfirmed memory's file, sources and diff."""
     origin = f", from {', '.join(one.source)}" if one.source else ""
-    say(f"{one.file}{origin}")
-    paint((f"{line}\n", COLOURS.get(line[:1], "")) for line in one.diff.splitlines())
+    say(visible(f"{one.file}{origin}"))
+    paint((f"{line}\n", COLOURS.get(line[:1], "")) for line in visible(one.diff).splitlines())
     say()
 
 
 def decide(memory: Memory, one: PendingMemory) -> None:
     """Ask whether to accept, reject or skip one unconfirmed memory, and do so."""
-    question = f"{printable(one.name)}: accept (a), reject (r) or skip (s)"
+    question = f"{one_word(one.name)}: accept (a), reject (r) or skip (s)"
     answer = click.prompt(question, type=click.Choice(["a", "r", "s"]), default="s", err=True)
     if answer == "a":
         memory.confirm(one.file)

@@ -1,96 +1,207 @@
-"""``reverie delete``: delete a session's log; its stored results, notes and memories stay until a purge."""
+"""``reverie delete`` (also ``purge``): delete sessions and everything derived from them, with a receipt."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 
-from ...errors import StorageError
-from ...runtime.library import RemovedSession
-from ...runtime.search.sessions import SessionSearch
-from ...runtime.session.ledger import LedgerStore
-from ...settings import load_settings
-from ..output import confirmed, counted, emit_json, say, warn
-from .recordings import opened_library
+from ...conversation.log import parse_log
+from ...errors import InputError, SessionBusy
+from ...hosts.events import HOSTS
+from ...hosts.queue import Queue
+from ...hosts.word_cache import delete_word_caches
+from ...runtime.deletion.remains import HomeSearched, sampled_texts, search_for_remains
+from ...runtime.deletion.session import DeletionReceipt, SessionDeletion
+from ...runtime.library import Library, agent_log
+from ...runtime.places.projects import project_slug
+from ...settings import Settings, load_settings
+from ...storage.files import FileStorage
+from ...values import fields_of
+from ..output import confirmed, counted, emit_json, say, tracked, warn
+from .recordings import slug_of
 
-__all__ = ["command", "remove"]
+__all__ = ["command"]
+
+NOUNS = {
+    "files": "file",
+    "memories": "memory",
+    "calls": "ledger row",
+    "typed": "typed line",
+    "letters": "letter",
+    "others": "queued file",
+}
 
 
-@click.command(short_help="Delete a session's log.")
-@click.argument("session")
+@click.command(short_help="Delete sessions and everything derived from them.")
+@click.argument("names", nargs=-1, metavar="[SESSION]...")
+@click.option("--before", metavar="DATE", help="All sessions whose last entry is older, such as 2026-01-31.")
+@click.option("--project", metavar="DIR", help="All sessions of the project that contains this directory.")
+@click.option("--matching", metavar="TEXT", help="All sessions that contain this text, in any case of letters.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="List the files and remove nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(session: str, yes: bool, dry_run: bool, as_json: bool) -> int:
-    """Delete a session's log.
+@click.option("--dry-run", is_flag=True, help="Count the files and remove nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
+def command(
+    names: tuple[str, ...],
+    before: str | None,
+    project: str | None,
+    matching: str | None,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Delete sessions and everything derived from them, and print a receipt without their content.
 
-    Its stored results, notes and memories stay; 'reverie purge' removes those as well.
+    This removes logs, also those of agents that a session started, stored results, notes, plans, inboxes, letters,
+    queued jobs, ledger rows, search entries, typed lines, and the memories that came from them, with their history.
+    SESSION may be an agent. Of several options, a session must fulfil all. The same command finishes a deletion that
+    was interrupted. Open sessions stay, and the exit code is then 2. Afterwards all files of the home are searched for
+    texts of the sessions. If a file contains one, the exit code is 1.
     """
-    return remove(session, purge=False, yes=yes, dry_run=dry_run, as_json=as_json)
-
-
-def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool) -> int:
-    """Ask for confirmation unless ``yes``, remove a session and its search entries, and print the removed files.
-
-    Return the exit code: 0, or 1 if the user refused. ``purge`` removes derived files and ledger rows as well.
-    """
-    with opened_library() as library:
-        key = library.find(session)
-        removed = library.remove(key, purge=purge, dry_run=True)
-        if not dry_run:
-            if not yes and not agreed(removed, purge):
-                warn("removed nothing")
-                return 1
-            removed = library.remove(key, purge=purge)
-            forget_lines(key)
-            if purge:
-                forget_calls(removed.session)
-    if as_json:
-        emit_json(as_report(removed, key, purge=purge, dry_run=dry_run))
-        return 0
-    verb = "would remove" if dry_run else "removed"
-    for name in [*removed.keys, *removed.memories]:
-        say(f"{verb} {name}")
-    return 0
-
-
-def forget_calls(session: str) -> None:
-    """Remove a session's calls from the ledger, and only warn if the ledger cannot be opened."""
+    wanted = SessionFilter(before, project, matching)
+    if bool(names) == wanted.is_set:
+        raise InputError("name sessions, or select them by --before, --project or --matching, but not both")
+    settings = load_settings()
+    storage = FileStorage(settings.home, durability=settings.durability)
     try:
-        with LedgerStore(load_settings().home) as ledger:
-            ledger.forget(session)
-    except StorageError as error:
-        warn(f"the session's calls are still in the ledger: {error}")
+        library = Library(storage, project=project_slug(os.getcwd()))
+        keys = list(dict.fromkeys(library.find(name) for name in names)) if names else wanted.keys(library, storage)
+        deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)])
+        planned, busy = _run(deletion, keys, dry_run=True)
+        if dry_run or not planned:
+            return _report(planned, busy, None, as_json=as_json)
+        if not yes and not _agreed(planned):
+            warn("removed nothing")
+            return 1
+        texts = sampled_texts(storage, [one.key for one in planned])
+        receipts, late = _run(deletion, [*texts], dry_run=False)
+        return _report(receipts, [*busy, *late], search_for_remains(storage, texts, receipts), as_json=as_json)
+    finally:
+        storage.close()
 
 
-def forget_lines(key: str) -> None:
-    """Remove a session's messages from the search index, and only warn if the index cannot be opened."""
-    home = load_settings().home
-    if not (home / "search.sqlite").exists():
-        return
+class SessionFilter:
+    """The sessions that options select; a session must fulfil all that are given."""
+
+    def __init__(self, before: str | None, project: str | None, matching: str | None) -> None:
+        self._project = slug_of(project)
+        self._before = None if before is None else _moment(before)
+        forms = [matching, json.dumps(matching, ensure_ascii=False)[1:-1]] if matching else []
+        self._texts = {form.casefold() for form in forms}
+        self.is_set = before is not None or project is not None or bool(matching)
+
+    def keys(self, library: Library, storage: FileStorage) -> list[str]:
+        """Return the logs of the selected sessions, and of agents whose session is gone; this may block."""
+        started = {key: [agent_log(agent) for agent in library.agents_of(key)] for key in library.all_keys()}
+        inner = {log for logs in started.values() for log in logs}
+        found: list[str] = []
+        for key in [key for key in started if key not in inner]:
+            logs = [key, *started[key]]
+            if self._is_of_project(library, key) and self._is_old(storage, key) and self._contains(storage, logs):
+                found.append(key)
+        return found
+
+    def _is_of_project(self, library: Library, key: str) -> bool:
+        if self._project is None or key.startswith("projects/"):
+            return self._project is None or key.split("/")[1] == self._project
+        cwd = library.describe(key).cwd
+        return bool(cwd) and project_slug(cwd) == self._project
+
+    def _is_old(self, storage: FileStorage, key: str) -> bool:
+        if self._before is None:
+            return True
+        times = [entry.at for entry in parse_log(storage.load(key) or b"").entries if entry.at]
+        if not times:
+            files = [
+                name for name in (key, *storage.list(key.removesuffix(".jsonl"))) if storage.load(name) is not None
+            ]
+            times = [os.stat(os.path.join(storage.root, name)).st_mtime for name in files]
+        return bool(times) and max(times) < self._before
+
+    def _contains(self, storage: FileStorage, logs: Sequence[str]) -> bool:
+        if not self._texts:
+            return True
+        keys = [name for log in logs for name in (log, *storage.list(log.removesuffix(".jsonl")))]
+        for key in keys:
+            said = (storage.load(key) or b"").decode("utf-8", "replace").casefold()
+            if any(text in said for text in self._texts):
+                return True
+        return False
+
+
+def _moment(text: str) -> float:
+    """Return an ISO date or time, in the local time zone if it names none, as seconds since 1970."""
     try:
-        with SessionSearch(home) as search:
-            search.forget(key)
-    except StorageError as error:
-        warn(f"the session's messages are still in the search index: {error}")
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise InputError(f"--before {text!r} is no date; give one such as 2026-01-31") from None
 
 
-def agreed(removed: RemovedSession, purge: bool) -> bool:
+def _run(deletion: SessionDeletion, keys: Sequence[str], *, dry_run: bool) -> tuple[list[DeletionReceipt], list[str]]:
+    """Delete these sessions, or count in a dry run; return the receipts, and the reasons of those that are open."""
+    receipts: list[DeletionReceipt] = []
+    busy: list[str] = []
+    for key in tracked(keys, "counting" if dry_run else "deleting"):
+        try:
+            receipts.append(deletion.run(key, dry_run=dry_run))
+        except SessionBusy as error:
+            busy.append(str(error))
+    return receipts, busy
+
+
+def _forget_queued(settings: Settings, names: Sequence[str], dry_run: bool) -> int:
+    if not dry_run:
+        delete_word_caches(settings.home)
+    return Queue(settings.home).forget(names, HOSTS, dry_run=dry_run)
+
+
+def _agreed(planned: Sequence[DeletionReceipt]) -> bool:
     """Ask the user to confirm the removal and return the answer; without a terminal raise InputError."""
-    others = counted(len(removed.keys) - 1 + len(removed.memories), "more file")
-    target = f"{removed.session} and {others}" if purge else f"the log of {removed.session}"
+    what = planned[0].session if len(planned) == 1 else counted(len(planned), "session")
+    target = f"{what} ({_counts(_total(planned))})"
     refusal = f"removed nothing: confirmation needs a terminal; --yes removes {target}"
     return confirmed(f"Remove {target} permanently?", refusal)
 
 
-def as_report(removed: RemovedSession, key: str, *, purge: bool, dry_run: bool) -> dict[str, Any]:
-    """Return the removed files as a dict for JSON."""
-    return {
-        "session": removed.session,
-        "key": key,
-        "purge": purge,
-        "dry_run": dry_run,
-        "removed": removed.keys,
-        "memories": removed.memories,
-    }
+def _report(
+    receipts: Sequence[DeletionReceipt], busy: Sequence[str], searched: HomeSearched | None, *, as_json: bool
+) -> int:
+    """Print the receipt, of a dry run without ``searched``, and the sessions that are open; return the exit code."""
+    if as_json:
+        given = {"sessions": receipts, "total": _total(receipts), "open": busy, "searched": searched}
+        emit_json({"dry_run": searched is None, **given})
+    else:
+        verb = "would remove" if searched is None else "removed"
+        for one in receipts:
+            agents = f", {counted(len(one.agents), 'agent')}" if one.agents else ""
+            say(f"{verb} {one.session}: {_counts({name: getattr(one, name) for name in NOUNS})}{agents}")
+        if len(receipts) != 1:
+            say(f"{verb} {counted(len(receipts), 'session')}.")
+        if searched is not None:
+            say(_proof(searched))
+    for name in searched.left if searched is not None else ():
+        warn(f"still holds text of it: {name}")
+    for why in busy:
+        warn(why)
+    return 1 if searched is not None and searched.left else 2 if busy else 0
+
+
+def _proof(searched: HomeSearched) -> str:
+    """Return the result of the search over the home in words."""
+    result = f"{counted(len(searched.left), 'file')} left with text of it" if searched.left else "nothing of it is left"
+    if not searched.texts:
+        result = "it had no long text of its own to look for"
+    return f"searched {counted(searched.files, 'file')} for {counted(searched.texts, 'text')}: {result}"
+
+
+def _total(receipts: Sequence[DeletionReceipt]) -> dict[str, Any]:
+    return {name: sum(getattr(one, name) for one in receipts) for name in fields_of(DeletionReceipt) if name in NOUNS}
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    """Return the counts that are not zero in words."""
+    return ", ".join(counted(counts[name], noun) for name, noun in NOUNS.items() if counts[name]) or "nothing"

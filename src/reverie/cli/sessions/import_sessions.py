@@ -46,17 +46,16 @@ class ImportOutcome:
 
 @click.command(short_help="Import recorded sessions of other agents into the library.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--project", metavar="DIR", default=".", help="Project for recordings whose own directory does not exist."
-)
+@click.option("--project", metavar="DIR", default=".", help="Project to file the sessions under; default: this one.")
 @click.option("--dry-run", is_flag=True, help="List the sessions and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) -> int:
     """Import recorded sessions of other agents into the library.
 
     PATH is a recording of Claude Code, Codex, pi, mini-swe-agent, SWE-agent or OpenHands, an exported Reverie log, or
-    a directory that is searched for them. A session that is already in the library stays unchanged. Exits with 2 if a
-    recording could not be imported; all others still are.
+    a directory that is searched for them. All are filed under this project, and count as recorded elsewhere: memories
+    from them wait for your approval, and 'chat --continue' does not choose them. A session that is already in the
+    library stays unchanged. Exits with 2 if a recording could not be imported; all others still are.
     """
     if not os.path.isdir(project):
         raise InputError(f"--project {project} is not a directory")
@@ -100,14 +99,13 @@ class SessionImporter:
 
     def __init__(self, library: Library, project: Path, dry_run: bool) -> None:
         self._library = library
-        self._project = project
+        self._project = project_slug(project)
         self._dry_run = dry_run
         self._keys = set(library.keys())
 
     def store(self, found: ImportedSession, path: Path) -> ImportOutcome:
         """Store one session under its project unless the library has it or in a dry run; return the outcome."""
-        here = Path(found.cwd) if found.cwd and os.path.isabs(found.cwd) and os.path.isdir(found.cwd) else self._project
-        project = project_slug(here)
+        project = self._project
         session = storable(found.session_id)
         key = log_key(project, session)
         there = next((one for one in self._keys if one.rsplit("/", 1)[1] == key.rsplit("/", 1)[1]), None)
@@ -141,8 +139,8 @@ def storable(session: str) -> str:
 
 
 def described(found: ImportedSession, session: str) -> list[Entry]:
-    """Return the entries, renamed to ``session``, with the recorded system prompt, tools and cost added."""
-    entries = [entry if entry.session == session else replace(entry, session=session) for entry in found.entries]
+    """Return the entries with the recorded system prompt, tools and cost added."""
+    entries = list(found.entries)
     known: dict[str, Any] = {"system": found.system, "tools": found.tools, "cost_usd": found.cost_usd}
     recorded = {name: value for name, value in known.items() if value is not None}
     if recorded and entries and entries[0].kind == META and "recorded" not in entries[0].body:

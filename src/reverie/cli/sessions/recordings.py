@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...conversation.entries import META, Entry
-from ...conversation.log import Damage
+from ...conversation.log import Damage, newer_part
 from ...errors import InputError, SessionNotFound
 from ...importers import ImportedSession, read_session
 from ...runtime.library import Library
@@ -16,6 +16,7 @@ from ...runtime.places.projects import project_slug
 from ...settings import load_settings
 from ...storage.files import FileStorage
 from ...values import field, record
+from ..output import warn
 
 __all__ = ["Recording", "opened_library", "recordings", "slug_of"]
 
@@ -89,7 +90,9 @@ def _from_file(found: ImportedSession) -> Recording:
 
 
 def _from_library(library: Library, key: str) -> Recording:
-    loaded, listing = library.load(key), library.describe(key)
+    loaded, listing = library.read(key)
+    if part := newer_part(loaded.entries):
+        warn(f"session {listing.session} was written by a newer Reverie ({part}); some of it may not be shown")
     damage = loaded.damage
     if loaded.torn:
         line = library.export(key).count(b"\n") + 1

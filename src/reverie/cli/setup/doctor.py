@@ -86,6 +86,7 @@ def examine(home: Path) -> list[Finding]:
         python_version(),
         *home_findings(home),
         settings_file(home),
+        *stored_files(home),
         openat2(),
         sandbox(),
         ripgrep(),
@@ -110,6 +111,25 @@ def settings_file(home: Path) -> Finding:
         return Finding("settings", "failed", str(error))
     there = (home / "config.toml").exists()
     return Finding("settings", "ok", f"{home / 'config.toml'}" if there else "defaults; no config.toml")
+
+
+def stored_files(home: Path) -> list[Finding]:
+    """Check the journals of all projects and the ledger for damage."""
+    from ...errors import StorageError
+    from ...memories.store.journal_files import JournalFiles
+    from ...runtime.session.ledger import FILE_NAME, is_damaged
+
+    found: list[Finding] = []
+    for folder in sorted(home.glob("projects/*/memory/.journal")):
+        try:
+            problems = JournalFiles(str(folder.parent)).problems()
+        except StorageError as error:
+            problems = [str(error)]
+        if problems:
+            found.append(Finding("journal", "failed", f"{folder / 'journal.jsonl'}: {'; '.join(problems[:3])}"))
+    if (home / FILE_NAME).exists() and is_damaged(home / FILE_NAME):
+        found.append(Finding("ledger", "failed", f"{home / FILE_NAME} is damaged; 'reverie ledger' rebuilds it"))
+    return found
 
 
 def home_findings(home: Path) -> list[Finding]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
+from ...errors import InputError
 from ...runtime.places.trust import TrustList, root_of
 from ...settings import default_home
-from ..output import emit_json, say, table
+from ..output import emit_json, one_word, say, table, warn
 
 __all__ = ["command"]
 
@@ -17,27 +19,39 @@ __all__ = ["command"]
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--list", "listing", is_flag=True, help="List the trusted directories.")
 @click.option("--remove", is_flag=True, help="Stop trusting the directory.")
+@click.option("--rules", is_flag=True, help="List the rules that answers 'always in this project' have kept.")
+@click.option("--drop-rule", type=click.IntRange(1), metavar="NUMBER", help="Drop a rule by its number in --rules.")
+@click.option("--dry-run", is_flag=True, help="Only print the effect.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(path: Path | None, listing: bool, remove: bool, as_json: bool) -> int:
+def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_rule: int | None, **how: bool) -> int:
     """Trust a directory, or stop trusting it.
 
     Hooks, servers, skills and importing instruction files of a repository are used only if you trust its directory.
     PATH defaults to the current directory; inside a repository, trust applies to the whole repository.
     """
-    if listing and (remove or path is not None):
-        raise click.UsageError("--list takes no PATH and no --remove")
+    dry_run, as_json = how["dry_run"], how["as_json"]
+    is_about_rules = rules or drop_rule is not None
+    if (listing or is_about_rules) and (remove or path is not None or (listing and is_about_rules)):
+        raise click.UsageError("--list, --rules and --drop-rule take no PATH and no other option")
+    if is_about_rules:
+        return show_rules(drop_rule, as_json, dry_run)
     trust = TrustList.open(default_home())
     if listing:
         return show(trust, as_json)
     directory = Path.cwd() if path is None else path
+    root = root_of(directory)
     if remove:
-        changed = trust.forget(directory)
+        listed = bool({str(root), os.path.abspath(directory)} & {each.path for each in trust.list()})
+        changed = listed if dry_run else trust.forget(directory)
         words = "is no longer trusted" if changed else "was not trusted"
     else:
         changed = not trust.is_trusted(directory)
-        trust.trust(directory)
+        known = None if dry_run else trust.trust(directory)
+        if known is not None and not known.born_ns:
+            warn(f"{known.path}: its file system records no birth time, so another directory put there may be trusted")
         words = "is now trusted" if changed else "was trusted already"
-    root = root_of(directory)
+    if dry_run:
+        words = words.replace("is no longer", "would no longer be").replace("is now", "would be")
     if as_json:
         emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
     else:
@@ -56,4 +70,30 @@ def show(trust: TrustList, as_json: bool) -> int:
         table(["directory", "since", ""], [(e.path, e.since, state) for e, state in zip(entries, states, strict=True)])
     else:
         say("no trusted directories; 'reverie trust PATH' adds one")
+    return 0
+
+
+def show_rules(drop: int | None, as_json: bool, dry_run: bool) -> int:
+    """Drop the rule of that number if one is given, print the rules kept for projects, and return 0."""
+    from ...runtime.guard.kept_rules import KeptRules
+
+    kept = KeptRules(default_home())
+    entries = kept.list()
+    if drop is not None:
+        if drop > len(entries):
+            raise InputError(f"there is no rule {drop}; 'reverie trust --rules' lists them")
+        if not dry_run:
+            kept.remove(Path(entries[drop - 1].path), entries[drop - 1].rule)
+        entries = [*entries[: drop - 1], *entries[drop:]]
+    if as_json:
+        rows = [
+            {"directory": e.path, "rule": e.rule, "since": e.since, "holds": e.is_same_directory()} for e in entries
+        ]
+        emit_json({"rules": rows})
+    elif entries:
+        states = ["" if each.is_same_directory() else "not used: the directory was replaced" for each in entries]
+        rows = [(at, e.path, one_word(e.rule), e.since, states[at - 1]) for at, e in enumerate(entries, 1)]
+        table(["", "project", "allowed without asking", "since", ""], rows)
+    else:
+        say("no rules are kept for a project")
     return 0

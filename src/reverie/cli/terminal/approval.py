@@ -1,57 +1,212 @@
-"""Ask the user on the screen whether a tool may run."""
+"""Ask the user on the screen about a tool call or a plan, which is shown whole, byte for byte and page by page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ..output import counted, printable
-from .calls import call_title, one_line
+from anyio import to_thread
+from prompt_toolkit.utils import get_cwidth
+
+from ...errors import InputError
+from ..output import counted, one_word, visible
+from .calls import call_title
 from .colours import Paint
-from .plan import ask_about_plan
 from .questions import Option
-from .screen import Screen
-from .transcript import Transcript
 
 if TYPE_CHECKING:
     from ...runtime.guard.permissions import Approval, ApprovalAnswer
+    from .screen import Screen
+    from .transcript import Transcript
 
-__all__ = ["ScreenApprover", "preview_lines"]
+__all__ = [
+    "PlanScreen",
+    "PlanTranscript",
+    "Preview",
+    "ScreenApprover",
+    "approval_head",
+    "ask_about_plan",
+    "kept_rules",
+    "shown_by_pages",
+]
 
-HEADS: Final = ("--- ", "+++ ")
-DIFF_LINES: Final = 80
-TEXT_LINES: Final = 20
 NO_REASON: Final = "refused by the user"
+OTHER_ROWS: Final = 9
+"""Rows of the screen that the head of a question, its title and the footer take."""
+MIN_PAGE_ROWS: Final = 6
+DIFF_STYLES: Final = {"+": "added", "-": "removed", "@": "hunk"}
+SIGN: Final = re.compile(r"(<U\+[0-9A-F]{4,6}>)")
 
 
-def preview_lines(approval: Approval, paint: Paint) -> list[str]:
-    """Return a preview of a tool call as lines, cut if long: its diff, command or URL, or its input as JSON."""
-    if approval.preview:
-        shown = [
-            line for line in _plain(approval.preview) if not line.startswith(HEADS)
-        ]  # the title already names the file
-        return _cut([_diff_line(line, paint) for line in shown], DIFF_LINES, paint)
-    if approval.access.kind in ("run", "fetch") and approval.access.target:
-        return _cut([f"  {line}" for line in _plain(approval.access.target)], TEXT_LINES, paint)
-    given = json.dumps(dict(approval.input), indent=2, ensure_ascii=False, default=str)
-    return _cut([f"  {line}" for line in _plain(given)], TEXT_LINES, paint)
+class Preview:
+    """The lines of a text that a person decides on, as rows of a screen: none is left out, and the rest is counted."""
+
+    def __init__(self, text: str, paint: Paint, *, is_diff: bool = False, columns: int | None = None) -> None:
+        """Wrap lines that are wider than ``columns``; None means that the reader wraps them."""
+        self._lines = visible(text).expandtabs(4).split("\n")
+        if self._lines[-1] == "":
+            self._lines.pop()
+        self._paint = paint
+        self._is_diff = is_diff
+        self._columns = columns
+        self._line: int = 0
+        self._offset: int = 0
+
+    @classmethod
+    def of(cls, approval: Approval, paint: Paint, *, columns: int | None = None) -> Preview:
+        """Return the preview of a tool call: its diff, command or URL with its other inputs, or its input as JSON."""
+        if approval.preview:
+            lines = approval.preview.split("\n")
+            is_diff = lines[0].startswith("--- ") and len(lines) > 1 and lines[1].startswith("+++ ")
+            return cls("\n".join(lines[2:]) if is_diff else approval.preview, paint, is_diff=is_diff, columns=columns)
+        if approval.access.kind in ("run", "fetch") and approval.access.target:
+            others = {key: one for key, one in approval.input.items() if one != approval.access.target}
+            more = [f"({key}: {_as_json(one)})" for key, one in others.items()]
+            return cls("\n".join([approval.access.target, *more]), paint, columns=columns)
+        return cls(_as_json(dict(approval.input), indent=2), paint, columns=columns)
+
+    def page(self, rows: int | None = None) -> list[str]:
+        """Return the next rows, painted, at most as many as asked for; all that are left for None."""
+        shown: list[str] = []
+        while self._line < len(self._lines) and (rows is None or len(shown) < rows):
+            line, start = self._lines[self._line], self._offset
+            end = self._end_of_row(line, start)
+            style = DIFF_STYLES.get(line[:1], "dim") if self._is_diff else ""
+            mark = self._paint("↪ " if start else "│ ", "dim")
+            shown.append(mark + "".join(self._painted(part, style) for part in SIGN.split(line[start:end])))
+            is_last = end >= len(line)
+            self._line, self._offset = (self._line + 1, 0) if is_last else (self._line, end)
+        return shown
+
+    def _painted(self, part: str, style: str) -> str:
+        if SIGN.match(part):
+            return self._paint(part, "danger")
+        return self._paint(part, style) if style else part
+
+    def _end_of_row(self, line: str, start: int) -> int:
+        room = None if self._columns is None else max(8, self._columns - 3)
+        if room is None or (len(line) - start <= room and get_cwidth(line[start:]) <= room):
+            return len(line)
+        width, end = 0, start
+        while end < len(line) and (end == start or width + get_cwidth(line[end]) <= room):
+            width += get_cwidth(line[end])
+            end += 1
+        return end
+
+    @property
+    def rest(self) -> str:
+        """The lines that no page has shown to their end, counted, or an empty text."""
+        left = self._lines[self._line :]
+        if not left:
+            return ""
+        chars = sum(map(len, left)) - self._offset
+        return f"{counted(len(left), 'more line')} ({chars:,} characters)"
 
 
-def _plain(text: str) -> list[str]:
-    return printable(text).expandtabs(4).splitlines()
+def _as_json(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
 
 
-def _diff_line(line: str, paint: Paint) -> str:
-    meaning = {"+": "added", "-": "removed", "@": "hunk"}.get(line[:1], "dim")
-    return "  " + paint(line, meaning)
+def approval_head(approval: Approval, cwd: Path, paint: Paint, columns: int = 120) -> list[str]:
+    """Return the first lines of a question: the tool, the whole path that it writes or reads, and the reason to ask."""
+    name = one_word(approval.tool)
+    if approval.access.kind in ("read", "write"):
+        given = next((str(approval.input[key]) for key in ("file_path", "path") if key in approval.input), "")
+        target = approval.access.target
+        shown = os.path.relpath(target, cwd) if target.startswith(f"{cwd}/") else target
+        is_link = bool(given) and os.path.normpath(os.path.join(cwd, os.path.expanduser(given))) != target
+        name += f" {one_word(given)} → {one_word(target)}" if is_link else f" {one_word(shown)}"
+    if get_cwidth(f"? {name} · {one_word(approval.reason)}") < columns:
+        return [f"{paint('?', 'busy')} {paint(name, 'title')} {paint('· ' + one_word(approval.reason), 'dim')}"]
+    folded = wrap(one_word(approval.reason), max(20, columns - 3), break_on_hyphens=False)
+    return [f"{paint('?', 'busy')} {paint(name, 'title')}", *(paint(f"  {line}", "dim") for line in folded)]
 
 
-def _cut(lines: Sequence[str], limit: int, paint: Paint) -> list[str]:
-    if len(lines) <= limit:
-        return list(lines)
-    return [*lines[:limit], paint(f"  … {counted(len(lines) - limit, 'more line')}", "dim")]
+def kept_rules(approval: Approval, cwd: Path) -> list[tuple[str, str, str]]:
+    """Return the rules that 'always' can keep, as (rule, place, words): each for this session and for this project."""
+    from ...runtime.guard.kept_rules import project_rule
+
+    found: list[tuple[str, str, str]] = []
+    for rule in approval.suggestions:
+        for place, kept in (("session", rule), ("project", project_rule(rule, cwd))):
+            exact = approval.access.kind == "run" and rule == f"{approval.tool}({approval.access.target.strip()})"
+            note = ", commands that begin so and add no options" if rule.endswith(":words)") else ""
+            found.append((rule, place, "this exact command" if exact else one_word(kept) + note))
+    return found
+
+
+def shown_by_pages(
+    preview: Preview, put: Callable[[str, Sequence[str]], None], rows: Callable[[], int], head: Sequence[str]
+) -> Callable[[bool], str]:
+    """Show ``head``; return the function that shows the next page of so many rows, or all, and counts the rest."""
+
+    def turn(to_end: bool) -> str:
+        put("approval", preview.page(None if to_end else max(MIN_PAGE_ROWS, rows() - OTHER_ROWS)))
+        return f"… {preview.rest} · Space: next page · v: all" if preview.rest else ""
+
+    put("approval", head)
+    return turn
+
+
+class PlanScreen(Protocol):
+    """The parts of a screen that a question about a plan uses."""
+
+    def size(self) -> tuple[int, int]: ...
+    async def choose(
+        self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None
+    ) -> str | None: ...
+    async def ask_line(self, mark: str) -> str: ...
+    async def edit_file(self, path: Path) -> None: ...
+
+
+class PlanTranscript(Protocol):
+    """The parts of a transcript that show a plan."""
+
+    @property
+    def put(self) -> Callable[[str, Sequence[str]], None]: ...
+    @property
+    def note(self) -> Callable[..., None]: ...
+
+
+async def ask_about_plan(
+    screen: PlanScreen, transcript: PlanTranscript, approval: Approval, paint: Paint
+) -> ApprovalAnswer:
+    """Show a plan as it is written, ask the user to approve, edit or reject it, and return the answer."""
+    from ...runtime.guard.permissions import ApprovalAnswer
+
+    path = Path(approval.access.target)
+    options = [
+        Option("y", "yes, and ask me before each edit", "once"),
+        Option("a", "yes, and accept edits", "always"),
+        *([Option("e", "edit the plan first", "edit")] if path.is_file() else []),
+        Option("t", "no, and ask the model for changes", "why"),
+        Option("n", "no", "no"),
+    ]
+    text = approval.preview
+    while True:
+        preview = Preview(text, paint, columns=screen.size()[0])
+        head = approval_head(approval, Path(), paint, screen.size()[0])
+        more = shown_by_pages(preview, transcript.put, lambda: screen.size()[1] - len(options), head)
+        match await screen.choose("Approve the plan?", options, more):
+            case "once":
+                return ApprovalAnswer("once")
+            case "always":
+                return ApprovalAnswer("always")
+            case "edit":
+                try:
+                    await screen.edit_file(path)
+                    text = await to_thread.run_sync(lambda: path.read_text(encoding="utf-8", errors="replace"))
+                except (InputError, OSError) as error:
+                    transcript.note(f"! {error}", "warning")
+            case "why":
+                return ApprovalAnswer("deny", (await screen.ask_line("which changes? ")).strip())
+            case _:
+                return ApprovalAnswer("deny")
 
 
 class ScreenApprover:
@@ -64,29 +219,29 @@ class ScreenApprover:
         self._cwd = cwd
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
-        """Show a preview of the call, ask the user, and return the answer; show a refusal as a denied call."""
+        """Show the call, ask the user, and return the answer; show a refusal as a denied call."""
         from ...runtime.guard.permissions import ApprovalAnswer
 
         if approval.is_plan:
-            return await ask_about_plan(self._screen, self._transcript, approval)
-        title = call_title(approval.tool, approval.input, self._cwd)
-        head = f"{self._paint('?', 'busy')} {title} {self._paint(one_line(approval.reason), 'dim')}"
-        self._transcript.put("approval", [head, *preview_lines(approval, self._paint)])
-        options = [Option("y", "yes, once", "once")]
-        if approval.suggestion:
-            options.append(
-                Option("a", f"yes, always allow {one_line(approval.suggestion, 60)} in this session", "always")
-            )
-        options += [Option("n", "no", "no"), Option("t", "no, and tell the model why", "why")]
-        match await self._screen.choose(f"Allow {one_line(approval.tool)}?", options):
-            case "once":
-                return ApprovalAnswer("once")
-            case "always":
-                return ApprovalAnswer("always")
-            case "why":
-                why = (await self._screen.ask_line("why? ")).strip()
-                self._transcript.denied(title, why or NO_REASON)
-                return ApprovalAnswer("deny", why)
-            case _:
-                self._transcript.denied(title, NO_REASON)
-                return ApprovalAnswer("deny")
+            return await ask_about_plan(self._screen, self._transcript, approval, self._paint)
+        rules = dict(zip("ap1234", kept_rules(approval, self._cwd), strict=False))
+        columns = self._screen.size()[0]
+        preview = Preview.of(approval, self._paint, columns=columns)
+        options = [
+            Option("y", "yes, once", "once"),
+            *(Option(key, f"yes, always in this {place}: {words}", key) for key, (_, place, words) in rules.items()),
+            Option("n", "no", "no"),
+            Option("t", "no, and tell the model why", "why"),
+        ]
+        head = approval_head(approval, self._cwd, self._paint, columns)
+        more = shown_by_pages(preview, self._transcript.put, lambda: self._screen.size()[1] - len(options), head)
+        answer = await self._screen.choose(f"Allow {one_word(approval.tool)}?", options, more)
+        if answer == "once":
+            return ApprovalAnswer("once")
+        if answer in rules:
+            rule, place, words = rules[answer]
+            self._transcript.note(f"allowed from now on in this {place}: {words} · /permissions lists all")
+            return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")
+        why = (await self._screen.ask_line("why? ")).strip() if answer == "why" else ""
+        self._transcript.denied(call_title(approval.tool, approval.input, self._cwd), why or NO_REASON)
+        return ApprovalAnswer("deny", why)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..output import counted, printable
+from ..output import counted, printable, visible
 
 __all__ = ["call_title", "one_line", "outcome"]
 
@@ -22,8 +22,8 @@ RESULT_NOUNS: Final[Mapping[str, str]] = {"Read": "line", "Grep": "line", "Glob"
 def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
     """Return a tool call as one line with its most telling input, such as ``Read(src/app.py)``."""
     if name == "Grep" and isinstance(given.get("pattern"), str):
-        where = f" in {_short_path(str(given['path']), cwd)}" if given.get("path") else ""
-        return f"Grep({one_line(given['pattern'], TITLE_CHARS // 2)}{where})"
+        where = f" in {visible(_short_path(str(given['path']), cwd))}" if given.get("path") else ""
+        return f"Grep({one_line(visible(given['pattern']), TITLE_CHARS // 2)}{where})"
     if isinstance(given.get("todos"), list):
         return f"{one_line(name)}({counted(len(given['todos']), 'item')})"
     if name == "Plan" and isinstance(given.get("action"), str):
@@ -32,9 +32,9 @@ def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
         value = given.get(key)
         if isinstance(value, str) and value:
             shown = _short_path(value, cwd) if key in PATHS else value
-            return f"{one_line(name)}({one_line(shown, TITLE_CHARS)})"
+            return f"{one_line(name)}({one_line(visible(shown), TITLE_CHARS)})"
     words = ", ".join(f"{key}={value}" for key, value in given.items())
-    return f"{one_line(name)}({one_line(words, TITLE_CHARS // 2)})"
+    return f"{one_line(name)}({one_line(visible(words), TITLE_CHARS // 2)})"
 
 
 def outcome(name: str, text: str, *, lines: int, is_error: bool, seconds: float = 0.0) -> str:

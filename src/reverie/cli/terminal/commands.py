@@ -7,14 +7,14 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, Protocol, get_args
 
 from anyio import to_thread
 
 from ...errors import InputError, ReverieError
 from ...settings import Mode, Settings
 from ...values import record
-from ..output import counted
+from ..output import counted, one_word
 from .calls import one_line
 from .colours import Paint
 from .footer import dollars, thousands
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .transcript import Transcript
 
 __all__ = ["COMMANDS", "MODES", "Chat", "Command", "drawn_lines", "run_command"]
-
-T = TypeVar("T")
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 KEYS: Final = (
@@ -53,7 +51,6 @@ class Chat(Protocol):
     def session_named(self, name: str) -> str: ...
     async def pick_session(self) -> str | None: ...
     async def edit_file(self, path: Path) -> None: ...
-    async def interruptible(self, work: Awaitable[T]) -> T | None: ...
 
 
 @record
@@ -149,7 +146,7 @@ async def clear(chat: Chat, rest: str) -> None:
 
 async def compact(chat: Chat, rest: str) -> None:
     """Replace old messages with a summary now; ``rest`` are instructions for it, and Esc cancels."""
-    await chat.interruptible(chat.agent.session.compact(instructions=rest))
+    await chat.agent.session.compact(instructions=rest)
 
 
 async def undo(chat: Chat, rest: str) -> None:
@@ -210,14 +207,34 @@ async def make_skill(chat: Chat, rest: str) -> None:
         record_call=lambda reply: session.parts.host.record_call(reply, source=SOURCE),
         is_taken=lambda name: (parent / name).exists(),
     )
-    made = await chat.interruptible(writer.written(material, name=rest))
-    if made is None:
-        return
+    made = await writer.written(material, name=rest)
     for problem in made.problems:
         chat.transcript.note(one_line(problem, 300), "warning")
     folder = parent / made.skill.name
     await to_thread.run_sync(save_skill, folder, render_skill(made.skill))
     chat.transcript.note(saved_line(folder / FILE_NAME, made))
+
+
+async def show_permissions(chat: Chat, rest: str) -> None:
+    """List the mode and the permission rules, or with "drop NUMBER" drop a rule that an answer has kept."""
+    runs = chat.agent.parts.runs
+    kept = runs.kept_rules()
+    word, _, number = rest.partition(" ")
+    if word == "drop" and number.strip().isdecimal() and 0 < int(number) <= len(kept):
+        rule = kept[int(number) - 1][0]
+        await to_thread.run_sync(runs.forget, rule)
+        chat.transcript.note(f"dropped: {one_word(rule)}")
+        return
+    if rest:
+        raise InputError("usage: /permissions, or /permissions drop NUMBER")
+    rules = chat.agent.settings.permissions
+    lines = [f"  mode {chat.agent.mode}"]
+    lines += [f"  {name}  {one_word(rule)}" for name in ("deny", "ask", "allow") for rule in getattr(rules, name)]
+    for at, (rule, place) in enumerate(kept, 1):
+        lines.append(f"  {chat.paint(str(at), 'chosen')}  allow in this {place}  {one_word(rule)}")
+    if kept:
+        lines.append(chat.paint("  /permissions drop NUMBER asks again", "dim"))
+    chat.transcript.put("block", lines)
 
 
 async def show_todos(chat: Chat, rest: str) -> None:
@@ -280,6 +297,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "cost": Command("cost and cache hits of this session", show_cost, anytime=True),
     "model": Command("switch the model: /model NAME", set_model),
     "mode": Command(f"permission mode: {', '.join(MODES)}", set_mode, anytime=True),
+    "permissions": Command("rules and kept answers: /permissions [drop NUMBER]", show_permissions, anytime=True),
     "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
     "undo": Command("undo the last compaction", undo),
     "reload": Command("send the changed system prompt and tools anew; the cache and thinking are lost", reload),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Generator, Sequence
+import time
+from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 
@@ -18,8 +19,10 @@ from ...errors import ReverieError
 from ...events import Event
 from ...settings import Settings
 from ..output import counted
+from . import states
 from .approval import ScreenApprover
 from .background_work import unfinished_lines
+from .calls import one_line
 from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
 from .completion import InputCompleter
@@ -28,6 +31,7 @@ from .footer import Part, footer_parts
 from .options import Options
 from .questions import Option
 from .screen import Screen, open_history
+from .states import Effect, Kind, State, Step
 from .transcript import Transcript
 
 if TYPE_CHECKING:
@@ -35,10 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation"]
 
-T = TypeVar("T")
 SLOW: Final = ("reverie.runtime.agent.agent", "reverie.cli.terminal.markdown")
 SHOWN_LINES: Final = 200
 """Maximum number of output lines shown per shell command; further lines are only counted."""
+OVERDUE_SECONDS: Final = 1.0
+"""How long a query may take to stop before it is cancelled."""
 
 
 class Conversation:
@@ -50,23 +55,22 @@ class Conversation:
         self.paint = Paint(colour=colour)
         self._options = options
         self._files: list[str] = []
-        self._waiting: asyncio.Queue[str | None] = asyncio.Queue()
-        self._queued: list[str] = []
-        self._busy = False
-        self._open = False
+        self.state = State()
+        self._lines: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        """The tasks of the running work and of the commands beside it, by their numbers in the state."""
+        self._is_open = False
         self._next: str | None = None
-        self._leaving = False
-        self._side: asyncio.Task[Any] | None = None
         self._main: asyncio.Task[Any] | None = None
-        self._listener_error: BaseException | None = None
+        self._error: BaseException | None = None
         completer = InputCompleter(
             {name: command.meaning for name, command in COMMANDS.items()}, lambda: self._files, self._values
         )
         self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
         self.transcript = Transcript(self.screen.write, paint=self.paint, cwd=options.cwd, size=self.screen.size)
         self.screen.on_submit = self._on_submit
-        self.screen.on_interrupt = self._on_interrupt
-        self.screen.on_leave = self.leave
+        self.screen.on_key = lambda key, line: self._apply(states.pressed(self.state, key, time.monotonic(), line))
+        self.screen.on_typed = lambda: self._apply(states.typed(self.state))
         self.screen.on_mode = self._next_mode
         self.screen.live = self._live
         self.screen.footer = self._footer
@@ -78,21 +82,19 @@ class Conversation:
         """Run one session after another until the user leaves; restore the terminal even after an error."""
         self._main = asyncio.current_task()
         shown = asyncio.create_task(self.screen.run())
-        shown.add_done_callback(lambda _: None if self._leaving else self.leave())
+        shown.add_done_callback(lambda _: None if self._is_leaving else self.leave())
         name = self._options.session
         with self._signals():
             try:
-                if self._options.pick:
-                    name = await self.pick_session()
-                    self._leaving = name is None
-                while not self._leaving:
+                is_cancelled = self._options.pick and (name := await self.pick_session()) is None
+                while not (is_cancelled or self._is_leaving):
                     name = await self._run_session(name or None)
             finally:
                 self.screen.leave()
                 await shown
-        if self._listener_error is not None:
-            raise self._listener_error
-        if self._open:
+        if self._error is not None:
+            raise self._error
+        if self._is_open:
             print(f"To continue this conversation: reverie chat --resume {self.agent.name}")
 
     @contextmanager
@@ -115,17 +117,18 @@ class Conversation:
         agent = self._options.agent(self.settings, session=name, approve=self._approver())
         agent.listen(self._on_event)
         async with agent:
-            self.agent, self._open = agent, True
+            self.agent, self._is_open = agent, True
             self._greet(resumed=name is not None)
             reading = asyncio.create_task(self._load_slow_parts())
             try:
                 if self._options.prompt:
                     prompt, self._options = self._options.prompt, self._options.without_prompt()
                     self._on_submit(prompt)
-                while not self._leaving and self._next is None:
-                    line = await self._waiting.get()
-                    if line is not None:
-                        await self._handle_line(line)
+                self._apply(states.opened(self.state))
+                while not self._is_leaving and self._next is None:
+                    started = await self._lines.get()
+                    if started is not None:
+                        await self._run_line(*started)
             finally:
                 reading.cancel()
             for line in unfinished_lines(agent):
@@ -160,28 +163,76 @@ class Conversation:
     # -- user input
 
     def _on_submit(self, text: str) -> None:
-        name = text.strip().removeprefix("/").partition(" ")[0]
-        if self._busy and text.startswith("/") and name in COMMANDS and COMMANDS[name].anytime:
-            self._side = asyncio.get_running_loop().create_task(run_command(self, text.strip()))
-            return
-        self._queued.append(text)
-        self._waiting.put_nowait(text)
+        line = text.strip()
+        is_command = line.startswith("/") and "\n" not in line
+        name = line.removeprefix("/").partition(" ")[0]
+        beside = is_command and name in COMMANDS and COMMANDS[name].anytime
+        kind: Kind = "command" if is_command or line.startswith("!") else "query"
+        self._apply(states.submitted(self.state, text, kind, beside=beside))
+
+    def _apply(self, result: Step) -> None:
+        """Take over a new state, and carry out the effects of the step that led to it."""
+        self.state, effects = result
+        for effect in effects:
+            self._carry_out(effect)
+        self.screen.app.invalidate()
+
+    def _carry_out(self, effect: Effect) -> None:
+        loop = asyncio.get_running_loop()
+        match effect.act:
+            case "start":
+                self._lines.put_nowait((effect.number, effect.text))
+            case "beside":
+                task = loop.create_task(run_command(self, effect.text.strip()))
+                self._tasks[effect.number] = task
+                task.add_done_callback(lambda _: self._on_beside_end(effect.number))
+            case "interrupt":
+                self.agent.interrupt()
+                loop.call_later(OVERDUE_SECONDS, lambda: self._apply(states.overdue(self.state, effect.number)))
+            case "cancel":
+                # Later, so that a command that ends the chat is not cancelled by itself.
+                loop.call_soon(lambda: (task := self._tasks.get(effect.number)) and task.cancel())
+            case "leave":
+                self._lines.put_nowait(None)
+            case "abort":
+                self.screen.leave()  # ending servers of the agent may take a few seconds more
+                if self._main is not None:
+                    self._main.cancel()
+            case "close" | "clear" | "restore" | "hint":
+                self.screen.change_input(effect)
+
+    def _on_beside_end(self, number: int) -> None:
+        task = self._tasks.pop(number)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+        self._apply(states.beside_ended(self.state, number))
+
+    async def _run_line(self, number: int, text: str) -> None:
+        """Run the work on a line to its end, in a task of its own that can be cancelled."""
+        task = self._tasks[number] = asyncio.create_task(self._handle_line(text))
+        try:
+            if not (self.state.is_stopping and self.state.kind == "command"):
+                await asyncio.wait([task])
+        finally:
+            task.cancel()
+            await asyncio.wait([task], timeout=OVERDUE_SECONDS)
+            self._tasks.pop(number, None)
+        is_command = self.state.kind == "command"
+        self._apply(states.work_ended(self.state, number, switches=self._next is not None))
+        if not task.cancelled():
+            task.result()
+        elif is_command and not self._is_leaving:
+            self.transcript.note("Interrupted.")
 
     async def _handle_line(self, text: str) -> None:
-        self._queued.remove(text)
         line = text.strip()
-        self._busy = True
-        try:
-            if line.startswith("/") and "\n" not in line:
-                self.transcript.prompt(line)
-                await run_command(self, line)
-            elif line.startswith("!"):
-                await self._shell(line[1:].strip())
-            else:
-                await self._ask(text)
-        finally:
-            self._busy = False
-            self.screen.app.invalidate()
+        if line.startswith("/") and "\n" not in line:
+            self.transcript.prompt(line)
+            await run_command(self, line)
+        elif line.startswith("!"):
+            await self._shell(line[1:].strip())
+        else:
+            await self._ask(text)
 
     async def _ask(self, prompt: str) -> None:
         self.transcript.prompt(prompt)
@@ -207,26 +258,11 @@ class Conversation:
             if shown <= SHOWN_LINES:
                 self.transcript.output(line)
 
-        output = await self.interruptible(run_shell(command, self.agent.cwd, show))
-        if output is None:
-            return
+        output = await run_shell(command, self.agent.cwd, show)
         more = f"… {counted(shown - SHOWN_LINES, 'more line')}; " if shown > SHOWN_LINES else ""
         if output.exit_code or more or not shown:
             self.transcript.output(f"{more}exit code {output.exit_code}", "dim")
         await self.agent.session.attach(as_attachment(output), type="local_command")
-
-    async def interruptible(self, work: Awaitable[T]) -> T | None:
-        """Await work that Esc can cancel, and return its result, or None if it was cancelled."""
-        self._side = asyncio.ensure_future(work)
-        try:
-            return await self._side
-        except asyncio.CancelledError:
-            if not self._side.cancelled():
-                raise
-            self.transcript.note("Interrupted.")
-            return None
-        finally:
-            self._side = None
 
     # -- used by commands
 
@@ -236,13 +272,11 @@ class Conversation:
 
     def leave(self) -> None:
         """Interrupt the running work and leave when it has stopped; the second call leaves at once."""
-        if self._leaving:
-            if self._busy and self._main is not None:
-                self._main.cancel()
-            return
-        self._leaving = True
-        self._on_interrupt()
-        self._waiting.put_nowait(None)
+        self._apply(states.left(self.state))
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self.state.phase == "closing"
 
     async def edit_file(self, path: Path) -> None:
         """Open a file in the user's editor, which has the terminal meanwhile."""
@@ -277,37 +311,40 @@ class Conversation:
         return sorted(self.settings.model_aliases) if command == "model" else ()
 
     def _next_mode(self) -> None:
-        if self._open:
+        if self._is_open:
             self.agent.mode = MODES[(MODES.index(self.agent.mode) + 1) % len(MODES)]
             self.screen.app.invalidate()
 
-    def _on_interrupt(self) -> None:
-        if self.screen.choice is not None:
-            self.screen.choice.resolve(None)
-        if self._side is not None:
-            self._side.cancel()
-        elif self._open and self._busy:
-            self.agent.interrupt()
-
     def _activity(self) -> str | None:
-        if not self._busy:
-            return None if self._open else "opening"
-        waiting = f" ({len(self._queued)} waiting)" if self._queued else ""
-        return f"{self.transcript.doing}{waiting}"
+        match self.state:
+            case State(phase="opening"):
+                return "opening"
+            case State(number=0, phase="closing"):
+                return "closing"
+            case State(number=0):
+                return None
+            case State(queue=queue, is_stopping=is_stopping):
+                waiting = f" ({len(queue)} waiting)" if queue else ""
+                return f"{'stopping' if is_stopping else self.transcript.doing}{waiting}"
 
     def _live(self) -> list[str]:
         lines = self.transcript.live()
-        for text in self._queued if self._busy else ():
-            lines += [self.paint(f"> {' '.join(text.split())[:60]} (waiting)", "dim")]
+        for text, _ in self.state.queue if self.state.number else ():
+            lines += [self.paint(f"> {one_line(text, 60)} (waiting)", "dim")]
         return lines
 
     def _footer(self) -> list[Part]:
-        return footer_parts(self.agent.status()) if self._open else [("footer", "opening the session …")]
+        return footer_parts(self.agent.status()) if self._is_open else [("footer", "opening the session …")]
 
     def _on_event(self, event: Event) -> None:
         try:
             self.transcript.show(event)
         except Exception as error:  # the agent would swallow an error of its listener
-            self._listener_error = self._listener_error or error
-            self.leave()
+            self._fail(error)
         self.screen.app.invalidate()
+
+    def _fail(self, error: BaseException) -> None:
+        """Leave the chat, and raise this error when the terminal is restored."""
+        if self._error is None:
+            self._error = error
+            self.leave()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
+
+from ...errors import InputError
+from ...tools.git import run_git
 
 __all__ = ["best_matches", "project_files"]
 
@@ -23,14 +25,12 @@ def project_files(cwd: Path) -> list[str]:
 
 
 def _git_files(cwd: Path) -> list[str] | None:
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    options = ("-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
     try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=GIT_SECONDS, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError):
+        done = run_git(cwd, "ls-files", *options, timeout_seconds=GIT_SECONDS)
+    except InputError:
         return None
-    if done.returncode:
-        return None
-    return [os.fsdecode(name) for name in done.stdout.split(b"\0")[:MAX_FILES] if name]
+    return None if done.returncode else [name for name in done.stdout.split("\0")[:MAX_FILES] if name]
 
 
 def _walk_files(cwd: Path) -> Iterator[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, Filter, has_completions, is_searching
@@ -13,26 +12,25 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from .questions import Choice
+from .states import InputLine, Key
 
 __all__ = ["KeyTarget", "key_bindings"]
-
-TWICE_SECONDS: Final = 2.0
 
 
 class KeyTarget(Protocol):
     """The parts of a screen that keys read and change."""
 
     on_submit: Callable[[str], None]
-    on_interrupt: Callable[[], None]
-    on_leave: Callable[[], None]
     on_mode: Callable[[], None]
     activity: Callable[[], str | None]
     choice: Choice | None
     reply: asyncio.Future[str] | None
-    stopped_at: float
     buffer: Buffer
 
-    def show_hint(self, text: str) -> None: ...
+    @property
+    def on_key(self) -> Callable[[Key, InputLine], None]: ...
+    @property
+    def input_line(self) -> InputLine: ...
 
 
 def key_bindings(screen: KeyTarget) -> KeyBindings:
@@ -40,8 +38,7 @@ def key_bindings(screen: KeyTarget) -> KeyBindings:
     keys = KeyBindings()
     _bind_choice(keys, screen)
     _bind_typing(keys, screen)
-    _bind_escape_and_mode(keys, screen)
-    _bind_leaving(keys, screen)
+    _bind_interrupts(keys, screen)
     return keys
 
 
@@ -56,14 +53,9 @@ def _bind_choice(keys: KeyBindings, screen: KeyTarget) -> None:
         for name in names:
             keys.add(name, filter=choosing, eager=True)(handle)
 
-    def cancel(choice: Choice, _: KeyPressEvent) -> None:
-        choice.resolve(None)
-        screen.on_interrupt()
-
     bind(("up", "c-p"), lambda choice, _: choice.move(-1))
     bind(("down", "c-n", "tab"), lambda choice, _: choice.move(1))
     bind(("enter",), lambda choice, _: choice.accept())
-    bind(("escape", "c-c", "c-d"), cancel)
     bind((Keys.Any,), lambda choice, event: choice.press(event.data.lower()))
 
 
@@ -104,22 +96,29 @@ def _bind_typing(keys: KeyBindings, screen: KeyTarget) -> None:
             buffer.complete_next()
 
 
-def _bind_escape_and_mode(keys: KeyBindings, screen: KeyTarget) -> None:
+def _bind_interrupts(keys: KeyBindings, screen: KeyTarget) -> None:
+    """Bind Esc, Ctrl-C and Ctrl-D in every state of the screen; the states decide on the effect."""
     typing = _is_typing(screen)
-    busy = Condition(lambda: screen.activity() is not None)
+    is_open = Condition(lambda: screen.input_line.has_menu or screen.input_line.has_question)
+    stops = is_open | Condition(lambda: screen.activity() is not None)
 
     @keys.add("s-tab", filter=typing & ~has_completions)
     def _(event: KeyPressEvent) -> None:
         screen.on_mode()
 
-    @keys.add("escape", filter=typing & has_completions, eager=True)
-    def _(event: KeyPressEvent) -> None:
-        screen.buffer.cancel_completion()
-
     # Eager, so that the interruption does not wait for a key that might follow.
-    @keys.add("escape", filter=typing & busy & ~has_completions, eager=True)
+    @keys.add("escape", filter=stops, eager=True)
     def _(event: KeyPressEvent) -> None:
-        screen.on_interrupt()
+        screen.on_key("escape", screen.input_line)
+
+    @keys.add("c-c", eager=True)
+    @keys.add("<sigint>")
+    def _(event: KeyPressEvent) -> None:
+        screen.on_key("ctrl-c", screen.input_line)
+
+    @keys.add("c-d", filter=is_open | Condition(lambda: not screen.buffer.text), eager=True)
+    def _(event: KeyPressEvent) -> None:
+        screen.on_key("ctrl-d", screen.input_line)
 
 
 def _submit(screen: KeyTarget) -> None:
@@ -134,25 +133,3 @@ def _submit(screen: KeyTarget) -> None:
     buffer.append_to_history()
     buffer.reset()
     screen.on_submit(text)
-
-
-def _bind_leaving(keys: KeyBindings, screen: KeyTarget) -> None:
-    typing = _is_typing(screen)
-
-    @keys.add("c-c", filter=typing)
-    @keys.add("<sigint>")
-    def _(event: KeyPressEvent) -> None:
-        again = time.monotonic() - screen.stopped_at < TWICE_SECONDS
-        screen.stopped_at = time.monotonic()
-        if again:
-            screen.on_leave()
-        elif screen.activity() is not None:
-            screen.on_interrupt()
-        elif screen.buffer.text:
-            screen.buffer.reset()
-        else:
-            screen.show_hint("Press Ctrl-C again to quit")
-
-    @keys.add("c-d", filter=typing & Condition(lambda: not screen.buffer.text))
-    def _(event: KeyPressEvent) -> None:
-        screen.on_leave()

@@ -23,7 +23,7 @@ from ...events import (
 from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Settings
 from ..output import say, warn
-from .approval import preview_lines
+from .approval import Preview, approval_head, kept_rules
 from .background_work import AnsweredPrompt, unfinished_lines
 from .calls import call_title, one_line, outcome
 from .colours import Paint
@@ -35,6 +35,7 @@ from .transcript import ENDS
 __all__ = ["PlainLines", "talk_plainly"]
 
 NO_COLOUR = Paint(colour=False)
+PAGE_ROWS = 200
 
 
 class PlainLines:
@@ -163,22 +164,27 @@ class LineApprover:
         self._cwd = cwd
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
-        """Print the call and its preview, and return the user's answer."""
+        """Print the call whole, page by page, and return the user's answer."""
+        rules = dict(zip("ap1234", kept_rules(approval, self._cwd), strict=False))
         if approval.is_plan:
-            put(f"{approval.preview}\n\n? {approval.reason}")
+            preview = Preview(approval.preview, NO_COLOUR)
             question = "Approve? y: yes, a: yes and accept edits, n: no, or type the changes you want: "
         else:
-            title = call_title(approval.tool, approval.input, self._cwd)
-            put("\n".join([f"? {title} {one_line(approval.reason)}", *preview_lines(approval, NO_COLOUR)]))
-            always = f", a: always ({approval.suggestion})" if approval.suggestion else ""
-            question = f"Allow? y: once{always}, n: no, or type a reason to refuse: "
-        typed = await ask_for_line(question)
-        match (typed or "n").strip():
-            case "y" | "yes":
-                return ApprovalAnswer("once")
-            case "a" | "always" if approval.suggestion:
-                return ApprovalAnswer("always")
-            case "" | "n" | "no":
-                return ApprovalAnswer("deny")
-            case why:
-                return ApprovalAnswer("deny", why)
+            preview = Preview.of(approval, NO_COLOUR)
+            always = "".join(f"{key}: always in this {place} ({words}), " for key, (_, place, words) in rules.items())
+            question = f"Allow? y: once, {always}n: no, or type a reason to refuse: "
+        put("\n".join(approval_head(approval, self._cwd, NO_COLOUR)))
+        while True:
+            put("\n".join(preview.page(PAGE_ROWS)))
+            more = f"… {preview.rest}, m: next page\n" if preview.rest else ""
+            typed = (await ask_for_line(more + question) or "n").strip()
+            if not (more and typed == "m"):
+                break
+        if typed in rules:
+            rule, place, _ = rules[typed]
+            return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")
+        if typed in ("y", "yes"):
+            return ApprovalAnswer("once")
+        if approval.is_plan and typed == "a":
+            return ApprovalAnswer("always")
+        return ApprovalAnswer("deny", "" if typed in ("", "n", "no") else typed)

@@ -28,7 +28,7 @@ from ...events import (
 )
 from ...runtime.agent.agent import Agent
 from ...settings import Settings
-from ..output import say, warn
+from ..output import say, visible, warn
 from .background_work import AnsweredPrompt, unfinished_lines
 from .options import Options
 
@@ -130,7 +130,7 @@ def print_plan(agent: Agent, changes: int) -> None:
     plan = agent.plan
     if plan is None or plan.state != "proposed" or plan.changes == changes:
         return
-    say(f"\n{plan.text}")
+    say(f"\n{visible(plan.text)}")
     warn(
         f"the plan waits for your approval in {agent.plan_path}; approve it with 'reverie chat --print --resume "
         f"{agent.name} --approve-plan accept-edits', or answer it in 'reverie chat --resume {agent.name}' with /plan"

@@ -19,6 +19,7 @@ from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
@@ -27,6 +28,7 @@ from .footer import Part, footer_lines
 from .inline import InlineApplication
 from .keys import key_bindings
 from .questions import Choice, Option
+from .states import Effect, InputLine, Key
 
 __all__ = ["Screen", "open_history"]
 
@@ -42,19 +44,18 @@ class Screen:
 
     def __init__(self, *, colour: bool, history: History, completer: Completer) -> None:
         self.on_submit: Callable[[str], None] = lambda text: None
-        self.on_interrupt: Callable[[], None] = lambda: None
-        self.on_leave: Callable[[], None] = lambda: None
+        self.on_key: Callable[[Key, InputLine], None] = lambda key, line: None
+        self.on_typed: Callable[[], None] = lambda: None
         self.on_mode: Callable[[], None] = lambda: None
         self.live: Callable[[], Sequence[str]] = lambda: ()
         self.footer: Callable[[], Sequence[Part]] = lambda: ()
         self.activity: Callable[[], str | None] = lambda: None
         self.choice: Choice | None = None
         self.reply: asyncio.Future[str] | None = None
+        self._asking = asyncio.Lock()
+        self._typed_at = -inf
         self._reply_mark = ""
-        self._draft = ""
         self._left = False
-        self.stopped_at = -inf
-        """Time of the last Ctrl-C without input since; a second one shortly after quits."""
         self._hint = ""
         self._hint_until = 0.0
         self._busy_since: float | None = None
@@ -74,8 +75,9 @@ class Screen:
         )
 
     def _typed(self, buffer: Buffer) -> None:
+        self._typed_at = time.monotonic()
         if buffer.text:
-            self.stopped_at = -inf
+            self.on_typed()
 
     # -- drawing
 
@@ -190,20 +192,48 @@ class Screen:
         """The temporary message above the footer, or an empty string."""
         return self._hint if time.monotonic() < self._hint_until else ""
 
-    def show_hint(self, text: str) -> None:
-        """Show a message above the footer for two seconds."""
-        self._hint, self._hint_until = text, time.monotonic() + HINT_SECONDS
+    def change_input(self, effect: Effect) -> None:
+        """Carry out an effect on the input: close, clear, restore or hint."""
+        match effect.act:
+            case "close":
+                if self.choice is not None:
+                    self.choice.resolve(None)
+                if self.reply is not None and not self.reply.done():
+                    self.reply.set_result("")
+                if self.app.layout.is_searching:
+                    stop_search()
+                self.buffer.cancel_completion()
+            case "clear":
+                self.buffer.reset()
+            case "restore":
+                self.buffer.text = "\n".join(filter(None, [effect.text, self.buffer.text]))
+                self.buffer.cursor_position = len(self.buffer.text)
+            case _:
+                self._hint, self._hint_until = effect.text, time.monotonic() + HINT_SECONDS
         self.app.invalidate()
 
-    async def choose(self, title: str, options: Sequence[Option]) -> str | None:
-        """Ask a multiple-choice question and return the chosen value, or None if cancelled."""
-        self.choice = Choice(title, options)
-        self.app.invalidate()
-        try:
-            return await self.choice.answer
-        finally:
-            self.choice = None
+    @property
+    def input_line(self) -> InputLine:
+        """The state of the input: its text, and the menu or question that is open."""
+        has_menu = self.app.layout.is_searching or self.buffer.complete_state is not None
+        return InputLine(bool(self.buffer.text), has_menu, self.choice is not None or self.reply is not None)
+
+    async def choose(
+        self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None
+    ) -> str | None:
+        """Ask a multiple-choice question and return the chosen value, or None if cancelled.
+
+        Questions are asked one after another. ``more`` shows the next page of the matter, as in ``Choice``.
+        """
+        async with self._asking:
+            self.choice = Choice(title, options, more, self._typed_at if self.buffer.text else -inf)
+            self.choice.turn()
             self.app.invalidate()
+            try:
+                return await self.choice.answer
+            finally:
+                self.choice = None
+                self.app.invalidate()
 
     async def edit_file(self, path: Path) -> None:
         """Open a file in the user's editor, which has the terminal meanwhile; raise ``InputError`` if it fails."""
@@ -213,17 +243,18 @@ class Screen:
 
     async def ask_line(self, mark: str) -> str:
         """Ask for text in the input line and return it; restore the user's draft afterwards."""
-        self._draft, self._reply_mark = self.buffer.text, mark
-        self.buffer.text = ""
-        self.reply = asyncio.get_running_loop().create_future()
-        self.app.invalidate()
-        try:
-            return await self.reply
-        finally:
-            self.reply, self._reply_mark = None, ""
-            self.buffer.text = self._draft
-            self.buffer.cursor_position = len(self._draft)
+        async with self._asking:
+            draft, self._reply_mark = self.buffer.text, mark
+            self.buffer.text = ""
+            self.reply = asyncio.get_running_loop().create_future()
             self.app.invalidate()
+            try:
+                return await self.reply
+            finally:
+                self.reply, self._reply_mark = None, ""
+                self.buffer.text = draft
+                self.buffer.cursor_position = len(draft)
+                self.app.invalidate()
 
 
 def open_history(path: Path) -> History:

@@ -30,8 +30,11 @@ class EarlierSession:
 
 
 def newest_session(settings: Settings, cwd: Path) -> str:
-    """Return the name of the project's last written session with messages; raise SessionNotFound without one."""
-    found = earlier_sessions(settings, cwd, limit=1)
+    """Return the name of the project's last written session with messages; raise SessionNotFound without one.
+
+    A session that was recorded elsewhere is not one of them until the user has continued it by its name.
+    """
+    found = earlier_sessions(settings, cwd, limit=1, imported=False)
     if not found:
         raise SessionNotFound(f"there is no session in {cwd} yet; 'reverie chat' starts one")
     return found[0].session
@@ -51,9 +54,12 @@ def named_session(settings: Settings, cwd: Path, name: str) -> str:
 
 
 def earlier_sessions(
-    settings: Settings, cwd: Path, *, limit: int = LISTED, now: float | None = None
+    settings: Settings, cwd: Path, *, limit: int = LISTED, now: float | None = None, imported: bool = True
 ) -> list[EarlierSession]:
-    """Return at most ``limit`` of this project's sessions that have messages, the last written first."""
+    """Return at most ``limit`` of this project's sessions that have messages, the last written first.
+
+    ``imported`` says whether sessions that were recorded elsewhere are among them.
+    """
     from ...runtime.library import Library
     from ...storage.files import FileStorage
 
@@ -64,7 +70,7 @@ def earlier_sessions(
         found: list[EarlierSession] = []
         for key in _keys_by_age(settings, cwd):
             listing = library.describe(key)
-            if listing.messages:
+            if listing.messages and (imported or not listing.imported):
                 found.append(_described(listing, moment - _written(settings, key)))
             if len(found) == limit:
                 break
@@ -75,7 +81,8 @@ def earlier_sessions(
 
 def _described(one: SessionListing, age_seconds: float) -> EarlierSession:
     title = one_line(one.title or "(no title)", 48)
-    return EarlierSession(one.session, f"{title}  {counted(one.messages, 'message')}, {_ago(age_seconds)}")
+    origin = ", imported" if one.imported else ""
+    return EarlierSession(one.session, f"{title}  {counted(one.messages, 'message')}, {_ago(age_seconds)}{origin}")
 
 
 def _keys_by_age(settings: Settings, cwd: Path) -> list[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from math import ceil
 from typing import Any, Final, cast
 
 from ...values import field, record
 from ..view import View
+from ..wire.blocks import as_blocks
 from .estimate import estimate_block
 
-__all__ = ["READ_TOOLS", "Accounting", "DuplicateRead", "account", "attachments_in", "metrics"]
+__all__ = ["READ_TOOLS", "Accounting", "DuplicateRead", "account", "added_texts", "attachments_in", "metrics"]
 
 LOCAL_COMMAND_TAG: Final = "local-command-stdout"
 UNKNOWN: Final = "unknown"
@@ -55,6 +56,8 @@ class Accounting:
     tool_requests: Mapping[str, int] = field(default_factory=_counts)
     tool_results: Mapping[str, int] = field(default_factory=_counts)
     human: int = 0
+    context: int = 0
+    """Standing context and other text that a program added."""
     assistant: int = 0
     local_command: int = 0
     other: int = 0
@@ -75,6 +78,7 @@ class Accounting:
         """Return a dict with the tokens of each category, those of tools summed over all tools."""
         return {
             "human": self.human,
+            "context": self.context,
             "assistant": self.assistant,
             "local_command": self.local_command,
             "tool_requests": sum(self.tool_requests.values()),
@@ -86,8 +90,15 @@ class Accounting:
 class _Ledger:
     """The running sums of one accounting."""
 
-    def __init__(self, weigh: Weigh, read_tools: Mapping[str, tuple[str, ...]], names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        weigh: Weigh,
+        read_tools: Mapping[str, tuple[str, ...]],
+        names: Mapping[str, str],
+        context: Container[str],
+    ) -> None:
         self.weigh = weigh
+        self.context = context
         self.read_tools = read_tools
         self.names = dict(names)
         self.paths: dict[str, str] = {}
@@ -99,7 +110,7 @@ class _Ledger:
     def message(self, message: Mapping[str, Any]) -> None:
         """Add a message, block by block."""
         content = message.get("content")
-        mine = "assistant" if message.get("role") == "assistant" else "human"
+        mine = {"assistant": "assistant", "system": "context"}.get(str(message.get("role")), "human")
         if isinstance(content, str):
             self.text(content, content, mine)
         elif isinstance(content, list):
@@ -109,9 +120,10 @@ class _Ledger:
             self.plain["other"] += self._tokens(content)
 
     def text(self, text: str, block: Any, mine: str) -> None:
-        """Add text to the category of its author, or to ``local_command`` if a local command printed it."""
-        local = mine == "human" and LOCAL_COMMAND_TAG in text
-        self.plain["local_command" if local else mine] += self._tokens(block)
+        """Add text to the category of its author: a person, the model, a local command or a program."""
+        if mine == "human":
+            mine = "context" if text in self.context else "local_command" if LOCAL_COMMAND_TAG in text else mine
+        self.plain[mine] += self._tokens(block)
 
     def block(self, block: Any, mine: str) -> None:
         """Add one block to its category."""
@@ -165,13 +177,15 @@ def account(
     weigh: Weigh = estimate_block,
     read_tools: Mapping[str, tuple[str, ...]] = READ_TOOLS,
     tool_names: Mapping[str, str] | None = None,
+    context: Container[str] = frozenset(),
 ) -> Accounting:
     """Return the tokens by category of the messages of a flattened view, with its attachments counted by type.
 
     ``weigh`` returns a block's tokens, ``read_tools`` maps lower-case names of reading tools to the inputs that
     name the file, and ``tool_names`` maps the ids of calls that are no longer in the view to their tools.
+    ``context`` are texts in the user's role that a program added.
     """
-    ledger = _Ledger(weigh, read_tools, tool_names or {})
+    ledger = _Ledger(weigh, read_tools, tool_names or {}, context)
     for message in messages:
         ledger.message(message)
     kinds = Counter(_attachment_type(attachment) for attachment in attachments)
@@ -181,6 +195,7 @@ def account(
         tool_requests=dict(ledger.requests.most_common()),
         tool_results=dict(ledger.results.most_common()),
         human=ledger.plain["human"],
+        context=ledger.plain["context"],
         assistant=ledger.plain["assistant"],
         local_command=ledger.plain["local_command"],
         other=ledger.plain["other"],
@@ -192,8 +207,14 @@ def account(
 def attachments_in(view: View) -> list[Mapping[str, Any]]:
     """Return the bodies of the attachments that a view shows; those that a decision shows have its name as type."""
     shown = {piece.uuid for group in view.groups for piece in group.pieces if piece.attachment}
-    found = (entry.body for entry in view.history if entry.uuid in shown)
+    found = (item.entry.body for item in view.items_in_view() if item.uuid in shown)
     return [{"type": body["decision"]} if "decision" in body else body for body in found]
+
+
+def added_texts(view: View) -> frozenset[str]:
+    """Return the texts in the user's role that a view shows and that a program added, such as standing context."""
+    pieces = (piece for group in view.groups for piece in group.pieces if piece.attachment)
+    return frozenset(str(block["text"]) for piece in pieces for block in as_blocks(piece.message) if "text" in block)
 
 
 def _attachment_type(attachment: Mapping[str, Any]) -> str:

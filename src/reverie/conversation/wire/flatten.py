@@ -7,7 +7,7 @@ only a decision changes a finished group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 from operator import is_
 from typing import Any, Final, cast
 
@@ -127,6 +127,17 @@ class Overrides:
             images.setdefault(uuid, set()).add(ordinal)
         frozen = {uuid: frozenset(ordinals) for uuid, ordinals in images.items()}
         return replace(self, images=frozen, image_text=text if text.strip() else self.image_text)
+
+    def only(self, calls: Container[str], messages: Set[str]) -> Overrides:
+        """Return the overrides of these calls and messages alone."""
+        gone = {called: None for called in self.results if called not in calls}
+        images = {uuid: ordinals for uuid, ordinals in self.images.items() if uuid in messages}
+        return replace(
+            self, results=self.results.changed(gone), images=images, thinking=self.thinking.intersection(messages)
+        )
+
+
+NO_OVERRIDES: Final = Overrides(LayeredMap(), {})
 
 
 def with_overrides(message: Message, overrides: Overrides) -> Message:

@@ -55,6 +55,8 @@ def management_faults(request: Mapping[str, Any], rules: RequestRules) -> Iterat
         yield from _edit(edit, f"{path}.{kind}", _EDITS[kind])
         if kind == _CLEAR_THINKING:
             yield from _clear_thinking(request, path, index)
+        elif kind == _COMPACT and rules.known and not rules.facts.compaction:
+            yield path, f"`{_COMPACT}` is not supported for this model"
 
 
 def _clear_thinking(request: Mapping[str, Any], path: str, index: int) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ from .management_rules import CompactionBlock, placement_problems
 from .option_rules import thinking_is_on
 from .problem import Problem, RequestRules
 from .system_rules import is_turn_scoped, place_faults, system_faults
+from .thinking_rules import round_fault
 from .tool_rules import strict_tool_faults, too_many_tools, tool_fault_list, tool_faults, tool_kind
 
 __all__ = ["RequestWalk"]
@@ -197,7 +198,8 @@ class RequestWalk:
                 pending = []
             before, follows = role, not index and _is_summary(blocks)
         self.ending(messages, last, pending)
-        for path, message in place_faults(messages):
+        fault = round_fault(self.request)
+        for path, message in (*place_faults(messages), *([fault] if fault else ())):
             self.add(path, message)
         self.found.extend(placement_problems(self.request, self.compactions))
 
@@ -328,7 +330,7 @@ class RequestWalk:
             self.results([], pending, last + 1)
         elif last == len(messages) - 1 and not compacts and is_object(final) and final.get("role") == "assistant":
             paused = isinstance(kind, str) and (kind in _SERVER_USES or kind.endswith("_tool_result"))
-            if not paused:
+            if not paused and not (kind == "compaction" and not ending.get("signature")):
                 self.prefill(ending)
 
     def prefill(self, ending: Any) -> None:
@@ -416,7 +418,7 @@ def _is_system(message: Any) -> bool:
 
 
 def _is_summary(blocks: list[dict[str, Any]]) -> bool:
-    return bool(blocks) and blocks[0].get("type") == "compaction" and bool(blocks[0].get("signature"))
+    return bool(blocks) and blocks[0].get("type") == "compaction" and bool(blocks[0].get("content"))
 
 
 def _ending(message: Any) -> Any:

@@ -162,6 +162,8 @@ def _by_model(options: Mapping[str, Any], facts: ModelFacts) -> Iterator[tuple[s
         yield "context_management", "this model does not edit its context"
     if "compaction" in options and not facts.compaction:
         yield "compaction", "this model writes no summaries on request"
+    if "compact_20260112" in _edit_kinds(options.get("context_management")) and not facts.compaction:
+        yield "context_management", "this model writes no summaries: leave compact_20260112 out"
     yield from _effort_by_model(_fields(options.get("output_config")).get("effort"), kind, facts)
 
 

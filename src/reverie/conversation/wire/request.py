@@ -19,6 +19,7 @@ from .blocks import IMAGE_GONE, STUB, Block, as_blocks, block_as_text, is_signed
 from .flatten import missing_result_block, render
 from .images import NO_IMAGES, ImageTotals, image_totals, max_media_chars, media_in
 from .options import opening_of, tools_of
+from .thinking_rules import round_fault
 
 __all__ = [
     "CONTINUE",
@@ -60,8 +61,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     request = _with_clearing({**opening, "messages": messages}, view.clearing if CLEARS in capabilities else None)
     if facts.drops_refused_thinking and "preserved_thinking" in capabilities:
         request = _with_dropped_blocks(request)
-    if "compaction" in request and as_blocks(messages[-1])[-1]["type"] in _SERVER_USES:
-        del request["compaction"]  # an unfinished reply cannot be summarized
+    _drop_unfit_options(request)
     if view.length and view.group(0).is_compaction:
         request = _without_threshold_edits(request)
     # All requests of a prefix share the opening, so lists that callers may extend are copied.
@@ -69,6 +69,14 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
         if isinstance(request.get(key), list):
             request[key] = request[key].copy()
     return request
+
+
+def _drop_unfit_options(request: dict[str, Any]) -> None:
+    """Delete the options of a new request that do not fit its last messages."""
+    if "compaction" in request and as_blocks(request["messages"][-1])[-1]["type"] in _SERVER_USES:
+        del request["compaction"]  # an unfinished reply cannot be summarized
+    if round_fault(request) is not None:
+        del request["thinking"]  # a tool round that lacks its first thinking ends with thinking off
 
 
 def _adds_tools(messages: list[Message]) -> bool:

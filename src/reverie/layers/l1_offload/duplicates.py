@@ -5,8 +5,6 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, TypeAlias, cast
 
-from ...conversation.decisions import ResultOffloaded
-from ...conversation.entries import USER
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from .content import Content, result_forms
@@ -42,7 +40,7 @@ class SeenResults:
                 self._calls.setdefault(_key(cast(Content, content)), []).append(result.tool_use_id)
         if self._paths is None:
             self._paths = {}
-            for decision in _offloads(view):
+            for decision in view.offloads():
                 self.stored(decision.path, decision.sha256)
         return self
 
@@ -81,15 +79,3 @@ def _is_shown(view: View, called: str) -> bool:
     if called in view.overrides.results or called in view.facts.cleared_by_provider:
         return False
     return not any(called in edit.tool_use_ids for edit in view.facts.edits)
-
-
-def _offloads(view: View) -> list[ResultOffloaded]:
-    """Return the decisions that moved results to disk, for all messages of the history, in view or not."""
-    found: list[ResultOffloaded | None] = []
-    for entry in view.history:
-        message = entry.message
-        content: Any = message.get("content") if message is not None and entry.kind == USER else None
-        for block in cast("list[Any]", content) if isinstance(content, list) else ():
-            called: Any = cast("dict[str, Any]", block).get("tool_use_id") if isinstance(block, dict) else None
-            found.append(view.offloaded(called) if isinstance(called, str) else None)
-    return [decision for decision in found if decision is not None]

@@ -111,7 +111,9 @@ def plan_result(
     """
     form = result_forms(output)
     content = form.content
-    if is_empty(content):
+    limit = limit_chars(policy, tool, declared)
+    is_large = limit is not None and _chars(content, policy) > limit
+    if is_empty(content) and not is_large:
         return Placeholder(content, empty_text(tool))
     if has_media(content):
         return KeepResult(content)
@@ -120,8 +122,7 @@ def plan_result(
         use = view.tool_call(first)
         said = repeated_text(first, use.name if use is not None else "", size_bytes=len(form.data), handle=tool_use_id)
         return Duplicate(content, first, said)
-    limit = limit_chars(policy, tool, declared)
-    if limit is not None and _chars(content, policy) > limit:
+    if is_large:
         return offload_of(tool_use_id, form)
     return offload_of(tool_use_id, form, whole=True) if form.media == "bytes" else KeepResult(content)
 

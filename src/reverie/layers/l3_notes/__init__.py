@@ -8,7 +8,7 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .activity import Activity
-    from .local import NotesBudget, take_notes
+    from .local import NotesBudget, take_notes, without_steps
     from .plan import NotesLimits, covered_by, enough_tokens, notes_due, notes_limits, worth_logging
     from .policy import NotesPolicy
     from .prompts import directive, notes_from_answer, projection_of, template_of
@@ -68,6 +68,7 @@ __all__ = [
     "skill_skeleton",
     "take_notes",
     "template_of",
+    "without_steps",
     "worth_logging",
 ]
 
@@ -84,6 +85,7 @@ __getattr__ = lazily(
         "local": (
             "NotesBudget",
             "take_notes",
+            "without_steps",
         ),
         "plan": (
             "NotesLimits",

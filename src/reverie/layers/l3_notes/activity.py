@@ -14,9 +14,9 @@ from dataclasses import field as default
 from typing import Final, Protocol, TypeVar
 
 from ...conversation.authorship import Utterance, utterances
-from ...conversation.cuts import Item
 from ...conversation.entries import Entry
 from ...conversation.identifiers import Identifier, mine_utterance
+from ...conversation.reads import HistoryReader
 from ...conversation.view import View
 from .tool_effects import ToolEffect, ToolOutcome, command_key, one_line, outcome_of, todos_in, tool_effect
 
@@ -30,6 +30,7 @@ _COMMANDS: Final = 400
 _FAILURES: Final = 300
 _ASKED: Final = 200
 _WORDS: Final = 60
+CORRECTION_CHARS: Final = 300
 _TEXT: Final = 6_000
 _CORRECTED: Final = re.compile(
     r"\s*(?:no\b|nope|don'?t\b|do not\b|stop\b|wrong|actually|instead|revert|undo|that'?s not|that is not|not what"
@@ -134,8 +135,7 @@ class Activity:
         self.todos: list[tuple[str, str]] = []
         self.last_reply = ""
         self.open_calls: dict[str, ToolEffect] = {}
-        self._items = 0
-        self._last = ""
+        self._reader = HistoryReader()
         self._structured = False
         self._resulted = False
         self._unfixed: dict[str, list[str]] = {}
@@ -145,17 +145,10 @@ class Activity:
 
         If the view does not continue the earlier one, the activity is emptied and read from the start.
         """
-        known = view.history_from(max(0, self._items - 1))
-        if self._items and (not known or known[0].uuid != self._last):
+        if not self._reader.continues(view):
             self._restart()
-            known = view.history_from(0)
-        fresh = known[1:] if self._items else known
-        for one in fresh:
-            if isinstance(one, Item):
-                self.add(one.entry)
-        if fresh:
-            self._items += len(fresh)
-            self._last = fresh[-1].uuid
+        for item in self._reader.items(view):
+            self.add(item.entry)
         return self
 
     def add_all(self, entries: Iterable[Entry]) -> Activity:
@@ -196,7 +189,7 @@ class Activity:
         self.requests.append(asked)
         del self.requests[:-_ASKED]
         if len(self.requests) > 1 and _CORRECTED.match(text):
-            self.corrections.append(one_line(text, 300))
+            self.corrections.append(one_line(text, CORRECTION_CHARS))
             del self.corrections[:-_WORDS]
         self.last_reply = ""
         self.open_calls.clear()

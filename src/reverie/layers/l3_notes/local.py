@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ...conversation.entries import Entry
 from ...conversation.identifiers import Identifier, Kind, best_identifiers
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
+from ...text.later_sentences import LaterSentences
 from ...values import record
-from .activity import Activity, UserRequest
+from .activity import CORRECTION_CHARS, Activity, UserRequest
 from .merge import merge_notes
 from .sections import (
     CODEBASE,
@@ -36,7 +37,7 @@ from .sections import (
 )
 from .tool_effects import one_line, only_looks
 
-__all__ = ["NotesBudget", "session_title", "take_notes"]
+__all__ = ["NotesBudget", "session_title", "take_notes", "without_steps"]
 
 _FILLERS: Final = (
     "a an and are as at be but by can could do does for from get give go have help how i if in into is it its just let "
@@ -46,6 +47,7 @@ _FILLERS: Final = (
 )
 _FILLER: Final = frozenset(_FILLERS.split())
 _WORD: Final = re.compile(r"[^\s;!?\"'`()\[\]{}<>]+")
+_STEPS: Final = ("- In progress: ", "- Pending: ")
 _TELLING_CHARS: Final = 16  # "ok" and "go on" are not requests
 _SHARES: Final = {
     TITLE: 0.01,
@@ -86,6 +88,12 @@ def take_notes(
     if previous is not None and not previous.empty:
         written = merge_notes(previous, written, rooms)
     return fit_notes(written, budget.section_tokens, budget.total_tokens)
+
+
+def without_steps(sections: Mapping[str, str]) -> dict[str, str]:
+    """Return sections that the local note-taker wrote, without the open steps, which standing context says."""
+    lines = (line for line in sections.get(CURRENT, "").splitlines() if not line.startswith(_STEPS))
+    return {**sections, CURRENT: "\n".join(lines)} if CURRENT in sections else dict(sections)
 
 
 def _written(activity: Activity, rooms: dict[str, int]) -> Notes:
@@ -176,9 +184,9 @@ def _current(activity: Activity) -> Iterator[str]:
     doing = [text for text, state in activity.todos if state in ("in_progress", "active")]
     pending = [text for text, state in activity.todos if state in ("pending", "todo", "open", "")]
     if doing:
-        yield f"- In progress: {'; '.join(doing)}"
+        yield f"{_STEPS[0]}{'; '.join(doing)}"
     if pending:
-        yield f"- Pending: {'; '.join(pending)}"
+        yield f"{_STEPS[1]}{'; '.join(pending)}"
     waiting = [act.command or act.path or act.tool for act in activity.open_calls.values() if act.tool]
     if waiting:
         yield f"- Running: {'; '.join(f'`{one_line(one, 160)}`' for one in waiting[-3:])}"
@@ -205,8 +213,8 @@ def _task(activity: Activity, room: int) -> Iterator[str]:
         return
     yield cut_text(first.text, room // 2)
     later = [asked for asked in activity.requests if asked is not first and len(asked.text) >= _TELLING_CHARS]
-    for asked in reversed(later):
-        yield f"- then: {one_line(asked.text, 260)}"
+    newest = _within((f"- then: {one_line(asked.text, 260)}" for asked in reversed(later)), room - room // 2 - 8)
+    yield from reversed(newest)  # of two that disagree, the later one holds
 
 
 def _files(activity: Activity) -> Iterator[str]:
@@ -242,13 +250,21 @@ def _workflow(activity: Activity) -> Iterator[str]:
 
 
 def _errors(activity: Activity) -> Iterator[str]:
-    for words in reversed(activity.corrections):
-        yield f"- The user: {words}"
+    yield from _corrections(activity)
     ranked = sorted(activity.failures.items(), key=lambda item: (-item[1].weight, item[0]))
     for line, failure in ranked:
         after = f" after `{one_line(failure.after, 80)}`" if failure.after else ""
         often = f" ({failure.count}x)" if failure.count > 1 else ""
         yield f"- {line}{often}{after}{f' -> {failure.fixed}' if failure.fixed else ' -> not seen fixed'}"
+
+
+def _corrections(activity: Activity) -> Iterator[str]:
+    """Yield the user's corrections, newest first, each with a later request about the same thing."""
+    said = [one_line(asked.text, CORRECTION_CHARS) for asked in activity.requests]
+    later = LaterSentences(said if activity.corrections else ())
+    for words in reversed(activity.corrections):
+        changed = later.than(said.index(words)) if words in said else None
+        yield f"- The user: {words}" + (f" Later: {said[changed]}" if changed is not None else "")
 
 
 def _learnings(activity: Activity) -> Iterator[str]:

@@ -109,7 +109,7 @@ def skill_material(view: View) -> SkillMaterial:
 def words_since_compaction(view: View) -> list[str]:
     """Return the texts of the user messages since the last compaction that was not undone, oldest first."""
     said: list[str] = []
-    for one in view.history_from(0):
+    for one in view.each():
         if isinstance(one, LoggedCut):
             if isinstance(one.cut, Compacted) and one.uuid not in view.facts.undone:
                 said = []

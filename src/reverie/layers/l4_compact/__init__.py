@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         plain_request,
         shortened_messages,
     )
-    from .tail import CutRange, tokens_of, visible_items
+    from .tail import CutRange, tokens_of
     from .user_words import QuotedWords, UserMessages
 
 __all__ = [
@@ -82,7 +82,6 @@ __all__ = [
     "summary_budget",
     "summary_of",
     "tokens_of",
-    "visible_items",
 ]
 
 __getattr__ = lazily(
@@ -136,7 +135,6 @@ __getattr__ = lazily(
         "tail": (
             "CutRange",
             "tokens_of",
-            "visible_items",
         ),
         "user_words": (
             "UserMessages",

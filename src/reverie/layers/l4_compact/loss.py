@@ -13,7 +13,6 @@ from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...values import record
 from .anchors import mined
-from .tail import visible_items
 from .user_words import user_messages
 
 __all__ = ["LossReport", "LostName", "loss_between", "loss_of", "loss_text", "shown_text"]
@@ -93,8 +92,8 @@ def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossRe
 
 def loss_of(before: View, after: View, decision: Compacted) -> LossReport:
     """Return the loss of one compaction, given the views before and after it."""
-    left = {item.uuid for item in visible_items(after)}
-    cut = [item for item in visible_items(before) if item.uuid not in left]
+    left = {item.uuid for item in after.items_in_view()}
+    cut = [item for item in before.items_in_view() if item.uuid not in left]
     return loss_between(cut, shown_text(after), handle=decision.handle)
 
 

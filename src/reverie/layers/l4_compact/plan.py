@@ -15,7 +15,7 @@ from ...values import record, replace
 from .anchors import anchor_list, anchors_text, mined
 from .policy import CompactPolicy
 from .summary import summary_text
-from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of, visible_items
+from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of
 from .user_words import HANDLE_TOKENS, QuotedWords, UserMessage, quoted_words, user_messages, words_text
 
 __all__ = [
@@ -110,7 +110,7 @@ def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = 
 
     ``cursor`` is the uuid of the last message that the notes cover; raise also if it is no longer in view.
     """
-    items = visible_items(view)
+    items = view.items_in_view()
     at = None if cursor is None else _position(items, cursor)
     if cursor is not None and at is None:
         raise CompactionError("the message up to which notes were taken is no longer in view")
@@ -124,7 +124,7 @@ def round_cut_range(view: View, max_tokens: int) -> CutRange:
 
     Raise ``CompactionError`` if there is nothing to summarise.
     """
-    items = visible_items(view)
+    items = view.items_in_view()
     legal = legal_starts(items)
     last = next((at for at in range(len(items) - 1, -1, -1) if items[at].kind == ASSISTANT), len(items))
     start = next((at for at in range(last, -1, -1) if legal[at]), 0)
@@ -139,7 +139,7 @@ def cut_range_up_to(view: View, message: str) -> CutRange:
 
     Raise ``InputError`` if no message matches, ``CompactionError`` if there is nothing to summarise.
     """
-    items = visible_items(view)
+    items = view.items_in_view()
     at = _found(items, message)
     legal = legal_starts(items)
     end = next((place for place in range(at, -1, -1) if legal[place]), 0)
@@ -151,7 +151,7 @@ def cut_range_from(view: View, message: str) -> CutRange:
 
     Raise ``InputError`` if no message matches, ``CompactionError`` if calls are open or nothing can be summarised.
     """
-    items = visible_items(view)
+    items = view.items_in_view()
     at = _found(items, message)
     legal = legal_starts(items)
     start = next((place for place in range(at, -1, -1) if legal[place]), 0)
@@ -225,7 +225,7 @@ def added_parts(
     if summary.method == "from":
         said = user_messages(item.entry for item in cut_range.cut)
     else:
-        everything = user_messages(view.history) if spoken is None else spoken
+        everything = user_messages(view.entries()) if spoken is None else spoken
         said = [one for one in everything if one.handle not in kept_uuids]
     ended = [rule.opening.removesuffix("…") for rule in ended_rules(view.facts.standing)]
     words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned, ended=ended)

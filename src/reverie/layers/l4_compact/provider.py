@@ -21,7 +21,7 @@ from ...errors import CompactionError
 from ...values import record
 from .plan import EARLIER, LAYER, CompactionCause, CompactionText, SummaryBudget, added_parts
 from .summary import notes_text, prompt_text, reading_back
-from .tail import CutRange, TailPolicy, legal_starts, open_from, tokens_of, visible_items
+from .tail import CutRange, TailPolicy, legal_starts, open_from, tokens_of
 from .user_words import QuotedWords, UserMessage
 
 __all__ = [
@@ -59,7 +59,7 @@ def provider_cut_range(view: View, tail: TailPolicy, *, max_tokens: int) -> CutR
 
     The range has at most ``max_tokens``, so that it fits a request; raise ``CompactionError`` if no range does.
     """
-    items = visible_items(view)
+    items = view.items_in_view()
     sizes = [tokens_of(view, item) for item in items]
     before = [0]
     for size in sizes:

@@ -12,7 +12,7 @@ from ...conversation.entries import ASSISTANT, USER
 from ...conversation.rounds import reply_id
 from ...conversation.view import View
 from ...values import record
-from .tail import TailPolicy, kept_from, tokens_of, visible_items
+from .tail import TailPolicy, kept_from, tokens_of
 from .user_words import user_messages
 
 __all__ = ["Span", "finished_spans", "plan_collapse", "plan_snip"]
@@ -35,7 +35,7 @@ def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) ->
 
     Rounds with a user message or a pinned message, and the tail, stay.
     """
-    items = visible_items(view)
+    items = view.items_in_view()
     gone: list[str] = []
     freed = 0
     for span in _rounds(view, items, kept_from(view, items, tail)):
@@ -53,7 +53,7 @@ def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) ->
 
 def plan_collapse(view: View, tail: TailPolicy, *, free_tokens: int) -> list[Collapsed]:
     """Return decisions, maybe none, to replace the oldest finished spans by stubs until enough tokens are free."""
-    items = visible_items(view)
+    items = view.items_in_view()
     out: list[Collapsed] = []
     freed = 0
     for span in finished_spans(view, items, kept_from(view, items, tail)):

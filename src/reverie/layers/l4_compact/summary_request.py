@@ -35,7 +35,7 @@ _SHARE: Final = 0.2  # share of rounds to drop if the provider does not say how 
 
 def plain_messages(view: View) -> list[Message]:
     """Return the view's messages without thinking and listings, with placeholders for images and documents."""
-    announced = {entry.uuid for entry in view.history if entry.body.get("type") in _LISTINGS}
+    announced = {item.uuid for item in view.items_in_view() if item.entry.body.get("type") in _LISTINGS}
     texts = {_text_of(piece.message) for group in view.groups for piece in group.pieces if piece.uuid in announced}
     return [_plain(message, texts) for message in view.messages()]
 

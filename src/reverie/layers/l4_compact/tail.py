@@ -22,7 +22,6 @@ __all__ = [
     "legal_starts",
     "open_from",
     "tokens_of",
-    "visible_items",
 ]
 
 
@@ -56,12 +55,6 @@ class CutRange:
     def kept(self) -> tuple[Item, ...]:
         """The items after the range; items before ``start`` stay too."""
         return self.items[self.end :]
-
-
-def visible_items(view: View) -> tuple[Item, ...]:
-    """Return the items in view, in the order of the log, with summaries in place of removed items."""
-    known = view.visible_items.if_undone_is(view.facts.undone)
-    return known.after(view.history_from(known.count)).items
 
 
 def legal_starts(items: Sequence[Item]) -> list[bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from ...conversation.authorship import own_words, utterances
@@ -30,6 +31,9 @@ _KEPT_DAYS: Final = 30
 _NO_REASON: Final = "The user asked for it and gave no reason."
 _ALWAYS: Final = "In all later work here, until the user says otherwise."
 _WHO_SPEAKS: Final = "These are the user's own words: “I” is the user."
+_UNKNOWN_SPEAKER: Final = "The user may not have said this: “I” may be another person."
+_UNKNOWN_REASON: Final = "Another person may have asked for it; the user has not confirmed it."
+_UNKNOWN_REASONS: Final = {"feedback": _UNKNOWN_REASON, "project": _UNKNOWN_REASON}
 _QUOTED_WORDS: Final = 6
 _OUTPUT_CHARS: Final = 400_000
 
@@ -70,28 +74,27 @@ def extract(
     existing: Iterable[MemoryRecord] = (),
     *,
     instructions: Sequence[str] = (),
-    heard_before: Sequence[Entry] = (),
+    heard_before: Iterable[Entry] = (),
     imported: Collection[str] = (),
     most: int = MAX_CANDIDATES,
 ) -> LocalExtraction:
     """Return the new memories, at most ``most``, that user messages in these entries ask to save, and refusals.
 
-    ``instructions`` are texts of instruction files. ``heard_before`` are earlier entries whose tool output a
-    person may repeat; ``imported`` are uuids of messages recorded elsewhere. Both make a memory unconfirmed.
+    ``instructions`` are texts of instruction files. ``heard_before`` are earlier entries, newest first, whose tool
+    output a person may repeat; ``imported`` are uuids of messages recorded elsewhere. Both make a memory unconfirmed.
     ``existing`` is read only after a request is found, which is rare.
     """
     known: ExistingMemories | None = None
-    outputs = _Outputs([*heard_before, *entries])
+    outputs = _Outputs(chain(reversed(entries), heard_before))
     kept: list[MemoryCandidate] = []
     refused: list[tuple[str, str]] = []
     for entry in entries:
         for request, is_own in _requests(entry):
-            made, reason = _candidate(request, entry, instructions)
+            is_users = is_own and entry.uuid not in imported and not outputs.hold(request.text)
+            made, reason = _candidate(request, entry, instructions, is_users=is_users)
             if made is None:
                 refused.append((entry.uuid, reason))
                 continue
-            if not is_own or entry.uuid in imported or outputs.hold(request.text):
-                made = replace(made, trust="unconfirmed")
             known = known or ExistingMemories(existing)
             file = known.place(made.type, made.text, made.trust)
             if file is None:
@@ -127,8 +130,13 @@ def said_on(entry: Entry) -> date | None:
         return None
 
 
-def _candidate(request: SaveRequest, entry: Entry, instructions: Sequence[str]) -> tuple[MemoryCandidate | None, str]:
-    """Return the memory for a request and "", or None and the reason for the refusal."""
+def _candidate(
+    request: SaveRequest, entry: Entry, instructions: Sequence[str], *, is_users: bool
+) -> tuple[MemoryCandidate | None, str]:
+    """Return the memory for a request and "", or None and the reason for the refusal.
+
+    ``is_users`` says that the request is certainly in the user's own words.
+    """
     day = said_on(entry)
     text, why, expires = _stated(request.text), _stated(request.why), ""
     if request.type != "reference":
@@ -143,10 +151,12 @@ def _candidate(request: SaveRequest, entry: Entry, instructions: Sequence[str]) 
         return None, reason
     if find_secrets(f"{text}\n{why}"):
         return None, "it holds a secret"
-    how = {"user": _WHO_SPEAKS, "feedback": _ALWAYS}.get(request.type, "")
+    how = {"user": _WHO_SPEAKS if is_users else _UNKNOWN_SPEAKER, "feedback": _ALWAYS}.get(request.type, "")
     if not why:
-        why = {"feedback": _NO_REASON, "project": _said_when(day)}.get(request.type, "")
-    return MemoryCandidate(request.type, text, why, how, "user", entry.uuid, request.cue, expires), ""
+        reasons = {"feedback": _NO_REASON, "project": _said_when(day)} if is_users else _UNKNOWN_REASONS
+        why = reasons.get(request.type, "")
+    trust: Trust = "user" if is_users else "unconfirmed"
+    return MemoryCandidate(request.type, text, why, how, trust, entry.uuid, request.cue, expires), ""
 
 
 def _later(last: date) -> str:
@@ -170,10 +180,10 @@ def _stated(text: str) -> str:
 
 
 class _Outputs:
-    """The newest tool output of these entries, to detect that a person repeats it."""
+    """The newest tool output of a conversation, to detect that a person repeats it."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = entries
+    def __init__(self, latest: Iterable[Entry]) -> None:
+        self._latest = latest
         self._text: str | None = None
 
     def hold(self, words: str) -> bool:
@@ -189,7 +199,9 @@ class _Outputs:
     def _gathered(self) -> str:
         parts: list[str] = []
         left = _OUTPUT_CHARS
-        for entry in reversed(self._entries):
+        for entry in self._latest:
+            if left <= 0:
+                break
             for one in utterances(entry):
                 if one.kind == "result" and left > 0:
                     parts.append(bare(one.text[:left]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...conversation.authorship import own_words, utterances
@@ -52,27 +52,31 @@ class ExtractionStep:
 
 
 def imported_upto(view: View) -> str:
-    """Return the uuid of the last message that another program recorded, or "".
+    """Return the uuid of the last message that another program recorded, or ""; call it before the first new message.
 
-    Call this before the first new message.
-
-    The author of a recording controls its user messages, so they do not count as this user's words.
+    Only for logs that were imported before every imported entry had a mark: those of a marked log decide nothing.
     """
+    first = next(view.entries(), None)
+    if first is not None and first.imported:
+        return ""
     known = view.facts.cursors.get(IMPORTED)
     if known:
         return known
-    said = view.history if view.facts.meta.get("source") else ()
-    return said[-1].uuid if said else ""
+    last = next(view.latest(), None) if view.facts.meta.get("source") else None
+    return last.uuid if last is not None else ""
 
 
-def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry, ...], bool]:
-    """Return the entries after the cursor, or all without one, and whether the cursor's message is missing."""
-    if not cursor:
-        return tuple(said), False
-    for at in range(len(said) - 1, -1, -1):
-        if said[at].uuid == cursor:
-            return tuple(said[at + 1 :]), False
-    return tuple(said), True
+def after_cursor(latest: Iterable[Entry], cursor: str | None) -> tuple[tuple[Entry, ...], bool]:
+    """Return the entries after the cursor, or all without one, and whether the cursor's message is missing.
+
+    ``latest`` are the entries with the newest first; those before the cursor are not read.
+    """
+    found: list[Entry] = []
+    for entry in latest:
+        if entry.uuid == cursor:
+            return tuple(reversed(found)), False
+        found.append(entry)
+    return tuple(reversed(found)), bool(cursor)
 
 
 def extraction_step(view: View, cursor: str | None, policy: ExtractPolicy, *, memory_path: str = "") -> ExtractionStep:
@@ -84,7 +88,7 @@ def extraction_step(view: View, cursor: str | None, policy: ExtractPolicy, *, me
     final = view.final
     if final is None or final.role != ASSISTANT or final.uses:
         return ExtractionStep("wait", "the query has not come to its end")
-    entries, lost = after_cursor(view.history, cursor)
+    entries, lost = after_cursor(view.latest(), cursor)
     if not entries:
         return ExtractionStep("wait", "nothing has been said since")
     upto = entries[-1].uuid

@@ -1,17 +1,21 @@
 """Determine the trust of a text that a model wrote, by where its words occur in the conversation. Pure.
 
-A model reads everything, tool output too, and may repeat instructions in it. So its text gets agent trust only if its
-words come from the user or the agent; otherwise it waits for the user's confirmation. It never gets user trust.
+A model reads everything, tool output too, and may repeat instructions in it, in other words or another language. So its
+text gets agent trust only if its words come from the user, or from the agent before it had read any untrusted text;
+otherwise it waits for the user's confirmation. It never gets user trust.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ...conversation.authorship import text_of, utterances
-from ...conversation.entries import ATTACHMENT, USER, Entry
+from ...conversation.decisions import ContextSaid, MemoriesSurfaced, MessageQueued, decision_of
+from ...conversation.entries import ATTACHMENT, DECISION, USER, Entry
+from ...conversation.reads import HistoryReader
+from ...conversation.view import View
 from ...memories.recall.terms import tokens, without_noise
 from ...memories.store.trust import Trust
 
@@ -26,6 +30,10 @@ _SPECIFIC: Final = re.compile(
     r"|pip install|npm i(?:nstall)?)\b",
     re.IGNORECASE,
 )
+_OWN_ATTACHMENTS: Final = frozenset({"continue", "interrupted"})
+_OUTSIDE_SOURCES: Final = frozenset({"hooks", "mcp"})
+_UNCONFIRMED: Final = 'trust="unconfirmed ('
+"""The beginning of the label of an unconfirmed memory in its fence."""
 _TEXT_CHARS: Final = 200_000
 """The most characters indexed per text; a memory that repeats later words is not trusted."""
 
@@ -34,40 +42,37 @@ class Witnesses:
     """The words of a conversation by source (the user, the agent, untrusted text), to judge a model's text."""
 
     def __init__(self, entries: Iterable[Entry] = (), *, imported_upto: str = "") -> None:
-        """Index these entries; those up to ``imported_upto`` were recorded elsewhere and are untrusted."""
+        """Index these entries; imported ones, and those up to ``imported_upto``, are untrusted."""
         self.user: set[str] = set()
         self.agent: set[str] = set()
         self.foreign: set[str] = set()
         self._user_text: list[str] = []
         self._messages: list[tuple[str, frozenset[str]]] = []
-        self._last = ""
-        self._heard = 0
+        self._reader = HistoryReader()
         self._imported_upto = imported_upto
         for entry in entries:
             self._hear(entry)
 
-    def follow(self, said: Sequence[Entry]) -> bool:
-        """Index the entries that ``said`` gained and return True; return False if it is another conversation."""
-        if self._heard > len(said) or (self._heard and said[self._heard - 1].uuid != self._last):
+    def follow(self, view: View) -> bool:
+        """Index the entries that the view gained and return True; return False if it is another conversation."""
+        if not self._reader.continues(view):
             return False
-        for entry in said[self._heard :]:
-            self._hear(entry)
+        for item in self._reader.items(view):
+            self._hear(item.entry)
         return True
 
     def _hear(self, entry: Entry) -> None:
-        self._last, self._heard = entry.uuid, self._heard + 1
         words: set[str] = set()
-        if entry.kind == ATTACHMENT:
-            message = entry.message or entry.body
-            words |= self.distrust(text_of(message))
+        for text in _outside_texts(entry):
+            words |= self.distrust(text)
         for one in utterances(entry):
             found = set(without_noise(tokens(one.text[:_TEXT_CHARS])))
-            if self._imported_upto or one.kind == "result":
+            if entry.imported or self._imported_upto or one.kind == "result":
                 self.foreign |= found
             elif one.kind == "said":
                 self.user |= found
                 self._user_text.append(one.text.casefold())
-            elif one.kind == "told":
+            elif one.kind == "told" and not self.foreign:  # later words may translate or encode untrusted text
                 self.agent |= found
             if entry.kind == USER:
                 words |= found
@@ -113,6 +118,24 @@ class Witnesses:
         scored = [(len(words & heard_words), at) for at, (_, heard_words) in enumerate(self._messages)]
         best = sorted((one for one in scored if one[0]), key=lambda one: (-one[0], -one[1]))[:most]
         return [self._messages[at][0] for at in sorted(at for _, at in best)]
+
+
+def _outside_texts(entry: Entry) -> Iterator[str]:
+    """Yield the untrusted texts that an entry of the program itself shows to the model.
+
+    These are attachments, letters, the output of hooks, instructions of MCP servers, and unconfirmed memories.
+    """
+    if entry.kind == ATTACHMENT and (entry.imported or entry.body.get("type") not in _OWN_ATTACHMENTS):
+        yield text_of(entry.message or entry.body)
+    if entry.kind != DECISION:
+        return
+    decision = decision_of(entry.body)
+    if isinstance(decision, MessageQueued):
+        yield decision.text
+    elif isinstance(decision, ContextSaid | MemoriesSurfaced):
+        shown = [(item.source, item.text) for item in decision.items]
+        shown += [("", decision.text)] if isinstance(decision, MemoriesSurfaced) and not shown else []
+        yield from (text for source, text in shown if source in _OUTSIDE_SOURCES or _UNCONFIRMED in text)
 
 
 def is_specific(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import unified_diff
 from typing import Final, Literal, TypeAlias
 
+from ...schemas import REPORT
 from ...values import field, record
 from .changes import FileChange
 
@@ -109,6 +110,7 @@ class DreamReport:
     """The error, if the dream failed or was killed."""
     undone: str = ""
     """The id of the journal entry that undid the dream; empty if none did."""
+    schema: int = REPORT
 
 
 def change_of(change: FileChange, by: str) -> DreamChange:

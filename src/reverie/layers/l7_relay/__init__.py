@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from .plan import AgentResult, answer_text, kinds_listing, narrower, notification_text, summary_of
     from .policy import RelayPolicy
     from .progress import fork_is_cheaper, line_for, line_problem, names_in
-    from .signature import KEY_BYTES, MAX_LETTER_BYTES, read, sealed, signed
+    from .signature import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, read, sealed, signed
 
 __all__ = [
     "CONTROLS",
     "EVERYBODY",
     "KEY_BYTES",
     "MAX_LETTER_BYTES",
+    "MAX_SEQUENCE",
     "MAX_SUMMARY_CHARS",
     "USER",
     "AgentCounts",
@@ -128,6 +129,7 @@ __getattr__ = lazily(
         "signature": (
             "KEY_BYTES",
             "MAX_LETTER_BYTES",
+            "MAX_SEQUENCE",
             "read",
             "sealed",
             "signed",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hmac
+import re
 from typing import Final
 
 import msgspec
 
 from ...errors import InputError
+from ...schemas import LETTER, is_newer, newer
 from .messages import Letter, check_name
 
 __all__ = ["KEY_BYTES", "MAX_LETTER_BYTES", "MAX_SEQUENCE", "MAX_TIME_NS", "read", "sealed", "signed"]
@@ -18,7 +20,8 @@ MAX_LETTER_BYTES: Final = 1 << 20
 MAX_SEQUENCE: Final = 10**12
 MAX_TIME_NS: Final = 2**62
 
-_HEAD: Final = b"reverie-letter 1 "
+_HEAD: Final = b"reverie-letter %d " % LETTER
+_VERSION: Final = re.compile(rb"reverie-letter (\d{1,9}) ")
 _DOMAIN: Final = b"reverie letter 1\0"
 _SIGNATURE_CHARS: Final = 64
 _HEAD_BYTES: Final = len(_HEAD) + _SIGNATURE_CHARS + 1
@@ -33,7 +36,13 @@ def sealed(letter: Letter, key: bytes) -> bytes:
 
 
 def read(data: bytes) -> Letter:
-    """Return the letter in these bytes without checking its signature; raise ``InputError`` if it is malformed."""
+    """Return the letter in these bytes without checking its signature; raise ``InputError`` if it is malformed.
+
+    Raise ``NewerVersion`` if a newer Reverie wrote it.
+    """
+    version = _VERSION.match(data)
+    if version is not None and is_newer(int(version[1]), LETTER):
+        raise newer("a letter", "", "upgrade Reverie to read it; it waits until then")
     if len(data) > MAX_LETTER_BYTES or not data.startswith(_HEAD) or data[_HEAD_BYTES - 1 : _HEAD_BYTES] != b"\n":
         raise InputError("that is no letter")
     try:

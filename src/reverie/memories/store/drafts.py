@@ -20,6 +20,7 @@ __all__ = [
     "Draft",
     "Revision",
     "TransactionView",
+    "comes_from",
     "confirm",
     "forget",
     "forget_source",
@@ -181,20 +182,23 @@ def forget_source(table: TransactionView, source: str, *, who: str) -> Draft | N
     Later versions of such a file are dropped too, since they may be derived from it. None if nothing came from it.
     """
     files: dict[str, bytes | None] = {}
+    derived = table.history.versions_from(lambda one: comes_from(one, source))
     for entry in table.history.entries:
-        if any(_comes_from(one, source) for one in entry.source):
+        if any(comes_from(one, source) for one in entry.source):
             for change in entry.changes:
-                if change.file not in files and change.after is not None and table.read(change.file) is not None:
+                data = table.read(change.file) if change.file not in files and change.after is not None else None
+                if data is not None and version_of(data) in derived[change.file]:
                     files[change.file] = table.history.content_before(change)
     for head in table.heads():
-        if head.file not in files and any(_comes_from(one, source) for one in head.source):
+        if head.file not in files and any(comes_from(one, source) for one in head.source):
             files[head.file] = None
     if not files:
         return None
     return Draft("forgotten", who, f"all that came from {source}", files, _following(table.index, files))
 
 
-def _comes_from(said: str, source: str) -> bool:
+def comes_from(said: str, source: str) -> bool:
+    """Say whether a source of a memory, such as ``session message``, is this source or a part of it."""
     return said == source or said.startswith(f"{source} ")
 
 

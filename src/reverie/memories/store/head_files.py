@@ -30,14 +30,29 @@ from .names import FOLDERS, is_memory
 from .records import MemoryRecord, Scope
 from .trust import Trust
 
-__all__ = ["JOURNAL", "LOCK", "READ_FLAGS", "Head", "HeadCache", "has_settled", "memory_files", "print_of", "read_head"]
+__all__ = [
+    "JOURNAL",
+    "JOURNAL_FILE",
+    "LOCK",
+    "READ_FLAGS",
+    "Head",
+    "HeadCache",
+    "has_settled",
+    "memory_files",
+    "print_of",
+    "read_head",
+    "refuse_large",
+]
 
 JOURNAL: Final = ".journal"
+JOURNAL_FILE: Final = f"{JOURNAL}/journal.jsonl"
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never block on a pipe
 LOCK: Final = "lock"
 _HEADS: Final = "heads"
 _MAX_DEPTH: Final = 3
 _HEAD_BYTES: Final = 2_048
+MAX_MEMORY_BYTES: Final = 2**22
+"""A larger file is not a memory: it is reported, and only its size is looked at."""
 _MAX_HEAD_BYTES: Final = 70_000
 _MAX_KEPT_BYTES: Final = 256 * 2**20
 _FEWEST: Final = 64
@@ -73,6 +88,15 @@ def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
             os.close(folder)
 
 
+def refuse_large(size: int, file: str) -> None:
+    """Raise ``StorageError`` for the size of a file that is too large to be a memory."""
+    if size > MAX_MEMORY_BYTES:
+        most = MAX_MEMORY_BYTES // 2**20
+        raise StorageError(
+            f"{file} has {size:,} bytes, and a memory at most {most} MB; shorten it or move it away", path=file
+        )
+
+
 def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
     """Return the first bytes of a file, as far as its front matter can reach, and its status; raise if special."""
     descriptor = os.open(name, READ_FLAGS, dir_fd=folder)
@@ -80,6 +104,7 @@ def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]
         found = os.fstat(descriptor)
         if found.st_mode & _KIND != _REGULAR or found.st_nlink > 1:
             refuse_unless_plain(found, file)
+        refuse_large(found.st_size, file)
         head = os.read(descriptor, _HEAD_BYTES)
         if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
             head += os.read(descriptor, _MAX_HEAD_BYTES)

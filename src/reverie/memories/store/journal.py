@@ -6,14 +6,16 @@ changes. ``journal_files`` writes it.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
 from ...errors import InputError
+from ...schemas import JOURNAL, is_newer
 from ...values import field, record, replace
 from .index import Hunk, lines_of
 from .records import version_of
@@ -26,6 +28,8 @@ __all__ = [
     "Change",
     "History",
     "JournalEntry",
+    "UnreadLine",
+    "Versions",
     "change_to",
     "content_of",
     "encode",
@@ -48,6 +52,10 @@ Act: TypeAlias = Literal[
     "dreamed",
 ]
 """``found``: existed before the journal; ``outside``: changed by a person or another program."""
+
+
+Versions: TypeAlias = Mapping[str, Collection[str | None]]
+"""Versions (hashes) by file."""
 
 
 @record
@@ -80,6 +88,7 @@ class JournalEntry:
     index_after: str | None = None
     source: list[str] = field(default_factory=lambda: [])
     undoes: list[str] = field(default_factory=lambda: [])
+    schema: int = JOURNAL
 
     @property
     def number(self) -> int:
@@ -90,6 +99,15 @@ class JournalEntry:
     def files(self) -> list[str]:
         """The files that the transaction changed."""
         return [change.file for change in self.changes]
+
+
+@record
+class UnreadLine:
+    """A line of the journal that is damaged or that a newer Reverie wrote; ``number`` is its id's, 0 if unknown."""
+
+    number: int
+    reason: str
+    is_newer: bool = False
 
 
 @record
@@ -105,6 +123,8 @@ class BlamedLine:
 
 
 _decoder: Final = msgspec.json.Decoder(JournalEntry)
+_ID: Final = re.compile(rb'"id"\s*:\s*"c(\d{1,15})"')
+_MAX_NAMED: Final = 5
 
 
 def change_to(file: str, before: str | None, data: bytes | None, *, trust: Trust | None = None) -> Change:
@@ -132,31 +152,54 @@ def encode(entry: JournalEntry) -> bytes:
     return msgspec.json.encode({key: value for key, value in plain.items() if value not in (None, [])})
 
 
-def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
-    """Yield every complete entry with the offset after its line; damaged and incomplete lines are skipped."""
+def read_entries(data: bytes) -> Iterator[tuple[JournalEntry | UnreadLine, int]]:
+    """Yield every complete line, as an entry or as ``UnreadLine``, with the offset after it."""
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
+        line = data[start:end]
         try:
-            entry = _decoder.decode(data[start:end])
-            assert entry.number > 0
-            yield entry, end + 1
-        except (msgspec.MsgspecError, ValueError, AssertionError):
-            pass
+            entry = _decoder.decode(line)
+            unread = entry.number <= 0 or is_newer(entry.schema, JOURNAL)
+            yield (_unread(line, f"version {entry.schema}") if unread else entry), end + 1
+        except (msgspec.MsgspecError, ValueError) as error:
+            yield _unread(line, str(error)), end + 1
         start = end + 1
 
 
-def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
-    """Return an entry without contents, index lines and reason if it changed these files, whose names it hides."""
+def _unread(line: bytes, reason: str) -> UnreadLine:
+    found = _ID.search(line)
+    try:
+        fields: Any = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError):
+        fields = None
+    known = isinstance(fields, dict)
+    act: Any = cast("dict[str, Any]", fields).get("act") if known else None
+    version: Any = cast("dict[str, Any]", fields).get("schema") if known else None
+    newer = is_newer(version, JOURNAL) or (isinstance(act, str) and act not in get_args(Act))
+    return UnreadLine(int(found[1]) if found else 0, reason, newer)
+
+
+def erased(entry: JournalEntry, files: Collection[str], versions: Versions) -> JournalEntry:
+    """Return an entry without contents, index lines and reason if it changed these files, whose names it hides.
+
+    ``versions`` are versions (hashes) of other files whose contents go too; their names stay.
+    """
     hunk = entry.index
-    if hunk is not None and any(line.file in files for line in lines_of("\n".join(hunk.old + hunk.new))):
+    named = (line.file for line in lines_of("\n".join(hunk.old + hunk.new))) if hunk is not None else ()
+    if any(file in files or file in versions for file in named):
         entry = replace(entry, index=None)
-    if not files & set(entry.files):
+    changes = [_erased_change(one, files, versions) for one in entry.changes]
+    if changes == entry.changes:
         return entry
-    changes = [
-        replace(one, file=erased_name(one.file), text=None, base64=None) if one.file in files else one
-        for one in entry.changes
-    ]
-    return replace(entry, changes=changes, index=None, why="(erased)" if entry.why else "", source=[])
+    whole = all(new != old for new, old in zip(changes, entry.changes, strict=True))
+    source = [] if whole else entry.source  # the others may have to be found by it
+    return replace(entry, changes=changes, index=None, why="(erased)" if entry.why else "", source=source)
+
+
+def _erased_change(change: Change, files: Collection[str], versions: Versions) -> Change:
+    if change.file in files:
+        return replace(change, file=erased_name(change.file), text=None, base64=None)
+    return replace(change, text=None, base64=None) if change.after in versions.get(change.file, ()) else change
 
 
 def erased_name(file: str) -> str:
@@ -167,8 +210,14 @@ def erased_name(file: str) -> str:
 class History:
     """The journal entries of a directory so far, and the state of its files derived from them."""
 
-    def __init__(self, entries: Iterable[JournalEntry] = ()) -> None:
+    def __init__(self, entries: Iterable[JournalEntry] = (), *, highest: int = 0) -> None:
+        """Start from some entries; ``highest`` is the highest number that was ever given to one."""
         self.entries: list[JournalEntry] = []
+        self.is_newer = False
+        """Whether a newer Reverie wrote a part of the journal, so that this one must not write."""
+        self.highest = highest
+        self._lines = 0
+        self._unread: list[tuple[int, UnreadLine]] = []
         self._known: dict[str, str | None] = {}
         self._indexed: str | None = None
         self._by_id: dict[str, int] = {}
@@ -178,8 +227,33 @@ class History:
         for entry in entries:
             self.add(entry)
 
+    def pass_over(self, line: UnreadLine) -> None:
+        """Count a line that cannot be read, so that its id is not given again."""
+        self._lines += 1
+        self._unread.append((self._lines, line))
+        self.is_newer = self.is_newer or line.is_newer
+        self.highest = max(self.highest, line.number, self._lines)
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each line that cannot be read and one for all changes that are missing."""
+        found = [
+            f"line {number} was written by a newer Reverie"
+            if line.is_newer
+            else f"line {number} is damaged ({line.reason}); its change cannot be undone"
+            for number, line in self._unread
+        ]
+        there = {entry.number for entry in self.entries} | {line.number for _, line in self._unread}
+        missing = [f"c{number}" for number in range(1, self.highest + 1) if number not in there]
+        unnamed = sum(not line.number for _, line in self._unread)
+        if len(missing) > unnamed:
+            more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
+            found.append(f"has no {', '.join(missing[:_MAX_NAMED])}{more}: these changes cannot be undone")
+        return found
+
     def add(self, entry: JournalEntry) -> None:
         """Add the next journal entry and update the derived state; nothing is written to disk."""
+        self._lines += 1
+        self.highest = max(self.highest, entry.number)
         self._by_id[entry.id] = len(self.entries)
         self.entries.append(entry)
         self.trusts.add(entry.act, entry.changes)
@@ -207,7 +281,7 @@ class History:
     @property
     def next_id(self) -> str:
         """The id that the next entry must have, such as ``c12``."""
-        return f"c{self.entries[-1].number + 1 if self.entries else 1}"
+        return f"c{self.highest + 1}"
 
     def entry(self, name: str) -> JournalEntry:
         """Return the entry with this id; raise ``InputError`` if there is none."""
@@ -219,6 +293,22 @@ class History:
     def of_file(self, file: str) -> list[tuple[JournalEntry, Change]]:
         """Return a file's changes, oldest first, each with its entry."""
         return [(entry, change) for entry in self.entries for change in entry.changes if change.file == file]
+
+    def versions_from(self, comes_from: Callable[[str], bool]) -> Versions:
+        """Return the versions of each file since its first change with a source that ``comes_from`` accepts.
+
+        A version that the file had before that is not among them, also if it was restored later.
+        """
+        before: dict[str, set[str]] = {}
+        found: dict[str, set[str | None]] = {}
+        for entry in self.entries:
+            is_from = any(comes_from(one) for one in entry.source)
+            for change in entry.changes:
+                if is_from or change.file in found:
+                    found.setdefault(change.file, set()).update({change.after} - {None, *before.get(change.file, ())})
+                elif change.after is not None:
+                    before.setdefault(change.file, set()).add(change.after)
+        return found
 
     def content(self, file: str, version: str) -> bytes:
         """Return the bytes of a version (hash) of a file; raise ``InputError`` if they were erased."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
@@ -30,9 +30,10 @@ from ...paths import (
     sync_folder,
     write_durably,
 )
-from .head_files import JOURNAL, LOCK, READ_FLAGS
+from ...schemas import newer
+from .head_files import JOURNAL, JOURNAL_FILE, LOCK, READ_FLAGS, refuse_large
 from .index import INDEX, merged, patched
-from .journal import History, JournalEntry, content_of, encode, erased, read_entries
+from .journal import History, JournalEntry, UnreadLine, Versions, content_of, encode, erased, read_entries
 from .records import version_of
 from .trust import Trust
 from .trust_history import TrustHistory
@@ -43,28 +44,30 @@ _LINES: Final = "journal.jsonl"
 _MARK_DIGITS: Final = 20
 
 
-def read_plain(root: str, file: str) -> bytes | None:
+def read_plain(root: str, file: str, *, is_memory: bool = False) -> bytes | None:
     """Return the bytes of a plain file beneath the root; None if it does not exist.
 
-    Raise ``StorageError`` if it cannot be read or is not a plain file.
+    Raise ``StorageError`` if it cannot be read or is not a plain file, or too large for a memory if ``is_memory``.
     """
     *folders, name = check_key(file)
     path = f"{root}/{file}"
     try:
         if not folders:
-            return _read_whole(os.open(path, READ_FLAGS), path)
+            return _read_whole(os.open(path, READ_FLAGS), path, is_memory)
         with opened_folder(root, folders) as folder:
-            return _read_whole(os.open(name, READ_FLAGS, dir_fd=folder), path)
+            return _read_whole(os.open(name, READ_FLAGS, dir_fd=folder), path, is_memory)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise explain(error, "read", path) from error
 
 
-def _read_whole(descriptor: int, path: str) -> bytes:
+def _read_whole(descriptor: int, path: str, is_memory: bool) -> bytes:
     try:
         found = os.fstat(descriptor)
         refuse_unless_plain(found, path)
+        if is_memory:
+            refuse_large(found.st_size, path)
         data = os.read(descriptor, found.st_size + 1)
         while len(data) != found.st_size and (more := os.read(descriptor, 1 << 20)):
             data += more
@@ -159,6 +162,21 @@ class JournalFiles:
         for entry in entries:
             self._standings.add(entry.act, entry.changes)
 
+    def problems(self) -> list[str]:
+        """Return the problems of the journal as sentences without a subject; reads without the lock."""
+        history, lost = self.read_history()
+        return [*([f"is {lost} bytes shorter than it was"] if lost > 0 else []), *history.problems()]
+
+    def read_history(self) -> tuple[History, int]:
+        """Return the journal read without the lock, and the number of bytes that are missing at its end."""
+        said = read_plain(self.root, f"{JOURNAL}/{LOCK}") or b""
+        data = read_plain(self.root, JOURNAL_FILE) or b""
+        history = History(highest=_digits(said[_MARK_DIGITS:]) or 0)
+        for entry, _ in read_entries(data):
+            history.pass_over(entry) if isinstance(entry, UnreadLine) else history.add(entry)
+        lost = (_digits(said[:_MARK_DIGITS]) or 0) - len(data)
+        return history, lost
+
     @contextmanager
     def locked(self) -> Generator[None]:
         """Hold the journal's lock across threads and processes in a ``with`` block.
@@ -219,7 +237,7 @@ class JournalFiles:
             found = os.fstat(descriptor)
             mark = self._mark()
             if found.st_ino != self._inode or found.st_size < self._offset or mark != found.st_size:
-                self.history, self._inode, self._offset = History(), found.st_ino, 0
+                self.history, self._inode, self._offset = History(highest=self._highest()), found.st_ino, 0
             if found.st_size == self._offset:
                 return
             start = self._offset
@@ -229,6 +247,9 @@ class JournalFiles:
                 os.ftruncate(descriptor, start + whole)  # an incomplete last line was never committed
         undone: list[JournalEntry] = []
         for entry, end in read_entries(data[:whole]):
+            if isinstance(entry, UnreadLine):
+                self.history.pass_over(entry)
+                continue
             self.history.add(entry)
             if mark is None or start + end > mark:
                 undone.append(entry)
@@ -240,12 +261,16 @@ class JournalFiles:
 
     def _mark(self) -> int | None:
         assert self._lock is not None
-        said = os.pread(self._lock, _MARK_DIGITS, 0)
-        return int(said) if len(said) == _MARK_DIGITS and said.isdigit() else None
+        return _digits(os.pread(self._lock, _MARK_DIGITS, 0))
+
+    def _highest(self) -> int:
+        """Return the highest number that the lock file says was given to a change; 0 in old lock files."""
+        assert self._lock is not None
+        return _digits(os.pread(self._lock, _MARK_DIGITS, _MARK_DIGITS)) or 0
 
     def _set_mark(self) -> None:
         assert self._lock is not None
-        os.pwrite(self._lock, b"%0*d" % (_MARK_DIGITS, self._offset), 0)
+        os.pwrite(self._lock, b"%0*d%0*d" % (_MARK_DIGITS, self._offset, _MARK_DIGITS, self.history.highest), 0)
 
     # -- writing
 
@@ -274,6 +299,8 @@ class JournalFiles:
         self._set_mark()
 
     def _append(self, entry: JournalEntry) -> None:
+        if self.history.is_newer:
+            raise newer(f"the journal {self._lines_path}", self._lines_path, "upgrade Reverie to change memories")
         with self._lines() as descriptor:
             size = os.fstat(descriptor).st_size
             try:
@@ -331,13 +358,18 @@ class JournalFiles:
                 if name.startswith(TEMPORARY_PREFIX):
                     os.unlink(name, dir_fd=folder)
 
-    def erase(self, files: set[str]) -> None:
-        """Rewrite the journal without names and contents of these files; the caller holds the lock."""
-        lines = b"".join(encode(erased(entry, files)) + b"\n" for entry in self.history.entries)
-        replace_file(self.root, f"{JOURNAL}/{_LINES}", lines)
+    def erase(self, files: Collection[str], versions: Versions) -> None:
+        """Rewrite the journal without these files and versions of other files; the caller holds the lock."""
+        lines = b"".join(encode(erased(entry, files, versions)) + b"\n" for entry in self.history.entries)
+        replace_file(self.root, JOURNAL_FILE, lines)
         self._inode = 0
         self._offset = len(lines)
         self._set_mark()
+
+
+def _digits(said: bytes) -> int | None:
+    """Return the number in a field of the lock file; None if the field is missing or damaged."""
+    return int(said) if len(said) == _MARK_DIGITS and said.isdigit() else None
 
 
 def _read_from(descriptor: int, start: int, size: int) -> bytes:

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
 from ...errors import StorageConflict, StorageError
 from ...keys import check_key
-from ...paths import append_line, explain, explained, open_file, replace_file
+from ...paths import append_line, explain, explained, is_read_only, open_file, opened_folder, replace_file
 from ...values import record, replace
 from .drafts import Draft
 from .gc_pause import uncollected
-from .head_files import JOURNAL, Head, HeadCache, has_settled, memory_files, print_of, read_head
+from .head_files import JOURNAL, Head, HeadCache, has_settled, memory_files, print_of, read_head, refuse_large
 from .index import INDEX, LoadedIndex, hunk_between, load
-from .journal import Act, Change, History, JournalEntry, change_to
+from .journal import Act, Change, History, JournalEntry, Versions, change_to
 from .journal_files import JournalFiles, read_plain
 from .names import check_file
 from .records import MemoryRecord, Scope, read_record, version_of
@@ -34,6 +35,8 @@ from .trust_history import FileTrust, TrustHistory
 __all__ = ["MemoryStore", "Scan", "Transaction", "stamp", "utc_now"]
 
 _SURFACED: Final = "surfaced.jsonl"
+_DREAMS: Final = "dreams"
+_REPORTED: Final = re.compile(rb'"(?!logs/)([^"\\]+\.md)"')
 _RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
 
 
@@ -84,7 +87,7 @@ class Transaction:
         """Return the bytes of a memory file; None if it does not exist; raise ``UnsafePath`` for a bad name."""
         if file not in self.seen:
             check_file(file)
-            self.seen[file] = read_plain(self._store.root, file)
+            self.seen[file] = read_plain(self._store.root, file, is_memory=True)
         return self.seen[file]
 
     def record(self, file: str) -> MemoryRecord | None:
@@ -129,7 +132,7 @@ class MemoryStore:
 
     def _read(self, file: str) -> MemoryRecord | None:
         self.finish_writes()
-        data = read_plain(self.root, file)
+        data = read_plain(self.root, file, is_memory=True)
         if data is None:
             return None
         modified = 0.0
@@ -244,13 +247,16 @@ class MemoryStore:
         """Return the journal entries, oldest first, after recording changes made outside in the journal."""
         return list(self.history().entries)
 
+    def journal_problems(self) -> list[str]:
+        """Return the problems of the journal: damaged, newer and missing lines."""
+        return self._journal.problems()
+
     def history(self) -> History:
         """Return the journal with its derived state, after recording changes made outside in the journal."""
         if not os.path.isdir(self.root):
             return History()
-        with self._journal.locked():
-            self._notice(self._transaction(), everything=True)
-            return self._journal.history
+        with self._state(notice=True, only_reads=True) as transaction:
+            return transaction.history
 
     def commit(
         self, plan: Callable[[Transaction], Draft | None], *, notice: bool = False, dry_run: bool = False
@@ -262,10 +268,7 @@ class MemoryStore:
         With ``dry_run``, return the entry without making it. With ``notice``, record every outside change before
         planning; otherwise only changes to the files that the plan reads.
         """
-        with self._journal.locked():
-            transaction = self._transaction()
-            if notice or not self._journal.history.entries:
-                self._notice(transaction, everything=True)
+        with self._state(notice=notice, only_reads=dry_run) as transaction:
             draft = plan(transaction)
             if draft is None:
                 return None
@@ -283,10 +286,28 @@ class MemoryStore:
             self._journal.carry_out(entry, {file: data for file, data in contents.items() if data is not None})
             return entry
 
-    def _transaction(self) -> Transaction:
-        entries = self._journal.history.entries
-        now = stamp(self._clock())
-        return Transaction(self, self._journal.history, max(now, entries[-1].time) if entries else now)
+    @contextmanager
+    def _state(self, *, notice: bool, only_reads: bool) -> Generator[Transaction]:
+        """Yield the state of the directory under the lock, after recording outside changes.
+
+        With ``only_reads``, a directory that this user cannot write is read as it is, without the lock.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._journal.locked())
+            except StorageError as error:
+                if not (only_reads and is_read_only(error)):
+                    raise
+                yield self._transaction(self._journal.read_history()[0])
+                return
+            transaction = self._transaction(self._journal.history)
+            if notice or not transaction.history.entries:
+                self._notice(transaction, everything=True)
+            yield transaction
+
+    def _transaction(self, history: History) -> Transaction:
+        entries, now = history.entries, stamp(self._clock())
+        return Transaction(self, history, max(now, entries[-1].time) if entries else now)
 
     def _compare(self, transaction: Transaction, draft: Draft) -> None:
         for file, expected in draft.expect.items():
@@ -301,6 +322,7 @@ class MemoryStore:
         changes: list[Change] = []
         for file, data in draft.files.items():
             found = transaction.read(file)
+            refuse_large(len(data or b""), file)
             trust = self._trust_after(transaction, draft, file, data)
             change = change_to(file, None if found is None else version_of(found), data, trust=trust)
             if change.before != change.after:
@@ -356,22 +378,39 @@ class MemoryStore:
                 memory = transaction.record(file)
                 changes.append(change_to(file, before, data, trust=memory.trust if memory else None))
         index = None if transaction.index_data is None else version_of(transaction.index_data)
-        if changes or index != history.index_version:
+        if (changes or index != history.index_version) and not history.is_newer:
             act: Act = "outside" if history.entries else "found"
             known, source = history.index_version, [self.outside] if changes else []
             self._journal.note(
                 JournalEntry(history.next_id, transaction.now, "outside", "", act, changes, None, known, index, source)
             )
 
-    def erase(self, files: Iterable[str]) -> None:
-        """Erase contents and names of these files from the journal and its lists; current files stay."""
-        gone = set(files)
+    def erase(self, files: Iterable[str] = (), *, source: Callable[[str], bool] | None = None) -> None:
+        """Erase contents and names of these files from the journal, its lists and reports; current files stay.
+
+        ``source`` accepts sources whose contents are erased as well; a file keeps its name if it is still there.
+        """
         with self._journal.locked():
-            self._journal.erase(gone)
+            versions: Versions = self._journal.history.versions_from(source) if source is not None else {}
+            gone = {*files, *(file for file in versions if read_plain(self.root, file) is None)}
+            self._remove_reports({*self._journal.history.known} - gone - {*versions})
+            if not gone and not versions:
+                return
+            self._journal.erase(gone, versions)
             self._head_cache.forget()
             kept = [line for line in self._surfaced_lines() if not gone & set(line["files"])]
             data = "".join(json.dumps(line) + "\n" for line in kept).encode()
             replace_file(self.root, f"{JOURNAL}/{_SURFACED}", data)
+
+    def _remove_reports(self, known: Collection[str]) -> None:
+        """Remove the reports of dreams that name a memory other than the known ones, also one that was never saved."""
+        with suppress(FileNotFoundError, NotADirectoryError), opened_folder(self.root, (JOURNAL, _DREAMS)) as folder:
+            for report in sorted(os.listdir(folder), reverse=True):  # the .md before its .json
+                whole = report.removesuffix(".md").removesuffix(".json") + ".json" if report.endswith(".md") else report
+                data = read_plain(self.root, f"{JOURNAL}/{_DREAMS}/{whole}") or b""
+                named = {found.decode("utf-8", "replace") for found in _REPORTED.findall(data)}
+                if named - {INDEX, *known}:
+                    os.unlink(report, dir_fd=folder)
 
     # -- append-only files
 

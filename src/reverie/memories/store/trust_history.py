@@ -7,47 +7,50 @@ person's editor and a program cannot be distinguished by their files.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, Protocol
 
-from .trust import Trust, worst
+from .trust import worst
 
-__all__ = ["OUTSIDE_ACTS", "FileTrust", "TrustHistory", "TrustedChange"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, NamedTuple, Protocol
+
+    from .trust import Trust
+
+    class TrustedChange(Protocol):
+        """The fields of a journaled change that trust depends on."""
+
+        @property
+        def file(self) -> str:
+            """The path of the file beneath the memory directory."""
+            ...
+
+        @property
+        def after(self) -> str | None:
+            """The hash of the new version; None if the file was removed."""
+            ...
+
+        @property
+        def trust(self) -> Trust | None:
+            """The trust of the new version; None in old journals and for removals."""
+            ...
+
+    class FileTrust(NamedTuple):
+        """The last journaled version of a file, and its trust."""
+
+        version: str | None
+        trust: Trust
+        outside: bool
+        """Whether that version was written outside the store."""
+
+else:
+    FileTrust = namedtuple("FileTrust", "version trust outside")  # hooks do without typing, which loads slowly
+
+__all__ = ["OUTSIDE_ACTS", "FileTrust", "TrustHistory"]
 
 OUTSIDE_ACTS: Final = frozenset({"found", "outside"})
-
-
-class TrustedChange(Protocol):
-    """The fields of a journaled change that trust depends on."""
-
-    @property
-    def file(self) -> str:
-        """The path of the file beneath the memory directory."""
-        ...
-
-    @property
-    def after(self) -> str | None:
-        """The hash of the new version; None if the file was removed."""
-        ...
-
-    @property
-    def trust(self) -> Trust | None:
-        """The trust of the new version; None in old journals and for removals."""
-        ...
-
-
-class FileTrust(NamedTuple):
-    """The last journaled version of a file, and its trust."""
-
-    version: str | None
-    trust: Trust
-    outside: bool
-    """Whether that version was written outside the store."""
-
-
-_new_tuple: Final = tuple[
-    Any, ...
-].__new__  # a journal holds thousands, and the class's own constructor takes twice the time
+_new_tuple: Final = tuple["Any", ...].__new__  # the own constructor takes twice the time, and a journal holds thousands
 
 
 class TrustHistory:

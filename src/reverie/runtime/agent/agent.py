@@ -27,6 +27,7 @@ from ..mail.post_office import Bridge
 from ..places.projects import canonical_root
 from ..session.session import Session
 from ..session.standing_context import ContextSource
+from .answers import Answer, AnswerTurns, in_own_task
 from .context_sources import TextSource
 from .event_feed import EventFeed
 from .file_source import FileSource
@@ -112,7 +113,7 @@ class Agent:
         self._options = options
         self._events = EventFeed()
         self._interrupt = Interrupt()
-        self._is_answering = False
+        self._answers = AnswerTurns()
         self._stack: AsyncExitStack | None = None
         self._parts: AgentParts | None = None
         self._relay: Relay | None = None
@@ -136,6 +137,10 @@ class Agent:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._answers.close()
+        await self._close()
+
+    async def _close(self) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
             await stack.aclose()
@@ -205,22 +210,44 @@ class Agent:
 
     # -- answering
 
-    async def ask(self, prompt: Prompt | None) -> AsyncGenerator[Event, None]:
+    def ask(self, prompt: Prompt | None) -> AsyncGenerator[Event, None]:
         """Answer a prompt; yield the query's events in order, ``QueryEnded`` last, and do nothing until iterated.
 
         With None, the model answers to results and messages of agents that arrived since its last reply.
-        An agent that is not open is opened for this prompt and closed after it. Raise ``SessionError`` while
-        another prompt is being answered.
+        An agent that is not open is opened for this prompt and closed after it. A caller may leave the loop at any
+        event: the query ends there. Raise ``SessionError`` while another prompt is being answered.
         """
-        if self._stack is None or self._host is None:
-            async with self, aclosing(self.ask(prompt)) as events:
+        answer = Answer(self._interrupt.requests)
+        events = self._answer(prompt, answer)
+        answer.follow(events)
+        return events
+
+    async def _answer(self, prompt: Prompt | None, answer: Answer) -> AsyncGenerator[Event, None]:
+        await self._answers.begin(answer)
+        try:
+            if self._stack is None:
+                found = in_own_task(lambda: self._open_and_query(prompt, answer))
+            else:
+                found = self._query(prompt, answer)
+            async with aclosing(found) as events:
                 async for event in events:
                     yield event
-            return
-        if self._is_answering:
-            raise SessionError("this agent is answering already: wait for QueryEnded, or interrupt() it")
-        self._is_answering = True
+        finally:
+            self._answers.end(answer)
+
+    async def _open_and_query(self, prompt: Prompt | None, answer: Answer) -> AsyncGenerator[Event, None]:
+        await self.__aenter__()
+        try:
+            async with aclosing(self._query(prompt, answer)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await self._close()
+
+    async def _query(self, prompt: Prompt | None, answer: Answer) -> AsyncGenerator[Event, None]:
+        assert self._host is not None
         self._events.start_queue()
+        self._interrupt.begin(answer.interrupts)
         parts = self.parts
         run = QueryRun(parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events)
         try:
@@ -231,7 +258,6 @@ class Agent:
             if parts.memory is not None and (run.end is None or run.end.end == "aborted"):
                 parts.memory.cancel_recall()
             self._events.stop_queue()
-            self._is_answering = False
 
     def listen(self, listener: Listener) -> None:
         """Register a function to call with every event as soon as it happens; its exceptions are ignored."""

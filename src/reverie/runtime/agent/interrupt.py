@@ -1,15 +1,21 @@
-"""Interrupt a running query from outside, with one cancel scope per step."""
+"""Interrupt a running query from outside, with one cancel scope per step; leave a step that does not end."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TypeVar
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final, TypeVar, cast
 
-from anyio import CancelScope
+from anyio import CancelScope, move_on_after
 
-__all__ = ["Interrupt", "QueryInterrupted"]
+__all__ = ["Interrupt", "QueryInterrupted", "left_on_cancel"]
 
 T = TypeVar("T")
+
+GRACE_SECONDS: Final = 1.5
+"""How long a cancelled tool may take to clean up before the query goes on without it."""
+_running: Final = set["asyncio.Task[Any]"]()
+"""The tasks that run or were left; asyncio itself would let them be collected."""
 
 
 class QueryInterrupted(Exception):
@@ -24,27 +30,65 @@ class Interrupt:
     """
 
     def __init__(self) -> None:
-        self._is_requested = False
+        self.requests = 0
+        """How often an interrupt was requested so far."""
+        self._earlier = 0
         self._scope: CancelScope | None = None
 
+    @property
+    def is_requested(self) -> bool:
+        """Whether an interrupt was requested since the query was asked for."""
+        return self.requests > self._earlier
+
     def request(self) -> None:
-        """Cancel the guarded step that runs now and every later one, until ``reset``."""
-        self._is_requested = True
+        """Cancel the guarded step that runs now and every later one of the query."""
+        self.requests += 1
         if self._scope is not None:
             self._scope.cancel()
 
-    def reset(self) -> None:
-        """Forget an earlier request; call this before a new query."""
-        self._is_requested = False
+    def begin(self, earlier: int) -> None:
+        """Begin a query that was asked for after this many requests; only later ones stop it."""
+        self._earlier = earlier
 
     async def guard(self, step: Awaitable[T]) -> T:
         """Await a step and return its result; on an interrupt request cancel it and raise ``QueryInterrupted``."""
         with CancelScope() as scope:
             self._scope = scope
-            if self._is_requested:
+            if self.is_requested:
                 scope.cancel()
             try:
                 return await step
             finally:
                 self._scope = None
         raise QueryInterrupted
+
+
+async def left_on_cancel(work: Coroutine[Any, Any, T]) -> T:
+    """Await work; if this is cancelled, cancel the work, wait a moment for its end, and leave it running after that.
+
+    A tool that waits for a thread, or that ignores its cancellation, cannot hold up the interruption of a query.
+    """
+    scope = CancelScope()
+
+    async def scoped() -> T | None:
+        with scope:
+            return await work
+        return None
+
+    task = asyncio.ensure_future(scoped())
+    _running.add(task)
+    task.add_done_callback(_forget)
+    try:
+        await asyncio.wait([task])
+    except BaseException:
+        scope.cancel()
+        with move_on_after(GRACE_SECONDS, shield=True):
+            await asyncio.wait([task])
+        raise
+    return cast(T, task.result())  # only a cancelled scope returns None
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()  # asyncio reports an error that is never retrieved

@@ -8,13 +8,13 @@ from typing import Final
 
 from anyio import to_thread
 
-from ...conversation.standing_context import StandingItem, digest_of
+from ...conversation.standing_context import StandingItem
 from ...conversation.view import View
 from ...tools.context import ToolContext
 from ...tools.loaded_skills import SKILL_TOOL, LoadedSkill, LoadedSkills
 from ...tools.skill import SkillTexts
 
-__all__ = ["LoadedSkillSource"]
+__all__ = ["LoadedSkillSource", "skill_item"]
 
 _SOURCE: Final = "skills"
 _CHANGED: Final = "The skill {} has changed on disk. This replaces the text that you loaded.\n\n{}"
@@ -37,10 +37,10 @@ class LoadedSkillSource:
 
     def _items(self, view: View, loaded: Sequence[LoadedSkill]) -> list[StandingItem]:
         texts = [(skill, self._texts.text_of(skill.name)) for skill in loaded]
-        return [_item(view, skill, text) for skill, text in texts if text is not None]
+        return [skill_item(view, skill, text) for skill, text in texts if text is not None]
 
 
-def _item(view: View, skill: LoadedSkill, text: str) -> StandingItem:
+def skill_item(view: View, skill: LoadedSkill, text: str) -> StandingItem:
     """Return the item of a loaded skill; while an older text of it is in view as a result, the text says so."""
     stands = skill.stands(view, text)
     is_unannounced = not stands and skill.saying(view) is None and skill.is_shown(view)
@@ -49,8 +49,9 @@ def _item(view: View, skill: LoadedSkill, text: str) -> StandingItem:
         source=_SOURCE,
         name=f"the skill {skill.name}",
         value=_CHANGED.format(skill.name, _fenced(skill.name, text)) if is_unannounced else _fenced(skill.name, text),
-        digest=digest_of(text),
+        digest=skill.digest_of(text),
         stands=stands,
+        shown_by=(skill.tool_use_id,) if skill.has(text) else (),
         budget="skills",
         read_with=f"load it with the tool {SKILL_TOOL}",
     )

@@ -8,14 +8,22 @@ tools or end the query.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from anyio import CancelScope
 
 from ...conversation.wire.request import CONTINUE
-from ...errors import CompactionError, ModelError, ModelUnavailable, PromptTooLong, ReplyBroken, WindowFull
+from ...errors import (
+    CompactionError,
+    ModelError,
+    ModelUnavailable,
+    PromptTooLong,
+    ReplyBroken,
+    StorageError,
+    WindowFull,
+)
 from ...events import Event, QueryEnded, TextStreamed, ThinkingStreamed
 from ...ports import Model, Reply, ReplyDelta
 from ...values import record
@@ -32,6 +40,7 @@ GO_ON: Final = (
     "not apologise. If the rest is long, do it in smaller parts."
 )
 STOPPED: Final = "[The user stopped the reply here.]"
+STOPPED_BY_USER: Final = "stopped by the user"
 CUT: Final = "max_tokens"
 FULL: Final = "model_context_window_exceeded"
 UNASKED: Final = "compaction"
@@ -139,11 +148,12 @@ async def run_query(run: QueryRun, prompt: Prompt | None) -> AsyncGenerator[Even
                 async for event in events:
                     yield event
     except QueryInterrupted:
-        run.end = QueryEnd("aborted", "stopped by the user")
+        run.end = QueryEnd("aborted", STOPPED_BY_USER)
         await _settle(run)
     except BaseException:
         with CancelScope(shield=True):  # the log must be complete even if the caller cancels
-            await _settle(run)
+            with suppress(StorageError):  # the error that ended the query says more
+                await _settle(run)
             _emit_end(run, QueryEnd("aborted", "cancelled"))
         raise
     _emit_end(run, run.end or QueryEnd("completed"))
@@ -200,15 +210,16 @@ async def _request(run: QueryRun) -> dict[str, Any] | None:
 
 async def _begin(run: QueryRun, prompt: Prompt | None) -> QueryEnd | None:
     """Run the prompt hooks, add attachments and log the prompt; if a hook refuses it, return the query's end."""
-    run.interrupt.reset()
+    if run.interrupt.is_requested:
+        return QueryEnd("aborted", STOPPED_BY_USER)
     if prompt is None:
-        await run.host.begin_query("")
+        await run.interrupt.guard(run.host.begin_query(""))
         return None
     text = prompt if isinstance(prompt, str) else "\n".join(str(block.get("text", "")) for block in prompt)
     outcome = await run.interrupt.guard(run.hooks.run("user_prompt", {"prompt": text}))
     if outcome.block or outcome.stop:
         return QueryEnd("hook_stopped", outcome.reason or "a hook refused the prompt")
-    await run.host.begin_query(text)
+    await run.interrupt.guard(run.host.begin_query(text))
     await run.session.say(prompt)
     if outcome.context:
         await run.session.attach(outcome.context, type="hook")
@@ -296,7 +307,7 @@ async def _after_tools(run: QueryRun) -> None:
     said, run.runs.said_by_hooks = run.runs.said_by_hooks, []
     for text in said:
         await run.session.attach(text, type="hook")
-    await run.host.add_attachments()
+    await run.interrupt.guard(run.host.add_attachments())
 
 
 async def _finish(run: QueryRun) -> QueryEnd | None:
@@ -307,7 +318,7 @@ async def _finish(run: QueryRun) -> QueryEnd | None:
         return QueryEnd("hook_stopped", outcome.reason or "a hook asked to stop")
     if outcome.block and run.sent_back < MAX_SENT_BACK:
         run.sent_back += 1
-        await run.session.attach(outcome.reason or CONTINUE, type="hook")
+        await run.session.attach(outcome.context or CONTINUE, type="hook")
         return None
     await run.host.end_query()
     return QueryEnd("completed")

@@ -143,9 +143,9 @@ class AgentMemory:
     def _trust_of(self, text: str) -> Trust:
         """Return the trust of a text that the agent wants to save, by the authors of its words in the session."""
         with self._witness_lock:
-            said = self._session.view.history
-            if not self._witnesses.follow(said):
-                self._witnesses = Witnesses(said, imported_upto=self._imported_upto)
+            if not self._witnesses.follow(self._session.view):
+                self._witnesses = Witnesses(imported_upto=self._imported_upto)
+                self._witnesses.follow(self._session.view)
             return self._witnesses.trust(text)
 
     async def _spent_on_recall(self, reply: Mapping[str, Any]) -> None:

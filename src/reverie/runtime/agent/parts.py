@@ -27,6 +27,7 @@ from ...tools.shell.sandbox import available
 from ...tools.tool import Tool
 from ...values import replace
 from ..guard.hooks import Hooks
+from ..guard.kept_rules import KeptRules
 from ..library import Library
 from ..places.projects import project_slug, session_key
 from ..session.session import Session
@@ -121,11 +122,15 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         system = _prompt("small" if is_small else "system", {tool.name for tool in tools})
     if memory is not None and options.tools is None:
         system = f"{system}\n\n{memory.rules()}"
+    kept = KeptRules(settings.home)
+    allowed = kept.of(options.cwd) if options.lineage is None else ()  # a sub-agent has the rules of its lead
+    rules = replace(settings.permissions, mode=options.mode, allow=(*settings.permissions.allow, *allowed))
     permissions = ToolPermissions(
-        rules=replace(settings.permissions, mode=options.mode),
+        rules=rules,
         approve=options.approve,
         protected=(options.lineage.protected if options.lineage is not None else ()) or (settings.home,),
         sandboxed=sandboxed,
+        kept=kept,
     )
     return AgentParts(
         options=options,

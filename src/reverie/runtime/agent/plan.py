@@ -90,7 +90,7 @@ class PlanApproval:
         reason = f"the plan waits for your approval; you can change it in {self._keeper.path}"
         given = {"action": "write", "text": plan.text}
         access = Access("none", self._keeper.path)
-        return Approval(PLAN_TOOL, given, access, plan.text, reason, suggestion="accept-edits", is_plan=True)
+        return Approval(PLAN_TOOL, given, access, plan.text, reason, is_plan=True)
 
     def _approved(self, plan: Plan) -> str:
         changed = " The user changed its text; the new text follows." if plan.edited else ""

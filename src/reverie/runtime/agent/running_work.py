@@ -65,7 +65,8 @@ class RunningAgents:
                 self.name,
                 "the list of running agents",
                 value if lines else _NO_AGENTS,
-                stands=is_told and self._signs.all_visible(view, signs),
+                stands=(stands := is_told and self._signs.all_visible(view, signs)),
+                shown_by=() if stands or not is_told else _shown_by(view, signs),
             )
         ]
 
@@ -109,7 +110,8 @@ class RunningShells:
                 self.name,
                 "the list of commands in the background",
                 "\n".join([head, *lines]) if lines else _NO_SHELLS,
-                stands=is_told and self._signs.all_visible(view, signs),
+                stands=(stands := is_told and self._signs.all_visible(view, signs)),
+                shown_by=() if stands or not is_told else _shown_by(view, signs),
             )
         ]
 
@@ -164,6 +166,15 @@ def _visible_value(view: View, key: str) -> str:
     return row.item.value if row is not None and row.item.state == "said" and key not in view.facts.fallen else ""
 
 
+def _shown_by(view: View, signs: Collection[Sign]) -> tuple[str, ...]:
+    """Return the calls and log entries that showed these signs; nothing if one of them was never shown."""
+    found: dict[Sign, str] = {}
+    for item in view.each():
+        for text, call in _texts_in([item.message]) if isinstance(item, Item) else ():
+            found.update((sign, call or item.uuid) for sign in signs if any(one in text for one in sign))
+    return tuple(dict.fromkeys(found.values())) if len(found) == len(set(signs)) else ()
+
+
 def _texts(view: View) -> Iterator[tuple[str, str]]:
     """Yield the texts of results and of user messages that the model sees, with the call of a result."""
     for text, call in _texts_in(view.messages()):
@@ -173,7 +184,7 @@ def _texts(view: View) -> Iterator[tuple[str, str]]:
 
 def _logged_texts(view: View) -> Iterator[tuple[str, str]]:
     """Yield the texts of all results and user messages of the log, also of those that left the view."""
-    yield from _texts_in(item.message for item in view.history_from(0) if isinstance(item, Item))
+    yield from _texts_in(item.message for item in view.each() if isinstance(item, Item))
 
 
 def _texts_in(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
@@ -204,7 +215,7 @@ def _started_commands(view: View, texts: Iterable[tuple[str, str]]) -> Iterator[
     calls = set(found.values())
     commands = {
         str(block["id"]): str(block["input"].get("command") or "")
-        for item in (view.history_from(0) if found else ())
+        for item in (view.each() if found else ())
         if isinstance(item, Item) and item.kind == ASSISTANT
         for block in as_blocks(item.message)
         if block.get("type") == "tool_use" and block["id"] in calls

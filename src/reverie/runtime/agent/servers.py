@@ -14,10 +14,10 @@ from ...conversation.tokens.window import Budgets, Window, budgets
 from ...conversation.view import View
 from ...events import FellBack
 from ...memories.recall.fence import escaped
-from ...tools.deferred_tools import first_line, tool_listing
 from ...tools.mcp_server import McpConnection
 from ...tools.tool import Tool
 from ...tools.tool_search import NAME as TOOL_SEARCH
+from ...tools.tool_search import first_line, tool_listing
 from ..session.standing_context import ContextSource
 from .parts import AgentParts
 

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from anyio import CapacityLimiter, Lock, create_task_group
+from anyio import CapacityLimiter, Lock, create_task_group, to_thread
 
 from ...conversation.decisions import Cause, ToolsDeferred, ToolsFound
 from ...conversation.wire.schemas import input_problem
 from ...events import Event, PermissionDecided, ToolFinished, ToolStarted
+from ...memories.recall.fence import escaped, with_visible_marks
 from ...models import malformed_input
 from ...settings import Mode, PermissionRules
 from ...tools.context import ToolContext
-from ...tools.deferred_tools import definition_tokens, schema_answer, tools_to_defer
 from ...tools.files.workspace import with_grant
 from ...tools.tool import Access, Output, Tool, declaration
-from ...tools.tool_search import ToolSearch
+from ...tools.tool_search import ToolSearch, definition_tokens, schema_answer, tools_to_defer
 from ...values import record, replace
+from ..guard.always import rules_to_keep
 from ..guard.hooks import HookOutcome, Hooks
-from ..guard.permissions import Approval, ApprovalAnswer, Approver, PermissionScope, Verdict, decide, remember
+from ..guard.kept_rules import KeptRules, project_rule
+from ..guard.permissions import (
+    Approval,
+    ApprovalAnswer,
+    Approver,
+    PermissionScope,
+    Verdict,
+    decide,
+    denied_reads,
+)
 from ..session.replies import Call
 from ..session.session import Session
+from .interrupt import left_on_cancel
+from .tool_outputs import access_of, output_or_error, preview_of, problem_of
 
 __all__ = ["INTERRUPTED", "ToolPermissions", "ToolRuns"]
 
@@ -32,8 +44,10 @@ CUT_OFF: Final = (
     "[Not run: the reply was cut off by the output limit before this call was whole. Make it again, in smaller parts.]"
 )
 _SHOWN_CHARS: Final = 400
-_PARALLEL: Final = frozenset({"none", "read", "fetch"})
+_PARALLEL: Final = frozenset({"none", "read", "fetch", "checkout"})
 """Kinds of access whose tool calls may run at the same time."""
+_EXACT: Final = frozenset({"read", "write"})
+"""Kinds of access whose results show files byte for byte, so that a later edit finds its passage."""
 
 
 @record
@@ -44,9 +58,11 @@ class ToolPermissions:
     approve: Approver | None
     """Function that asks a person; None refuses every call that needs asking."""
     protected: tuple[Path, ...] = ()
-    """Paths where writes ask, in addition to ``PROTECTED``."""
+    """Paths where writes ask, in addition to those of ``protected_files.py``."""
     sandboxed: bool = False
     """Whether this machine can run a command in the sandbox."""
+    kept: KeptRules | None = None
+    """The file of rules kept by project; None keeps every rule for the session only."""
 
 
 class ToolRuns:
@@ -156,12 +172,16 @@ class ToolRuns:
 
     def _only_reads(self, call: Call) -> bool:
         tool = self.tools.get(call.name)
-        return tool is None or call.problem is not None or tool.access(call.input, self.context).kind in _PARALLEL
+        if tool is None or call.problem is not None:
+            return True
+        access = access_of(tool, call.input, self.context)
+        return isinstance(access, Access) and access.kind in _PARALLEL
 
     async def _answer(self, call: Call) -> None:
         """Run one call, log its output, also if it is an error, and note the files it touched."""
         output = await self.output(call)
-        limit = tool.max_chars if (tool := self.tools.get(call.name)) is not None else None
+        declared: Any = getattr(self.tools.get(call.name), "max_chars", None)
+        limit = declared if isinstance(declared, int | float) else None
         await self._log_found(output.found)
         await self._session.result(
             call.id, output.content, is_error=output.is_error, max_chars=limit, files=output.files
@@ -210,78 +230,97 @@ class ToolRuns:
             return Output(f"A hook changed the input, and it no longer fits the schema: {problem}", is_error=True)
         if outcome.block:
             self._emit_decision(call.name, False, "hook", outcome.reason)
-            return Output(f"A hook refused this call: {outcome.reason or 'it gave no reason'}", is_error=True)
-        access = tool.access(given, self.context)
-        allowed, restricted, why = await self._allowed(tool, given, access, outcome)
-        if not allowed:
-            return Output(f"Permission to use {call.name} was denied: {why}", is_error=True)
+            return Output(f"A hook refused this call: {escaped(outcome.reason) or 'it gave no reason'}", is_error=True)
+        access = access_of(tool, given, self.context)
+        if isinstance(access, str):
+            return Output(f"The tool failed before the call was permitted, so it was not run: {access}", is_error=True)
         target = access.target if access.kind in ("read", "write") else ""
-        return await self._run(tool, call, given, with_grant(self.context, target, restricted=restricted))
-
-    async def _allowed(
-        self, tool: Tool, given: Mapping[str, Any], access: Access, outcome: HookOutcome
-    ) -> tuple[bool, bool, str]:
-        """Return whether a call may run, whether only in the sandbox, and the reason; ask a person if needed.
-
-        A hook's permission replaces the verdict of the rules, unless that is a denial.
-        """
-        verdict = self._verdict(tool.name, access)
-        if outcome.permission is not None and verdict.outcome != "deny":
-            verdict = replace(verdict, outcome=outcome.permission, by="hook", reason=outcome.reason, restricted=False)
-        if verdict.outcome != "ask":
-            allowed = verdict.outcome == "allow"
-            self._emit_decision(tool.name, allowed, verdict.by, verdict.reason)
-            return allowed, verdict.restricted, verdict.reason
-        return await self._ask(tool, given, access, verdict)
-
-    async def _ask(
-        self, tool: Tool, given: Mapping[str, Any], access: Access, verdict: Verdict
-    ) -> tuple[bool, bool, str]:
-        if self._permissions.approve is None:
-            why = f"{verdict.reason}, and there is no person to ask"
-            self._emit_decision(tool.name, False, "nobody", why)
-            return False, False, f"{why}. Describe the step you wanted to take, or continue without it."
-        async with self._approval_lock:
-            again = self._verdict(tool.name, access)  # an answer given in the meantime may cover this call too
-            if again.outcome == "allow":
-                self._emit_decision(tool.name, True, again.by, again.reason)
-                return True, again.restricted, again.reason
-            suggestion = remember(tool.name, access, cwd=self.context.cwd)
-            preview = await tool.preview(given, self.context)
-            approval = Approval(tool.name, dict(given), access, preview, verdict.reason, suggestion)
-            answer = await self._permissions.approve(approval)
-        if answer.kind == "always" and suggestion:
-            self.rules = replace(self.rules, allow=(*self.rules.allow, suggestion))
-        allowed = answer.kind != "deny"
-        why = answer.message or ("the user allowed it" if allowed else "the user said no")
-        self._emit_decision(tool.name, allowed, "user", why)
-        return allowed, False, why
-
-    def _verdict(self, tool: str, access: Access) -> Verdict:
-        return decide(
-            self.rules,
-            self.mode,
-            tool,
-            access,
-            PermissionScope(
-                self.context.cwd,
-                directories=self.context.directories,
-                protected=self._permissions.protected,
-                sandboxed=self._permissions.sandboxed,
-            ),
+        verdict = await self._verdict(tool.name, access)
+        if outcome.permission is not None and verdict.outcome != "deny":  # a hook replaces the rules, but no denial
+            verdict = Verdict(outcome.permission, escaped(outcome.reason), "hook")
+        if verdict.outcome == "ask":
+            problem = await problem_of(tool, given, with_grant(self.context, target))
+            if problem:
+                return await self._run(tool, call, given, _failed(problem))
+            verdict = await self._ask(tool, given, access, verdict)
+        self._emit_decision(tool.name, verdict.outcome == "allow", verdict.by, verdict.reason)
+        if verdict.outcome != "allow":
+            advice = ". Describe the step you wanted to take, or continue without it." if verdict.by == "nobody" else ""
+            return Output(f"Permission to use {call.name} was denied: {verdict.reason}{advice}", is_error=True)
+        context = with_grant(
+            self.context,
+            target,
+            restricted=verdict.restricted,
+            reads_inside=verdict.reads_inside,
+            denied=denied_reads(self.rules),
         )
+        return await self._run(tool, call, given, output_or_error(tool, given, context))
+
+    async def _ask(self, tool: Tool, given: Mapping[str, Any], access: Access, verdict: Verdict) -> Verdict:
+        """Ask a person about a call, and return the verdict that the answer gives."""
+        if self._permissions.approve is None:
+            return Verdict("deny", f"{verdict.reason}, and there is no person to ask", "nobody")
+        async with self._approval_lock:
+            again = await self._verdict(tool.name, access)  # an answer given in the meantime may cover this call too
+            if again.outcome == "allow":
+                return again
+            suggestions = rules_to_keep(tool.name, access, cwd=self.context.cwd)
+            target = access.target if access.kind in ("read", "write") else ""
+            preview = await preview_of(tool, given, with_grant(self.context, target))
+            approval = Approval(tool.name, dict(given), access, preview, verdict.reason, suggestions)
+            answer = await self._permissions.approve(approval)
+        if answer.kind == "always" and suggestions:
+            self.allow(answer.rule if answer.rule in suggestions else suggestions[0], keep=answer.keep)
+        if answer.kind == "deny":
+            return Verdict("deny", answer.message or "the user said no", "user")
+        return Verdict("allow", answer.message or "the user allowed it", "user")
+
+    def allow(self, rule: str, *, keep: str = "session") -> None:
+        """Allow the calls that a rule names from now on; with ``keep`` "project" also in later sessions there."""
+        if keep == "project" and self._permissions.kept is not None:
+            rule = project_rule(rule, self.context.cwd)
+            self._permissions.kept.add(self.context.cwd, rule)
+        self.rules = replace(self.rules, allow=(*self.rules.allow, rule))
+
+    def kept_rules(self) -> list[tuple[str, str]]:
+        """Return the rules that answers have added, as (rule, "session" or "project")."""
+        kept = self._permissions.kept.of(self.context.cwd) if self._permissions.kept is not None else ()
+        known = {*kept, *self._permissions.rules.allow}
+        session = [(rule, "session") for rule in dict.fromkeys(self.rules.allow) if rule not in known]
+        return [*session, *((rule, "project") for rule in kept)]
+
+    def forget(self, rule: str) -> None:
+        """Ask again about the calls that a kept rule allowed, in this session and in later ones."""
+        self.rules = replace(self.rules, allow=tuple(one for one in self.rules.allow if one != rule))
+        if self._permissions.kept is not None:
+            self._permissions.kept.remove(self.context.cwd, rule)
+
+    async def _verdict(self, tool: str, access: Access) -> Verdict:
+        scope = PermissionScope(
+            self.context.cwd,
+            directories=self.context.directories,
+            protected=self._permissions.protected,
+            sandboxed=self._permissions.sandboxed,
+        )
+        if access.kind != "run":
+            return decide(self.rules, self.mode, tool, access, scope)
+        # The globs of a command are expanded, and a repository may be asked about denied files.
+        return await to_thread.run_sync(decide, self.rules, self.mode, tool, access, scope)
 
     def _emit_decision(self, tool: str, allowed: bool, by: str, reason: str) -> None:
         self._emit(PermissionDecided(self._session.name, tool, allowed, by, reason))
 
-    async def _run(self, tool: Tool, call: Call, given: Mapping[str, Any], context: ToolContext) -> Output:
+    async def _run(self, tool: Tool, call: Call, given: Mapping[str, Any], work: Coroutine[Any, Any, Output]) -> Output:
         self._emit(ToolStarted(self._session.name, call.id, call.name, dict(given)))
         started = self._clock()
-        output = await _output_or_error(tool.run(given, context))
+        output = await left_on_cancel(work)
+        access = access_of(tool, given, self.context)
+        if isinstance(access, str) or access.kind not in _EXACT:
+            output = _with_visible_marks(output)
         shown = output.content if isinstance(output.content, str) else _texts(output.content)
         self._found.update(output.found)
         seconds = self._clock() - started
-        began, lines = shown[:_SHOWN_CHARS], len(shown.splitlines())
+        began, lines = shown[:_SHOWN_CHARS], len(shown.splitlines()) if output.lines is None else output.lines
         self._emit(ToolFinished(self._session.name, call.id, call.name, output.is_error, began, seconds, lines))
         payload = {
             "tool_name": call.name,
@@ -301,12 +340,19 @@ class ToolRuns:
             self.stopped_by = outcome.reason or "a hook asked to stop"
 
 
-async def _output_or_error(run: Awaitable[Output]) -> Output:
-    """Await a tool's output; return an error output if it raises an exception."""
-    try:
-        return await run
-    except Exception as error:
-        return Output(f"The tool failed: {type(error).__name__}: {error}", is_error=True)
+async def _failed(problem: str) -> Output:
+    return Output(problem, is_error=True)
+
+
+def _with_visible_marks(output: Output) -> Output:
+    """Return an output whose texts hide no characters from a reader."""
+    if isinstance(output.content, str):
+        return replace(output, content=with_visible_marks(output.content))
+    shown = [
+        {**block, "text": with_visible_marks(block["text"])} if isinstance(block.get("text"), str) else block
+        for block in output.content
+    ]
+    return replace(output, content=shown)
 
 
 def _texts(blocks: Sequence[Mapping[str, Any]]) -> str:

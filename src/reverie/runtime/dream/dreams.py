@@ -277,6 +277,10 @@ class Dreams:
         """Return a list of the stored reports of dreams, newest first."""
         return [self._completed(report) for report in self._reports.all()]
 
+    def report_problems(self) -> list[str]:
+        """Return a sentence for each report that is damaged or was written by a newer Reverie."""
+        return [self._reports.problem(name) for name in self._reports.damaged()]
+
     def report(self, dream: str) -> DreamReport:
         """Return the report of one dream; raise ``InputError`` if there is none."""
         return self._completed(self._reports.get(dream))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from ...memories.store.journal import History
 from ...memories.store.journal_files import read_plain
 from ...memories.store.records import version_of
 from ...paths import explained, opened_folder, replace_file, sync_folder
+from ...schemas import REPORT, is_newer
 from ...values import replace
 from .progress import FOLDER
 
@@ -50,18 +51,35 @@ class ReportFiles:
             return None
         data = read_plain(self._root, f"{FOLDER}/{dream}.json")
         try:
-            return _decoder.decode(data) if data else None
+            found = _decoder.decode(data) if data else None
         except msgspec.MsgspecError:
             return None
+        return None if found is None or is_newer(found.schema, REPORT) else found
 
     def get(self, dream: str) -> DreamReport:
         """Return a dream's report; raise ``InputError`` if there is none."""
         found = self.read(dream)
         if found is None:
+            if dream in self._names():
+                raise InputError(f"{self.problem(dream)}; 'reverie dream --undo {dream}' still undoes the dream")
             raise InputError(
                 f"there is no report of a dream {dream[:60]!r}; 'reverie dream --status' names the last one"
             )
         return found
+
+    def damaged(self) -> list[str]:
+        """Return the names of the dreams whose report cannot be read, newest first."""
+        return [name for name in self._names() if self.read(name) is None]
+
+    def problem(self, dream: str) -> str:
+        """Return a sentence on a report that cannot be read."""
+        data = read_plain(self._root, f"{FOLDER}/{dream}.json") or b""
+        try:
+            version: Any = msgspec.json.decode(data).get("schema")
+        except (msgspec.MsgspecError, AttributeError):
+            version = None
+        path = os.path.join(self._root, FOLDER, f"{dream}.json")
+        return f"{path} {'was written by a newer Reverie' if is_newer(version, REPORT) else 'is damaged'}"
 
     def all(self) -> list[DreamReport]:
         """Return a list of all readable reports, newest first."""

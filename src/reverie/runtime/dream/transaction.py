@@ -67,7 +67,7 @@ def snapshot_of(store: MemoryStore, *, notice: bool = True) -> Snapshot:
         files, trusts = files_on(transaction)
         found.append(Snapshot(files, trusts, transaction.index, transaction.now))
 
-    store.commit(look, notice=notice)
+    store.commit(look, notice=notice, dry_run=True)
     return found[0]
 
 

@@ -7,6 +7,7 @@ declaration, commands first. A hook that fails is reported as ``HookRan`` and ha
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -19,12 +20,13 @@ from anyio import to_thread
 from ...conversation.entries import clean
 from ...events import Event, HookRan
 from ...settings import HookCommand
-from .hook_answers import HookAnswer, HookOutcome, merged_outcome, read_answer, read_output
+from .hook_answers import HookAnswer, HookOutcome, fenced_outcome, merged_outcome, read_answer, read_output
 from .hook_commands import run_command
 
 __all__ = ["HookOutcome", "Hooks"]
 
 _SHOWN_CHARS: Final = 200
+_TAG_BYTES: Final = 8
 _NO_COMMANDS: Final[Mapping[str, tuple[HookCommand, ...]]] = {}
 _NO_CALLABLES: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {}
 
@@ -60,21 +62,25 @@ class Hooks:
         """
         if not self.wants(event):
             return HookOutcome()
+        tag = os.urandom(_TAG_BYTES).hex()
         given = _encoded({"hook_event_name": event, "session_id": self._session, "cwd": self._cwd, **payload})
-        answers: dict[int, HookAnswer] = {}
+        answers: dict[int, HookOutcome] = {}
+        commands = len(self._commands.get(event, ()))
 
         async def ask(place: int, name: str, answer: Callable[[], Awaitable[HookAnswer]]) -> None:
-            answers[place] = await answer()
-            self._report(name, event, answers[place])
+            found = await answer()
+            self._report(name, event, found)
+            source = _program(name) if place < commands else name
+            answers[place] = fenced_outcome(found.outcome, hook=source, event=event, tag=tag)
 
         async with anyio.create_task_group() as group:
             for place, command in enumerate(self._commands.get(event, ())):
                 if self._matches(command, event, tool):
                     asked = partial(self._ask_command, command, event, given)
                     group.start_soon(ask, place, command.command, asked)
-            for place, called in enumerate(self._callables.get(event, ()), start=len(self._commands.get(event, ()))):
+            for place, called in enumerate(self._callables.get(event, ()), start=commands):
                 group.start_soon(ask, place, _name_of(called), partial(self._ask_callable, called, event, given))
-        return merged_outcome([answers[place].outcome for place in sorted(answers)])
+        return merged_outcome([answers[place] for place in sorted(answers)])
 
     def _matches(self, command: HookCommand, event: str, tool: str) -> bool:
         """Return whether a command hook's matcher accepts the tool; without a tool every command runs.
@@ -136,6 +142,11 @@ def _encoded(given: Mapping[str, Any]) -> bytes:
         return msgspec.json.encode(given) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError):
         return msgspec.json.encode(clean(dict(given))) + b"\n"
+
+
+def _program(command: str) -> str:
+    """Return the program that a command starts with; the rest may hold a secret that is not for the model."""
+    return next((word for word in command.split() if "=" not in word), "command")[:_SHOWN_CHARS]
 
 
 def _name_of(called: Callable[..., Any]) -> str:

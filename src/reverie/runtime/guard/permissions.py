@@ -1,39 +1,39 @@
 """Decide whether a tool call is allowed, needs asking, or is denied.
 
-Pure: it takes the rules, the mode and the access of a call, and returns a verdict. Deny rules go before ask rules, and
-those before allow rules; the mode decides on calls that no rule names.
+It takes the rules, the mode and the access of a call, and returns a verdict; it changes nothing, and of the disk it
+reads only names and links. Deny rules go before ask rules, and those before allow rules; the mode decides on calls that
+no rule names.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from ...errors import SettingsError
 from ...settings.agent import Mode, PermissionRules
 from ...tools import Access
-from ...tools.shell.grammar import Command, Line, parse
+from ...tools.files.readable import ReadScope, absolute_path, is_beneath, matches_path
+from ...tools.shell.git_history import shows_denied_file
+from ...tools.shell.grammar import Line, parse
 from ...tools.shell.read_only import is_read_only, problem_of
-from ...values import record
+from ...tools.shell.read_words import denied_word, outside_problem
+from ...values import record, replace
+from .protected_files import is_protected
 from .rules import (
     PermissionRule,
-    absolute_path,
     allows_command,
+    hides_command,
     host_of,
     matches_host,
-    matches_path,
     names_tool,
-    parse_permission_rule,
     parse_permission_rules,
     runs,
     touches_command,
 )
 
 __all__ = [
-    "PROTECTED",
     "Approval",
     "ApprovalAnswer",
     "Approver",
@@ -41,56 +41,34 @@ __all__ = [
     "PermissionScope",
     "Verdict",
     "decide",
-    "remember",
+    "denied_reads",
 ]
 
 PermissionOutcome: TypeAlias = Literal["allow", "ask", "deny"]
-
-PROTECTED: Final = (
-    ".git .reverie .reverie.toml .claude .mcp.json AGENTS.md CLAUDE.md CLAUDE.local.md .bashrc .bash_profile "
-    ".bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .kshrc .gitconfig .gitmodules .ssh "
-    ".netrc .npmrc .pypirc .envrc .husky .vscode .idea"
-)
-"""Names of files and folders that control later commands or instructions, separated by blanks.
-
-Tools that write there ask even if a rule allows it; only the mode bypass allows it, and plan denies it.
-"""
-
-# These places hold no data of the user.
-_SYSTEM: Final = (
-    "/usr",
-    "/bin",
-    "/lib",
-    "/lib64",
-    "/opt",
-    "/dev/null",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/etc/os-release",
-)
-_PATTERN_FIRST: Final = frozenset({"awk", "egrep", "fgrep", "grep", "jq", "rg", "sed"})
-_PATTERN_BY_OPTION: Final = re.compile(r"-[A-Za-z]*[ef]|--(?:regexp|file|files|expression)\b")
 
 
 @record
 class Verdict:
     """The decision on a tool call, its reason, and the rule or mode behind it.
 
-    ``restricted`` says that the command must run in the sandbox.
+    ``restricted`` says that the command must run in the sandbox, ``reads_inside`` that it can read there only the
+    session's directories.
     """
 
     outcome: PermissionOutcome
     reason: str
     by: str
     restricted: bool = False
+    reads_inside: bool = False
 
 
 @record
 class Approval:
-    """A question for a person: the tool call, its access, a preview, and the rule that 'always' would add.
+    """A question for a person: the tool call, its access, a preview, and the rules that 'always' can add.
 
-    For a plan (``is_plan``) the preview is its text, the access names its file, 'once' approves it in the mode default
-    and 'always' in the mode accept-edits; the message of a denial tells the model the changes you want.
+    The preview is whole, and has control characters as they are: show them by their numbers. For a plan (``is_plan``)
+    it is the plan's text, the access names its file, 'once' approves it in the mode default and 'always' in the mode
+    accept-edits; the message of a denial tells the model the changes you want.
     """
 
     tool: str
@@ -98,16 +76,23 @@ class Approval:
     access: Access
     preview: str
     reason: str
-    suggestion: str = ""
+    suggestions: tuple[str, ...] = ()
+    """Rules that would allow this call from now on, the narrowest first."""
     is_plan: bool = False
 
 
 @record
 class ApprovalAnswer:
-    """A person's answer to an approval; ``message`` is given to the model if the answer is a denial or on a plan."""
+    """A person's answer to an approval; ``message`` is given to the model if the answer is a denial or on a plan.
+
+    'always' adds ``rule``, one of the suggestions (if empty, the first), for this session, or with ``keep`` for every
+    session of this project.
+    """
 
     kind: Literal["once", "always", "deny"]
     message: str = ""
+    rule: str = ""
+    keep: Literal["session", "project"] = "session"
 
 
 Approver: TypeAlias = Callable[[Approval], Awaitable[ApprovalAnswer]]
@@ -123,17 +108,13 @@ class PermissionCase:
     access: Access
     cwd: Path
     home: Path
-    roots: tuple[str, ...]
+    reads: ReadScope
     protected: tuple[str, ...]
     sandboxed: bool
 
-    def place(self, path: str, base: str = "") -> str:
-        """Return a path as absolute and normalized; relative to ``base``, or else to the working directory."""
-        return absolute_path(path, cwd=Path(base) if base else self.cwd, home=self.home)
-
-    def is_inside(self, path: str, *, roots: Sequence[str] = ()) -> bool:
-        """Return whether an absolute path is in one of the session's directories or of the given roots."""
-        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in (*self.roots, *roots))
+    def place(self, path: str) -> str:
+        """Return a path as absolute and normalized, relative to the working directory."""
+        return absolute_path(path, cwd=self.cwd, home=self.home)
 
     def hits(self, rule: PermissionRule, path: str) -> bool:
         """Return whether a rule's pattern matches an absolute path; a rule without a pattern matches any path."""
@@ -148,7 +129,7 @@ class PermissionScope:
     directories: Sequence[Path] = ()
     """Directories besides ``cwd`` that tools may use without asking."""
     protected: Sequence[Path] = ()
-    """Paths where writes ask, in addition to ``PROTECTED``."""
+    """Paths where writes ask, in addition to those of ``protected_files.py``."""
     home: Path | None = None
     """The user's home directory; None means the home directory of this process."""
     sandboxed: bool = True
@@ -166,13 +147,15 @@ def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope:
         access=access,
         cwd=cwd,
         home=home,
-        roots=tuple(os.path.normpath(each) for each in (str(cwd), *map(str, scope.directories), *extra)),
-        protected=(*PROTECTED.split(), *(re.sub(r"([*?[])", r"[\1]", str(each)) for each in scope.protected)),
+        reads=_read_scope(cwd, home, [*map(str, scope.directories), *extra], denied_reads(rules)),
+        protected=tuple(map(str, scope.protected)),
         sandboxed=scope.sandboxed,
     )
     if rule := _first(case, parse_permission_rules(rules).deny, loosely=True):
         return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
     if mode == "bypass":
+        if _hides_denied_command(case):
+            return _HIDDEN
         return Verdict("allow", "bypass mode allows every call that no rule denies", "mode bypass")
     if access.kind == "run":
         return _decide_command(case)
@@ -189,6 +172,17 @@ def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope:
     return _by_mode(case)
 
 
+def _read_scope(cwd: Path, home: Path, directories: Sequence[str], denied: tuple[str, ...]) -> ReadScope:
+    folders = [os.path.normpath(each) for each in (str(cwd), *directories)]
+    return ReadScope(str(cwd), str(home), tuple(dict.fromkeys([*folders, *map(os.path.realpath, folders)])), denied)
+
+
+def denied_reads(rules: PermissionRules) -> tuple[str, ...]:
+    """Return the patterns of paths that rules deny to every tool that reads."""
+    deny = parse_permission_rules(rules).deny
+    return tuple(rule.pattern for rule in deny if rule.tool == "Read" and rule.pattern is not None)
+
+
 def _plan_mode_denial(why: str) -> Verdict:
     return Verdict("deny", f"plan mode: {why}; only read, then propose a plan", "mode plan")
 
@@ -198,19 +192,25 @@ def _by_mode(case: PermissionCase) -> Verdict:
     if kind == "none":
         return Verdict("allow", "it touches nothing", by)
     if kind in ("read", "write"):
-        if not case.is_inside(case.place(case.access.target)):
+        if not case.reads.is_inside(case.place(case.access.target)):
             return Verdict("ask", "the path is outside the directories of this session", by)
         if kind == "read":
             return Verdict("allow", "it reads inside the directories of this session", by)
         if case.mode == "accept-edits":
             return Verdict("allow", "it writes inside the directories of this session", by)
-    words = {"write": "it writes a file", "fetch": "it reaches the network"}
+    if kind == "checkout" and case.mode == "accept-edits":
+        return Verdict("allow", "it makes a branch and a checkout of its own", by)
+    words = {
+        "write": "it writes a file",
+        "fetch": "it reaches the network",
+        "checkout": "it makes a branch and a checkout of the repository",
+    }
     return Verdict("ask", words.get(kind, "no rule names this tool"), by)
 
 
 def _is_protected(case: PermissionCase) -> bool:
     path = case.place(case.access.target)
-    return any(matches_path(each, path, cwd=case.cwd, home=case.home) for each in case.protected)
+    return is_protected(path, case.reads.roots) or is_beneath(path.casefold(), map(str.casefold, case.protected))
 
 
 def _first(case: PermissionCase, rules: tuple[PermissionRule, ...], *, loosely: bool = False) -> PermissionRule | None:
@@ -246,20 +246,15 @@ def _matches_command(case: PermissionCase, rule: PermissionRule) -> bool:
             or rule.pattern == line.strip()
             or any(touches_command(rule.pattern, argv) for argv in runs(line))
         )
-    # A rule against reading or writing a file also covers commands that name the file.
+    # A rule against reading or writing a file also covers commands that name the file, or may name it.
     if rule.pattern is None or rule.tool not in ("Read", "Edit", "Write"):
         return False
-    if rule.tool != "Read" and is_read_only(line).allowed:
+    is_read = is_read_only(line).allowed
+    if rule.tool != "Read" and is_read:
         return False
-    return any(
-        case.hits(rule, case.place(text)) for argv in runs(line) for word in argv[1:] for text in _paths_in(word)
-    )
-
-
-def _paths_in(word: str) -> Iterator[str]:
-    yield word
-    if "=" in word:
-        yield word.partition("=")[2]
+    parsed = parse(line)
+    scope = replace(case.reads, denied=(rule.pattern,))
+    return denied_word(line, parsed if is_read and isinstance(parsed, Line) else None, scope)
 
 
 def _decide_command(case: PermissionCase) -> Verdict:
@@ -269,18 +264,32 @@ def _decide_command(case: PermissionCase) -> Verdict:
         return _plan_mode_denial(f"the command is not known to only read ({judged.reason})")
     if rule := _first(case, found.ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
+    parsed = parse(text)
+    if judged.allowed and isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
+        return Verdict("ask", "it may show a file that a rule denies, which the repository holds or held", "history")
+    outside = outside_problem(parsed, case.reads) if judged.allowed and isinstance(parsed, Line) else ""
+    restricted = judged.allowed and case.sandboxed
     if rule := _allowing_rule(case, found.allow):
-        return Verdict("allow", f"the rule {rule.text} allows it", rule.text, judged.allowed and case.sandboxed)
+        if rule.pattern is None and not judged.allowed and _hides_denied_command(case):
+            return _HIDDEN
+        return Verdict("allow", f"the rule {rule.text} allows it", rule.text, restricted, restricted and not outside)
     by = f"mode {case.mode}"
     if not judged.allowed:
         return Verdict("ask", f"it is not known to only read: {judged.reason}", by)
-    if outside := _outside(case, parse(text)):
-        return Verdict(
-            "ask", f"it reads {outside}, which is outside the directories of this session", by, case.sandboxed
-        )
+    if outside:
+        return Verdict("ask", outside, by, case.sandboxed)
     if not case.sandboxed:
         return Verdict("ask", "it seems to only read, but there is no sandbox here to enforce that", by)
-    return Verdict("allow", "it only reads, and runs in the sandbox", by, True)
+    return Verdict("allow", "it only reads, and runs in the sandbox", by, True, True)
+
+
+_HIDDEN: Final = Verdict("ask", "some words are known only when it runs, and a rule denies some commands", "hidden")
+
+
+def _hides_denied_command(case: PermissionCase) -> bool:
+    deny = parse_permission_rules(case.rules).deny
+    patterns = [rule.pattern for rule in deny if rule.tool == case.tool and rule.pattern is not None]
+    return case.access.kind == "run" and hides_command(case.access.target, patterns)
 
 
 def _allowing_rule(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> PermissionRule | None:
@@ -292,82 +301,13 @@ def _allowing_rule(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> P
     line = parse(case.access.target)
     if not isinstance(line, Line):
         return None
-    by = [next((rule for rule in about if allows_command(rule.pattern or "", each)), None) for each in line.commands]
+
+    def is_inside(path: str) -> bool:
+        return case.reads.is_inside(case.place(path))
+
+    by = [
+        next((rule for rule in about if allows_command(rule.pattern or "", each, is_inside)), None)
+        for each in line.commands
+    ]
     covered = all(rule or not problem_of(each) for rule, each in zip(by, line.commands, strict=True))
     return next((rule for rule in by if rule), None) if covered else None
-
-
-def _outside(case: PermissionCase, line: object) -> str:
-    """Return the first path in a line of read-only commands that is outside the allowed places; '' if none.
-
-    Allowed are the session's directories and system places such as /usr. After a ``cd`` that may have failed, a
-    path must be inside from every possible working directory.
-    """
-    bases = [str(case.cwd)]
-    for command in line.commands if isinstance(line, Line) else ():
-        for text in (*_operands(command), *command.reads):
-            if not all(case.is_inside(case.place(text, base), roots=_SYSTEM) for base in bases):
-                return text
-        if command.words[0].text == "cd":
-            target = command.words[1].text if len(command.words) > 1 else "~"
-            bases += [case.place(target, base) for base in bases]
-    return ""
-
-
-def _operands(command: Command) -> Iterator[str]:
-    """Yield the words of a command that may be paths; skip the pattern or script of commands such as grep."""
-    name, *words = command.argv
-    skips = name in _PATTERN_FIRST and not any(_PATTERN_BY_OPTION.match(word) for word in words)
-    for word in words:
-        if name in ("echo", "printf"):
-            return
-        if not word.startswith("-"):
-            if skips:
-                skips = False
-                continue
-            yield word
-        elif "=" in word:
-            yield word.partition("=")[2]
-        elif "/" in word:
-            yield word[2:]
-
-
-_BY_SECOND_WORD: Final[Mapping[str, frozenset[str]]] = {
-    "git": frozenset({"add", "commit", "fetch", "merge", "pull", "push", "stash", "switch"}),
-    "cargo": frozenset({"build", "check", "clippy", "fmt", "test"}),
-    "go": frozenset({"build", "fmt", "test", "vet"}),
-    "npm": frozenset({"ci", "test"}),
-}
-
-
-def remember(tool: str, access: Access, *, cwd: Path, home: Path | None = None) -> str:
-    """Return the rule that 'always' adds: for a path, a command or its first words, a host or tool; '' if none."""
-    home = Path.home() if home is None else home
-    match access.kind:
-        case "run":
-            suggestion = f"{tool}({_command_to_remember(access.target.strip())})"
-        case "read" | "write":
-            path = absolute_path(access.target, cwd=cwd, home=home)
-            inside = path.startswith(f"{cwd}/")
-            is_kept = access.kind == "read" or not any(
-                matches_path(e, path, cwd=cwd, home=home) for e in PROTECTED.split()
-            )
-            suggestion = f"{tool}({f'./{os.path.relpath(path, cwd)}' if inside else path})" if is_kept else ""
-            suggestion = "" if re.search(r"[*?\[]", path) else suggestion
-        case "fetch":
-            suggestion = f"{tool}({host})" if (host := host_of(access.target)) else ""
-        case _:
-            suggestion = tool
-    try:
-        return parse_permission_rule(suggestion).text if suggestion else ""
-    except SettingsError:
-        return ""
-
-
-def _command_to_remember(line: str) -> str:
-    found = parse(line)
-    if isinstance(found, Line) and len(found.commands) == 1:
-        words = found.commands[0].argv
-        if len(words) > 1 and words[1] in _BY_SECOND_WORD.get(words[0], ()):
-            return f"{words[0]} {words[1]}:*"
-    return line

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from functools import cache, lru_cache
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
 from ...errors import SettingsError
 from ...settings.agent import PermissionRules
 from ...tools import Access
-from ...tools.shell.grammar import Command, Line, loose_commands, parse
+from ...tools.shell.grammar import Command, Line, has_hidden_words, loose_commands, loose_texts, parse
 from ...tools.shell.read_only.options import words_of
 from ...values import record
 
 __all__ = [
     "PermissionRule",
     "PermissionRuleSet",
-    "absolute_path",
     "allows_command",
+    "hides_command",
     "host_of",
     "matches_host",
-    "matches_path",
     "names_tool",
     "parse_permission_rule",
     "parse_permission_rules",
@@ -39,10 +37,12 @@ _SYNTAX: Final = (
 _HOST: Final = re.compile(r"(?:\*\.)?[A-Za-z0-9.-]+\Z")
 # Programs that run another program named by a later word; a deny rule for that program must still apply.
 _WRAPPERS: Final = words_of(
-    "builtin busybox chroot command doas env exec find flock ionice nice nohup parallel setsid stdbuf strace sudo "
-    "time timeout unshare watch xargs"
+    "builtin busybox chroot command coproc doas env exec find flock ionice nice nohup parallel setsid stdbuf strace "
+    "sudo time timeout unshare watch xargs"
 )
-_SHELLS: Final = frozenset({"ash", "bash", "dash", "ksh", "sh", "zsh"})
+_SHELLS: Final = words_of("ash bash dash ksh sh zsh")
+_READERS: Final = words_of("alias eval trap")
+"""Commands whose words are lines of shell."""
 _MAX_DEPTH: Final = 4
 
 
@@ -86,87 +86,57 @@ def parse_permission_rule(text: str) -> PermissionRule:
         raise SettingsError(f"permissions: {text!r}: a rule for MCP tools has no pattern; {_SYNTAX}")
     if tool == "WebFetch" and pattern is not None and not _HOST.match(pattern):
         raise SettingsError(f"permissions: {text!r}: give a host (docs.python.org, *.python.org), not a URL")
-    if tool == "Bash" and pattern is not None and pattern.rstrip().endswith(("*", ":")) and not _is_command(pattern):
+    if tool == "Bash" and pattern is not None and (pattern == ":words" or _is_bare(pattern)):
         raise SettingsError(
-            f"permissions: {text!r}: a prefix is written Bash(git commit:*), a whole command without a star"
+            f"permissions: {text!r}: a prefix is written Bash(git commit:*) or, without further options, "
+            "Bash(git commit:words); a whole command without a star"
         )
     return PermissionRule(text.strip(), tool, pattern)
 
 
-def _is_command(pattern: str) -> bool:
-    return pattern.endswith(":*") and len(pattern) > 2
+def _is_bare(pattern: str) -> bool:
+    return pattern.rstrip().endswith(("*", ":")) and not (pattern.endswith(":*") and len(pattern) > 2)
 
 
-def absolute_path(path: str, *, cwd: Path, home: Path) -> str:
-    """Return a path as absolute and normalized, with ``~`` as ``home``, without reading the disk."""
-    if path == "~" or path.startswith("~/"):
-        path = f"{home}{path[1:]}"
-    return os.path.normpath(os.path.join(cwd, path))
-
-
-def matches_path(pattern: str, path: str, *, cwd: Path, home: Path) -> bool:
-    """Return whether an absolute path matches a rule's path pattern, ignoring case.
-
-    ``/etc/**`` and ``//etc/**`` are absolute, ``~/x`` is in the home, ``src/**`` and ``./x`` are below the working
-    directory, ``*.env`` without a slash matches at any depth anywhere; a directory includes everything in it.
-    """
-    if pattern.startswith("~/"):
-        root, rest = str(home), pattern[1:]
-    elif pattern.startswith("/"):
-        root, rest = "", pattern.removeprefix("/") if pattern.startswith("//") else pattern
-    elif "/" in pattern.rstrip("/"):
-        root, rest = str(cwd).rstrip("/"), f"/{pattern.removeprefix('./')}"
-    else:
-        root, rest = "", f"/**/{pattern}"
-    # Letters of either case: on some file systems .GIT is .git.
-    return path.casefold().startswith(root.casefold()) and bool(_expression(rest.rstrip("/")).match(path[len(root) :]))
-
-
-@cache
-def _expression(pattern: str) -> re.Pattern[str]:
-    out: list[str] = []
-    for piece in re.findall(r"/\*\*(?=/|\Z)|\*\*|\*|\?|\[[^\]/]+\]|.", pattern, re.DOTALL):
-        match piece:
-            case "/**":
-                out.append("(?:/[^/]+)*")
-            case "**":
-                out.append(".*")
-            case "*":
-                out.append("[^/]*")
-            case "?":
-                out.append("[^/]")
-            case _ if len(piece) > 1:
-                out.append(
-                    "["
-                    + ("^" if piece[1] in "!^" else "")
-                    + re.escape(piece[1:-1].lstrip("!^")).replace(r"\-", "-")
-                    + "]"
-                )
-            case _:
-                out.append(re.escape(piece))
-    return re.compile("".join(out) + r"(?:/.*)?\Z", re.DOTALL | re.IGNORECASE)
-
-
-def allows_command(pattern: str, command: Command) -> bool:
+def allows_command(pattern: str, command: Command, is_inside: Callable[[str], bool]) -> bool:
     """Return whether a command surely matches a rule's pattern: exactly, or by its first words before ``:*``.
 
-    Words are compared after the shell's quoting: ``rm '*'`` is not ``rm *``.
+    Before ``:words`` the first words are the same, and the others are no options and lead nowhere outside
+    (``is_inside``). Words are compared after the shell's quoting: ``rm '*'`` is not ``rm *``.
     """
-    if pattern.endswith(":*"):
-        prefix = pattern[:-2].split()
-        first = command.words[: len(prefix)]
-        return [word.text for word in first] == prefix and not any(word.is_pattern for word in first)
+    prefix, _, kind = pattern.rpartition(":")
+    if kind in ("*", "words") and prefix:
+        first = command.words[: len(prefix.split())]
+        if [word.text for word in first] != prefix.split() or any(word.is_pattern for word in first):
+            return False
+        return kind == "*" or _are_plain(command, len(first), is_inside)
     line = parse(pattern)
     return isinstance(line, Line) and len(line.commands) == 1 and line.commands[0] == command
 
 
+# An option, an option file, a variable, an address or a refspec.
+_NOT_PLAIN: Final = re.compile(r"[-+@]|.*[=:]", re.DOTALL)
+
+
+def _are_plain(command: Command, start: int, is_inside: Callable[[str], bool]) -> bool:
+    rest = list(command.words[start:])
+    # The value of the last option that the person saw, such as a message.
+    value = rest.pop(0) if rest and command.words[start - 1].text.startswith("-") else None
+    if value is not None and (value.is_pattern or value.text.startswith("-")):
+        return False
+    return not command.reads and not any(
+        word.is_pattern or _NOT_PLAIN.match(word.text) or not is_inside(word.text) for word in rest
+    )
+
+
 def touches_command(pattern: str, argv: tuple[str, ...]) -> bool:
-    """Return whether a command's words equal a rule's pattern, or begin with its words before ``:*``.
+    """Return whether a command's words equal a rule's pattern, or begin with its words before ``:*`` or ``:words``.
 
     Use it only for rules that deny and ask.
     """
-    words = tuple(pattern.removesuffix(":*").split())
-    return argv[: len(words)] == words if pattern.endswith(":*") else argv == words or argv == _words(pattern)
+    prefix, _, kind = pattern.rpartition(":")
+    words = tuple(prefix.split())
+    return argv[: len(words)] == words if kind in ("*", "words") else argv in (tuple(pattern.split()), _words(pattern))
 
 
 def _words(pattern: str) -> tuple[str, ...]:
@@ -178,8 +148,13 @@ def runs(line: str, depth: int = 0) -> Iterator[tuple[str, ...]]:
 
     Use it only for rules that deny and ask: an extra command does no harm there, a missing one would.
     """
+    has_shell = False
     for argv in loose_commands(line):
+        has_shell = has_shell or os.path.basename(argv[0]) in _SHELLS
         yield from _unwrapped(argv, depth)
+    if has_shell and depth < _MAX_DEPTH:  # a shell may read lines from a pipe or a here-document
+        for text in loose_texts(line):
+            yield from runs(text, depth + 1)
 
 
 def _unwrapped(argv: tuple[str, ...], depth: int) -> Iterator[tuple[str, ...]]:
@@ -190,11 +165,15 @@ def _unwrapped(argv: tuple[str, ...], depth: int) -> Iterator[tuple[str, ...]]:
     if name in _WRAPPERS:
         for at in range(1, len(argv)):
             yield from _unwrapped(argv[at:], depth + 1)
-    if name in _SHELLS:
-        for word in argv[1:]:
-            yield from runs(word, depth + 1)
-    if name == "eval":
-        yield from runs(" ".join(argv[1:]), depth + 1)
+    if name in _READERS:
+        for text in (" ".join(argv[1:]), *(word.partition("=")[2] or word for word in argv[1:])):
+            yield from runs(text, depth + 1)
+
+
+def hides_command(line: str, patterns: Iterable[str]) -> bool:
+    """Return whether a word of a line that these patterns would compare is known only when the line runs."""
+    count = max((len(pattern.split()) for pattern in patterns), default=0)
+    return count > 0 and has_hidden_words(line, count, _WRAPPERS | _SHELLS | _READERS)
 
 
 def names_tool(rule: PermissionRule, tool: str, access: Access) -> bool:

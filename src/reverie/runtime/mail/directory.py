@@ -15,7 +15,7 @@ from ...errors import InputError, StorageError
 from ...layers.l7_relay import check_name
 from ...paths import open_plain, opened_folder, read_all, replace_file
 from ...values import record, replace
-from .files import AGENT, folders_of
+from .files import AGENT, folders_of, key_of
 
 __all__ = [
     "MailboxOwner",
@@ -63,13 +63,18 @@ def mailbox_owners(home: str | Path, team: str) -> list[MailboxOwner]:
 
 
 def mailbox_owner(home: str, team: str, name: str) -> MailboxOwner | None:
-    """Return the owner of a mailbox; None if there is no valid mailbox of that name."""
+    """Return the owner of a mailbox; None if there is no valid mailbox of that name.
+
+    An owner whose record is damaged or lost is still there while the key of the mailbox is.
+    """
     try:
         with opened_folder(home, folders_of(team, name)) as folder:
             data = read_all(open_plain(folder, AGENT, os.O_RDONLY, AGENT))
         known = msgspec.json.decode(data, type=MailboxOwner)
-    except (OSError, InputError, StorageError, ValueError, RecursionError):
-        return None
+    except (InputError, ValueError, RecursionError, OSError, StorageError) as error:
+        if isinstance(error, InputError) or key_of(home, team, name) is None:
+            return None
+        known = MailboxOwner(name, team)
     return replace(known, name=name, team=team)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import InputError, StorageError, UnsafePath
-from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, Letter, check_name
+from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, Letter, check_name
 from ...paths import explained, open_beneath, open_plain, opened_folder, sync_folder, temporary_file
 from ...values import record
 
@@ -140,6 +140,12 @@ def reserved_number(home: str, sender: Sequence[str], reader: Sequence[str]) -> 
             last = int(said) if said.isdigit() else 0
             if not last:  # new, or lost in a power cut: continue after the letters that still wait
                 last = _last_waiting(home, reader, f"{sender[1]},{sender[2]}")
+            if last + 1 >= MAX_SEQUENCE:
+                raise StorageError(
+                    f"cannot send: the number of the last letter in {path} is damaged ({last}); delete that file, and "
+                    "numbers go on after the letters that wait",
+                    path=path,
+                )
             os.pwrite(descriptor, b"%020d\n" % (last + 1), 0)
         yield last + 1
     finally:

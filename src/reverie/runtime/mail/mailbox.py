@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ...conversation.entries import iso, new_uuid
-from ...errors import InputError, SessionBusy, StorageError, UnsafePath
+from ...errors import InputError, NewerVersion, SessionBusy, StorageError, UnsafePath
 from ...layers.l7_relay import KEY_BYTES, Letter, check_name, read, sealed, signed, stamped_letter
 from ...paths import explained, open_folder, replace_file
 from ...storage.lock_files import FileLease, find_holder, locked, take_lease
@@ -100,6 +100,7 @@ class Mailbox:
         self._settled: set[str] = set()
         self._keys: dict[tuple[str, str], bytes] = {}
         self._last_numbers: dict[str, int] = {}
+        self._newer: set[LetterPlace] = set()
         self._last_sender = ""
         self._read_count = 0
         self._polling = Lock()
@@ -298,6 +299,10 @@ class Mailbox:
             return self._verified(read_letter(self._folder, parts, f"{self._shown}/{'/'.join(parts)}"), place)
         except FileNotFoundError:
             return None
+        except NewerVersion as error:
+            if place not in self._newer:
+                self._newer.add(place)
+                self.refused.append(RefusedLetter(f"{self._shown}/{'/'.join(parts)}", str(error)))
         except (InputError, UnsafePath) as error:
             self._refuse(place, str(error))
         except OSError as error:

@@ -28,7 +28,7 @@ from .local_queues import LetterQueue, LocalQueues
 from .mailbox import Mailbox
 from .sockets import deliver
 
-__all__ = ["Bridge", "PostOffice"]
+__all__ = ["Bridge", "PostOffice", "check_length"]
 
 MAX_CHARS: Final = 100_000
 _SOCKET: Final = "uds"
@@ -45,6 +45,15 @@ class Bridge(Protocol):
         Raise ``InputError`` if the id is unknown.
         """
         ...
+
+
+def check_length(message: str, max_chars: int) -> None:
+    """Raise ``InputError`` if a message is too long."""
+    if len(message) > max_chars:
+        raise InputError(
+            f"the message has {len(message):,} characters, the limit is {max_chars:,}; send the important "
+            "part, or write the rest to a file and name the file"
+        )
 
 
 class PostOffice:
@@ -88,11 +97,7 @@ class PostOffice:
         ``to`` is a name, ``user``, ``*`` for all agents, ``uds:<path>`` or ``bridge:<id>``. A message that is too long
         is refused too.
         """
-        if len(message) > self._max_chars:
-            raise InputError(
-                f"the message has {len(message):,} characters, the limit is {self._max_chars:,}; send the important "
-                "part, or write the rest to a file and name the file"
-            )
+        check_length(message, self._max_chars)
         content = _Content(message, summary, control)
         said = await self._delivered_to(to, content)
         answer = read_control(control) if control is not None else None

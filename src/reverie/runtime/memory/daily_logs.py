@@ -16,11 +16,12 @@ from ...memories.store.journal_files import read_plain
 from ...memories.store.names import file_for, title_for
 from ...memories.store.records import MemoryRecord, new_text
 from ...memories.store.trust import Trust, worst
+from ...paths import replace_file
 from ...text.dates import absolute, iso_day
 from ...text.words import sentences, words
 from ...values import record
 
-__all__ = ["LogDraft", "drafts_from_logs", "log_files", "logged_since"]
+__all__ = ["LogDraft", "drafts_from_logs", "forget_logged", "log_files", "logged_since"]
 
 _LOGS: Final = "logs"
 _MOST_LINES: Final = 10_000
@@ -83,6 +84,19 @@ def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
         lines = read_log(file, data.decode("utf-8", "replace"))
         found += [line for line in lines if line.day > day or not line.time or line.time >= minute]
     return found[-_MOST_LINES:]
+
+
+def forget_logged(root: Path, source: str) -> None:
+    """Remove the lines of one source, such as a session, from all daily logs."""
+    for file in log_files(root):
+        try:
+            text = (read_plain(str(root), file) or b"").decode("utf-8", "replace")
+        except StorageError:
+            continue  # a link or a folder is not a log
+        gone = {line.number for line in read_log(file, text) if line.source == source}
+        if gone:
+            kept = [line for number, line in enumerate(text.splitlines(keepends=True), 1) if number not in gone]
+            replace_file(str(root), file, "".join(kept).encode())
 
 
 def log_files(root: Path) -> list[str]:

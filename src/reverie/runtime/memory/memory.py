@@ -22,6 +22,7 @@ from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
 from ...settings import Settings, load_settings
 from ...values import replace
+from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
 from .scopes import Scopes, author_trust, iso_time, memory_directory, source_tuple
 from .search import MemorySearch
@@ -129,8 +130,12 @@ class Memory:
         return self._scopes.pending()
 
     def lint(self) -> Sequence[LintProblem]:
-        """Return the problems found: unreadable files, vague descriptions, differences of index and files."""
+        """Return the problems found: unreadable files, vague descriptions, differences of index, files and journal."""
         return self._scopes.lint()
+
+    def journal_problems(self) -> Sequence[LintProblem]:
+        """Return the problems of the journal: damaged, newer and missing lines."""
+        return self._scopes.journal_problems()
 
     # -- changing
 
@@ -299,7 +304,8 @@ class Memory:
     ) -> ForgottenMemories:
         """Remove the memories from one source, such as a session, and undo later edits based on it, in one change.
 
-        ``erase`` also deletes the removed memories from the journal, which cannot be undone.
+        ``erase`` also deletes everything from this source in the journal, the reports of dreams and the daily logs,
+        which cannot be undone, and finishes an erasure that was interrupted.
         """
         gone: Gone = []
         restored: Names = []
@@ -309,13 +315,14 @@ class Memory:
             entry = store.commit(
                 lambda change: drafts.forget_source(change, source, who=author), notice=True, dry_run=dry_run
             )
-            if entry is None:
-                continue
-            gone.extend((scope, change.file) for change in entry.changes if change.after is None)
-            restored += [self._scopes.name(scope, change.file) for change in entry.changes if change.after is not None]
-            ids += [self._scopes.id(scope, entry.id)] if not dry_run else []
+            changes = entry.changes if entry is not None else []
+            gone.extend((scope, change.file) for change in changes if change.after is None)
+            restored += [self._scopes.name(scope, change.file) for change in changes if change.after is not None]
+            ids += [self._scopes.id(scope, entry.id)] if entry is not None and not dry_run else []
             if erase and not dry_run:
-                store.erase(file for one, file in gone if one == scope)
+                removed = [file for one, file in gone if one == scope]
+                store.erase(removed, source=lambda one: drafts.comes_from(one, source))
+                forget_logged(Path(store.root), source)
         return replace(self._forgotten(gone, ids), restored=restored)
 
     def undo(self, what: int | str = 1, *, author: str = "user", dry_run: bool = False) -> JournalEntry | None:

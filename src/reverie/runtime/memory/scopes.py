@@ -16,6 +16,7 @@ from typing import Final
 from ...errors import InputError, UnsafePath
 from ...memories.rules.taxonomy import lint_memory, route
 from ...memories.store.drafts import last_trusted
+from ...memories.store.head_files import JOURNAL_FILE
 from ...memories.store.index import INDEX, lines_of, load
 from ...memories.store.journal import JournalEntry
 from ...memories.store.names import check_file
@@ -164,7 +165,16 @@ class Scopes:
         """Return a list of the problems of all memories and indexes."""
         today = stamp(self._clock())
         return [
-            LintProblem(self.name(scope, one), what) for scope in self.stores for one, what in self._wrong(scope, today)
+            *(LintProblem(self.name(at, one), what) for at in self.stores for one, what in self._wrong(at, today)),
+            *self.journal_problems(),
+        ]
+
+    def journal_problems(self) -> list[LintProblem]:
+        """Return the problems of all journals: damaged, newer and missing lines."""
+        return [
+            LintProblem(self.name(scope, JOURNAL_FILE), problem)
+            for scope, store in self.stores.items()
+            for problem in store.journal_problems()
         ]
 
     def _wrong(self, scope: Scope, today: str) -> Iterable[tuple[str, str]]:

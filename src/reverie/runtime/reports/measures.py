@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from ...cache.ledger import MAIN, Ledger, PriceList
 from ...cache.usage import usage_of
@@ -23,12 +23,14 @@ from ...conversation.decisions import (
     decision_of,
 )
 from ...conversation.entries import ASSISTANT, DECISION, Entry
-from ...conversation.identifiers import Identifier, mine, mine_entry
+from ...conversation.identifiers import mine, mine_entries, mine_entry
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import field, record
 
 __all__ = ["FactRetention", "Measures", "UnusedMemories", "measure", "total_of"]
+
+_SURFACED: Final = "memories_surfaced"
 
 
 @record
@@ -188,11 +190,9 @@ def _plus(one: FactRetention, other: FactRetention) -> FactRetention:
 def _retention(before: View, after: View, made: Compacted) -> FactRetention:
     """Count the uses of exact names in messages a compaction removed, and of those names that its summary has."""
     left = {piece.uuid for group in after.groups for piece in group.pieces}
-    shown = {piece.uuid for group in before.groups for piece in group.pieces}
-    used: Counter[Identifier] = Counter()
-    for entry in before.history:
-        if entry.uuid in shown and entry.uuid not in left:
-            used.update(mine_entry(entry))
+    shown = {piece.uuid for group in before.groups for piece in group.pieces} - left
+    said = (item.entry for item in before.items_in_view() if item.uuid in shown)
+    used = mine_entries(entry for entry in said if entry.body.get("decision") not in ("compacted", "collapsed"))
     text = "\n".join([made.summary, *strings_of(made.attachments)])
     kept = sum(count for name, count in used.items() if name.text in text)
     return FactRetention(used.total(), kept, round(estimate_text(text)))
@@ -221,7 +221,9 @@ def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
     surfaced: set[str] = set()
     known: set[str] = set()
     waiting: list[tuple[int, set[str]]] = []
-    for entry in entries:
+    shown = [at for at, entry in enumerate(entries) if entry.body.get("decision") == _SURFACED]
+    last = shown[-1] if shown else -1
+    for at, entry in enumerate(entries if shown else ()):
         decision = decision_of(entry.body) if entry.kind == DECISION else None
         if isinstance(decision, MemoriesSurfaced):
             first = set(decision.names) - surfaced  # one that left the view may be shown again
@@ -229,7 +231,8 @@ def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
             if first:
                 waiting.append((len(first), {name.text for name in mine(decision.text)} - known))
             continue
-        known |= {name.text for name in mine_entry(entry)}
+        if at < last:  # names that are known later change nothing
+            known |= {name.text for name in mine_entry(entry)}
         if entry.kind == ASSISTANT and waiting:
             said = "\n".join(text for one in utterances(entry) for text in (one.text, *strings_of(one.input)))
             waiting = [one for one in waiting if not any(name in said for name in one[1])]

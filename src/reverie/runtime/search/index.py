@@ -1,6 +1,6 @@
 """The rows of ``<home>/search.sqlite``: the words of each message of each log, with the message's place.
 
-The index holds words and line offsets but no text of a session, so a purge removes one set of rows, and a result is
+The index holds words and line offsets but no text of a session, so a deletion removes one set of rows, and a result is
 always read from the log.
 """
 
@@ -10,15 +10,16 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from ...memories.recall.dialogue import SessionFacts, packed, size_code
 from ...memories.recall.terms import tokens, without_noise
-from ...storage.sqlite import open_database
+from ...storage.sqlite import open_database, open_read_only
 from ...values import record
 
-__all__ = ["IndexedMessage", "LogRow", "SearchRows", "open_index"]
+__all__ = ["IndexedMessage", "LogRow", "SearchRows", "index_in_memory", "open_index"]
 
 _VERSION: Final = 2
 _BUSY_SECONDS: Final = 10.0
@@ -39,6 +40,18 @@ _TABLES: Final = (
     "CREATE INDEX speakers_by_log ON speakers (log)",
 )
 _BATCH_SIZE: Final = 500
+_CONTRADICTIONS: Final = {
+    "words and postings differ": (
+        "SELECT 1 FROM words LEFT JOIN (SELECT word AS found, COUNT(*) AS held, SUM(length(posts)) / 8 AS posts"
+        " FROM postings GROUP BY word) ON found = word WHERE held IS NOT logs OR posts IS NOT messages LIMIT 1"
+    ),
+    "postings of an unknown word": (
+        "SELECT 1 FROM postings LEFT JOIN words USING (word) WHERE words.word IS NULL LIMIT 1"
+    ),
+    "messages are missing": (
+        "SELECT 1 FROM logs WHERE messages != (SELECT COUNT(*) FROM messages WHERE log = logs.id) LIMIT 1"
+    ),
+}
 
 
 @record
@@ -79,6 +92,17 @@ def open_index(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def index_in_memory(path: Path, *, copy: bool = True) -> sqlite3.Connection:
+    """Return an index in memory for a home that cannot be written, filled from the file unless ``copy`` is False."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    if copy:
+        with suppress(OSError, sqlite3.Error), closing(open_read_only(path)) as file:
+            file.backup(connection)
+    if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+        _set_up(connection)
+    return connection
+
+
 def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -90,7 +114,8 @@ def _set_up(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        with suppress(sqlite3.Error):  # after some errors, such as a full disk, SQLite has rolled back itself
+            connection.execute("ROLLBACK")
         raise
 
 
@@ -164,6 +189,15 @@ class SearchRows:
     def spoken_by(self, session: int, name: str) -> frozenset[int]:
         """Return the numbers of a speaker's messages in a session; empty if the speaker is unknown."""
         return self._names.get(name, {}).get(session, frozenset())
+
+    def check(self) -> None:
+        """Raise ``ValueError`` if the rows contradict each other: a damaged index finds nothing and does not fail."""
+        problem = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise ValueError(problem)
+        for what, query in _CONTRADICTIONS.items():
+            if self._connection.execute(query).fetchone() is not None:
+                raise ValueError(what)
 
     # -- rows
 
@@ -266,7 +300,7 @@ class SearchRows:
     def remove(self, log: int) -> None:
         """Delete all rows of a log, and overwrite their data on disk."""
         connection = self._connection
-        connection.execute("PRAGMA secure_delete = ON")  # a purge must leave no words in free pages
+        connection.execute("PRAGMA secure_delete = ON")  # a deletion must leave no words in free pages
         query = "SELECT length(posts) / 8 FROM postings WHERE word = ? AND log = ?"
         words = self._contents(log)
         counts = [(word, connection.execute(query, (word, log)).fetchone()[0]) for word in words]

@@ -20,9 +20,10 @@ from ...errors import StorageError
 from ...events import FellBack, Listener
 from ...memories.recall.dialogue import SessionRanking, Weights, rank
 from ...memories.recall.terms import snippet
-from ...paths import explained, open_folder, open_plain, open_root
+from ...paths import explain, explained, is_read_only, open_file, open_folder, open_plain
+from ...storage.sqlite import is_damage
 from ...values import record, replace
-from .index import LogRow, SearchRows, open_index
+from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
 
 __all__ = ["FILE_NAME", "IndexRefresh", "SearchHit", "SessionSearch"]
@@ -81,6 +82,7 @@ class SessionSearch:
         self._progress = progress
         self._weights = weights or Weights()
         self._opened: tuple[sqlite3.Connection, SearchRows, int] | None = None
+        self._copies = True
 
     def __enter__(self) -> SessionSearch:
         return self
@@ -116,6 +118,8 @@ class SessionSearch:
                     self._refresh_rows(rows)
                 with self._transaction("BEGIN"):  # a consistent state of the rows, while others may write
                     shown = self._hits(rows, self._ranked(rows, query, project, limit))
+                    if not shown:
+                        rows.check()
                 if shown is not None:
                     return shown
                 follow = True  # a log was replaced: refresh the index and search again
@@ -146,7 +150,7 @@ class SessionSearch:
         return self._with_rows(self._refresh_rows)
 
     def forget(self, key: str) -> bool:
-        """Remove all rows of one log for a purge; return whether there were any."""
+        """Remove all rows of one deleted log; return whether there were any."""
         if not self.path.exists():
             return False
 
@@ -156,7 +160,7 @@ class SessionSearch:
                 if row is not None:
                     rows.remove(row.id)
             if row is not None:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a purge must clear the WAL file too
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a deletion must clear the WAL file too
             return row is not None
 
         return self._with_rows(forgotten)
@@ -284,11 +288,11 @@ class SessionSearch:
     @contextmanager
     def _open_rows(self) -> Generator[SearchRows]:
         """Yield the open index under a shared lock, so that no process can delete it."""
-        with self._locked(fcntl.LOCK_SH):
+        with self._locked(fcntl.LOCK_SH) as is_writable:
             if self._opened is not None and self._opened[2] != _inode(self.path):
                 self.close()  # another process has deleted it
             if self._opened is None:
-                connection = open_index(self.path)
+                connection = open_index(self.path) if is_writable else index_in_memory(self.path, copy=self._copies)
                 self._opened = (connection, SearchRows(connection), _inode(self.path))
             yield self._opened[1]
 
@@ -315,9 +319,10 @@ class SessionSearch:
             except (sqlite3.Error, ValueError, KeyError) as error:
                 before = _inode(self.path)
                 self.close()
-                if last or not _is_damage(error):
+                if last or not is_damage(error):
+                    advice = "free some space there" if "full" in str(error) else "move it away to have it rebuilt"
                     raise StorageError(
-                        f"the search index at {self.path} cannot be used: {error}; move it away to have it rebuilt",
+                        f"the search index at {self.path} cannot be used: {error}; {advice}",
                         path=str(self.path),
                     ) from error
                 self._emit(f"{self.path} was damaged ({error}) and is rebuilt from the logs")
@@ -327,23 +332,26 @@ class SessionSearch:
     def _discard(self, inode: int) -> None:
         """Delete the index files under an exclusive lock, unless another process has replaced them."""
         self.close()
-        with self._locked(fcntl.LOCK_EX):
-            if _inode(self.path) == inode:
+        with self._locked(fcntl.LOCK_EX) as is_writable:
+            self._copies = is_writable
+            if is_writable and _inode(self.path) == inode:
                 for ending in ("", "-wal", "-shm"):
                     with suppress(FileNotFoundError):
                         os.unlink(f"{self.path}{ending}")
 
     @contextmanager
-    def _locked(self, how: int) -> Generator[None]:
-        folder = open_root(self._home, create=True)
+    def _locked(self, how: int) -> Generator[bool]:
+        """Hold the lock of the index in a ``with`` block; yield False, without it, in a home that cannot be written."""
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(_LOCK, flags, 0o600, dir_fd=folder)
-        finally:
-            os.close(folder)
+            descriptor = open_file(self._home, _LOCK, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            if not is_read_only(error):
+                raise explain(error, "lock", os.path.join(self._home, _LOCK)) from error
+            yield False
+            return
         try:
             fcntl.flock(descriptor, how)
-            yield
+            yield True
         finally:
             os.close(descriptor)
 
@@ -351,13 +359,6 @@ class SessionSearch:
         if self._listener is not None:
             with suppress(Exception):
                 self._listener(FellBack("", "search", why))
-
-
-def _is_damage(error: Exception) -> bool:
-    """Return whether an error means that the file's content is damaged, not busy, full or unreachable."""
-    if not isinstance(error, sqlite3.OperationalError):
-        return True
-    return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema"))
 
 
 def _abandon(connection: sqlite3.Connection) -> None:

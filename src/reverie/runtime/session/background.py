@@ -7,8 +7,11 @@ from contextlib import AsyncExitStack
 import anyio
 from anyio.abc import TaskGroup
 
+from ...events import FellBack
 from .compact.background import BackgroundCompaction
 from .notes.keeper import NotesKeeper
+from .patience import LEFT
+from .port import SessionPort
 
 __all__ = ["BackgroundTasks"]
 
@@ -16,7 +19,8 @@ __all__ = ["BackgroundTasks"]
 class BackgroundTasks:
     """Runs the updates of a session's notes and its compactions beside the conversation."""
 
-    def __init__(self, notes: NotesKeeper, compaction: BackgroundCompaction) -> None:
+    def __init__(self, notes: NotesKeeper, compaction: BackgroundCompaction, session: SessionPort) -> None:
+        self._session = session
         self._notes = notes
         self._compaction = compaction
         self._stack: AsyncExitStack | None = None
@@ -38,7 +42,10 @@ class BackgroundTasks:
             return
         self._notes.tasks = self._compaction.tasks = None
         with anyio.CancelScope(shield=True):
-            await self._notes.wait(wait_seconds)
-            await self._compaction.wait(wait_seconds)
+            is_noted = await self._session.patience.wait(self._notes.wait, wait_seconds)
+            is_compacted = await self._session.patience.wait(self._compaction.wait, wait_seconds)
+            for is_done, task in ((is_noted, "notes"), (is_compacted, "compaction")):
+                if not is_done and wait_seconds:
+                    self._session.emit(FellBack(self._session.name, task, LEFT))
         self._tasks.cancel_scope.cancel()
         await stack.aclose()

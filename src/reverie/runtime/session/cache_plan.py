@@ -84,17 +84,14 @@ def _read(state: Mapping[str, Any]) -> _CacheState | None:
         return None
 
 
-def _cache_after(states: Sequence[Mapping[str, Any]]) -> CacheState | None:
-    """Return the state of the cache after these calls; each state lists the newest entries, so older ones follow."""
-    after: CacheState | None = None
-    for found in filter(None, map(_read, states)):
-        listed = [CacheEntry(BlockPosition(message, block), ttl) for message, block, ttl in found.held]
-        is_whole = after is None or len(listed) < _KEPT_ENTRIES
-        held = None if after is None or is_whole else after.older_than(listed[0], found.at)
-        for one in listed:
-            held = CacheEntry(one.place, one.ttl, held)
-        after = CacheState(found.ttl, _place(found.settled), _place(found.end), found.at, held)
-    return after
+def _cache_after(after: CacheState | None, found: _CacheState) -> CacheState:
+    """Return the state of the cache after one more call; a state lists the newest entries, so older ones follow."""
+    listed = [CacheEntry(BlockPosition(message, block), ttl) for message, block, ttl in found.held]
+    is_whole = after is None or len(listed) < _KEPT_ENTRIES
+    held = None if after is None or is_whole else after.older_than(listed[0], found.at)
+    for one in listed:
+        held = CacheEntry(one.place, one.ttl, held)
+    return CacheState(found.ttl, _place(found.settled), _place(found.end), found.at, held)
 
 
 class CachePlan:
@@ -112,6 +109,8 @@ class CachePlan:
         self.model = ""
         """The model whose prices ``rates`` are; empty before the first request."""
         self.settled_offset: int | None = None
+        self._logged: _CacheState | None = None
+        self._logged_cache: CacheState | None = None
         self._requests = 0
         self._ttl = ttl
         self._pauses = 0
@@ -143,15 +142,21 @@ class CachePlan:
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
 
-    def resume(self, states: Sequence[Mapping[str, Any]], messages: list[Any]) -> None:
-        """Continue from the logged states of all calls, the last one last, and the messages sent with the last one.
+    def read(self, state: Mapping[str, Any]) -> None:
+        """Take the state of the cache that a call logged; ignore a state that cannot be read."""
+        self._logged = _read(state)
+        if self._logged is not None:
+            self._logged_cache = _cache_after(self._logged_cache, self._logged)
+
+    def resume(self, messages: list[Any]) -> None:
+        """Continue from the logged states of all calls and the messages that were sent with the last one.
 
         Ignore a last state that cannot be read.
         """
-        found = _read(states[-1]) if states else None
+        found, self.placed, self._logged_cache = self._logged, self._logged_cache, None
         if found is None:
+            self.placed = None
             return
-        self.placed = _cache_after(states)
         self.settled_offset = found.settled_offset
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary

@@ -66,9 +66,9 @@ def model_change(
     """
     shown = {piece.uuid for group in view.groups for piece in group.pieces} - view.overrides.thinking
     authors = [
-        facts_of(str(entry.reply.get("model") or before)).name
-        for entry in view.history
-        if entry.kind == ASSISTANT and entry.uuid in shown and entry.message is not None and has_thinking(entry.message)
+        facts_of(str(item.entry.reply.get("model") or before)).name
+        for item in view.items_in_view()
+        if item.kind == ASSISTANT and item.uuid in shown and has_thinking(item.message)
     ]
     tokens = view.token_count.tokens
     cost = prices.cost(write_5m=tokens) if prices is not None else None

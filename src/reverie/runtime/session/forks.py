@@ -314,6 +314,7 @@ class _Run:
         """Send a request and return the body of the reply; pass its text to ``on_text`` as it arrives."""
         async with aclosing(self.model.stream(request)) as stream:
             async for piece in stream:
+                self.session.patience.hear()
                 if self.began is not None:
                     self.began.set()
                 if isinstance(piece, Reply):

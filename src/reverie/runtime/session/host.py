@@ -20,6 +20,7 @@ from ..guard.hooks import Hooks
 from .accounts import Accounts
 from .cache_plan import CachePlan
 from .log import SessionLog
+from .patience import Patience
 from .policy import SessionPolicy
 from .thinking import BranchThinking, ThinkingWatch
 
@@ -43,6 +44,8 @@ class SessionHost:
         self.model = model
         """The model that writes notes and summaries; without one they are written locally."""
         self.hooks: Hooks | None = None
+        self.patience = Patience()
+        """The wait for side questions when the session closes."""
         self._log = log
         self._policy = policy
         self._cache = cache

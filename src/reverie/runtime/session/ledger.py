@@ -5,24 +5,31 @@ The logs hold the same facts, so a row that cannot be written is reported and st
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from ...cache.ledger import LedgerAxis, LedgerCall, Totals
+from ...cache.ledger import LedgerAxis, LedgerCall, Totals, call_of
 from ...cache.usage import Usage
+from ...conversation.decisions import CallRecorded, decision_of
+from ...conversation.entries import DECISION
+from ...conversation.log import parse_log
 from ...errors import StorageError
 from ...events import FellBack, Listener
-from ...storage.sqlite import open_database
+from ...paths import is_read_only
+from ...schemas import LEDGER, is_newer, newer
+from ...storage.files import FileStorage
+from ...storage.lock_files import locked
+from ...storage.sqlite import is_damage, open_database, open_read_only
 
-__all__ = ["FILE_NAME", "LedgerStore"]
+__all__ = ["FILE_NAME", "LedgerStore", "is_damaged", "logged_calls"]
 
 FILE_NAME: Final = "ledger.sqlite"
 _BUSY_SECONDS: Final = 5.0
-_VERSION: Final = 1
 _KINDS: Final = ("read", "write_5m", "write_1h", "uncached", "output")
 _COLUMNS: Final[dict[str, str]] = {
     "id": "TEXT PRIMARY KEY",
@@ -56,6 +63,9 @@ class LedgerStore:
         self._session = session
         self._listener = listener
         self._connection: sqlite3.Connection | None = None
+        self._is_newer = False
+        self.notice = ""
+        """A sentence about a ledger that was damaged and rebuilt; empty otherwise."""
 
     def __enter__(self) -> LedgerStore:
         return self
@@ -81,19 +91,24 @@ class LedgerStore:
     def enter_all(self, calls: Iterable[LedgerCall]) -> bool:
         """Write the calls that are new, all or none; return False, after an event, on failure. Never raises."""
         rows = [_row(call) for call in calls]
-        try:
-            connection = self._opened(create=True)
-            assert connection is not None
-            with connection:
-                connection.executemany(_INSERT, rows)
-        except (sqlite3.Error, OSError, StorageError, OverflowError, ValueError) as error:
-            self.close()
-            self._fell_back(f"{self.path}: {error}; the call is in the session's log, only its row is missing")
-            return False
+        for can_rebuild in (True, False):
+            try:
+                connection = self._opened(create=True)
+                assert connection is not None
+                with connection:
+                    connection.executemany(_INSERT, rows)
+                return True
+            except (sqlite3.Error, OSError, StorageError, OverflowError, ValueError) as error:
+                self.close()
+                if can_rebuild and self._rebuilt(error):
+                    continue
+                self._fell_back(f"{self.path}: {error}; the call is in the session's log, only its row is missing")
+                return False
         return True
 
     def forget(self, session: str) -> int:
-        """Delete every call of a session from the ledger and return how many there were."""
+        """Delete every call of a session, and a damaged ledger that was set aside; return how many calls there were."""
+        self.path.with_name(f"{FILE_NAME}.damaged").unlink(missing_ok=True)
         return self._asked(lambda connection: _forgotten(connection, session), 0)
 
     # -- reading
@@ -144,25 +159,66 @@ class LedgerStore:
     # -- the file
 
     def _asked(self, ask: Callable[[sqlite3.Connection], Any], nothing: Any) -> Any:
-        """Return the result of ``ask``, or ``nothing`` without a file; raise ``StorageError`` if unreadable."""
+        """Return the result of ``ask``, or ``nothing`` without a file; raise ``StorageError`` if unreadable.
+
+        A damaged ledger is rebuilt from the logs first.
+        """
+        for can_rebuild in (True, False):
+            try:
+                connection = self._opened(create=False)
+                return nothing if connection is None else ask(connection)
+            except (sqlite3.Error, OSError) as error:
+                self.close()
+                if not (can_rebuild and self._rebuilt(error)):
+                    raise StorageError(
+                        f"the ledger at {self.path} cannot be read: {error}; check the disk", path=str(self.path)
+                    ) from error
+        return nothing
+
+    def _rebuilt(self, error: Exception) -> bool:
+        """Set a damaged ledger aside and fill a new one from the logs; return False if it is not damaged."""
+        if not isinstance(error, sqlite3.Error) or not is_damage(error):
+            return False
+        aside = self.path.with_name(f"{FILE_NAME}.damaged")
         try:
-            connection = self._opened(create=False)
-            return nothing if connection is None else ask(connection)
-        except (sqlite3.Error, OSError) as error:
+            with locked(str(self.path.parent)):
+                if not is_damaged(self.path):
+                    return True  # another process has rebuilt it
+                for ending in ("", "-wal", "-shm"):
+                    with suppress(FileNotFoundError):
+                        os.replace(f"{self.path}{ending}", f"{aside}{ending}")
+                connection = self._opened(create=True)
+                assert connection is not None
+                with connection:
+                    connection.executemany(_INSERT, map(_row, logged_calls(self.path.parent)))
+        except (sqlite3.Error, OSError, StorageError):
             self.close()
-            raise StorageError(
-                f"the ledger at {self.path} cannot be read: {error}; move it away and it is made anew",
-                path=str(self.path),
-            ) from error
+            return False
+        self.notice = (
+            f"{self.path} was damaged ({error}) and is rebuilt from the logs; calls outside of sessions, "
+            f"such as dreams, are only in {aside}"
+        )
+        self._fell_back(self.notice)
+        return True
 
     def _opened(self, *, create: bool) -> sqlite3.Connection | None:
-        if self._connection is not None:
+        if self._connection is not None and not (create and self._is_newer):
             return self._connection
         if not create and not self.path.exists():
             return None
-        connection = open_database(self.path, busy_seconds=_BUSY_SECONDS)
         try:
-            if connection.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+            connection = open_database(self.path, busy_seconds=_BUSY_SECONDS)
+        except OSError as error:
+            if create or not is_read_only(error):
+                raise
+            self._connection = open_read_only(self.path)
+            return self._connection
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            self._is_newer = is_newer(version, LEDGER)
+            if create and self._is_newer:
+                raise newer(f"the ledger {self.path}", str(self.path), "upgrade Reverie to add calls")
+            if version < LEDGER:
                 _set_up(connection)
         except BaseException:
             connection.close()
@@ -182,12 +238,38 @@ def _set_up(connection: sqlite3.Connection) -> None:
         columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
         connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({columns})")
         connection.execute("CREATE INDEX IF NOT EXISTS calls_by_session ON calls (session)")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute(f"PRAGMA user_version = {LEDGER}")
+
+
+def logged_calls(home: Path) -> Iterator[LedgerCall]:
+    """Yield the model calls that the logs of all sessions of a home record."""
+    storage = FileStorage(home)
+    for key in storage.list():
+        *folders, name = key.split("/")
+        if folders[:1] not in (["projects"], ["agents"]) or len(folders) > 2 or not name.endswith(".jsonl"):
+            continue
+        for entry in parse_log(storage.load(key) or b"").entries:
+            call = decision_of(entry.body) if entry.kind == DECISION else None
+            if isinstance(call, CallRecorded):
+                session = name.removesuffix(".jsonl")
+                yield call_of(call, session=session, at=entry.at, project="".join(folders[1:]), id=entry.uuid)
+
+
+def is_damaged(path: Path) -> bool:
+    """Return whether a ledger file is damaged, by SQLite's own check."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
+    except sqlite3.Error as error:
+        return is_damage(error)
 
 
 def _forgotten(connection: sqlite3.Connection, session: str) -> int:
+    connection.execute("PRAGMA secure_delete = ON")
     with connection, closing(connection.execute("DELETE FROM calls WHERE session = ?", (session,))) as cursor:
-        return cursor.rowcount
+        count = cursor.rowcount
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # nothing of it may stay in the WAL file
+    return count
 
 
 def _where(**wanted: str | None) -> tuple[str, list[str]]:

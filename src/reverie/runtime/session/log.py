@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from threading import Event as ThreadEvent
 from typing import Any, Literal, TypeVar
 
 from anyio import Lock, to_thread
@@ -12,7 +13,8 @@ from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
-from ...events import DecisionMade, EntryAppended, Event, Listener
+from ...errors import LogLost
+from ...events import DecisionMade, EntryAppended, Event, FellBack, Listener
 from ...ports import Storage
 from .writer import LogWriter
 
@@ -37,26 +39,48 @@ class SessionLog:
         self._lock = Lock(fast_acquire=True)
         self._listeners: list[Listener] = []
         self._since_request: list[Decision | Unknown] = []
+        self._told = ""
 
     @property
     def view(self) -> View:
         """The current view: the messages that the next request would show the model."""
         return self._writer.view
 
-    async def open(self) -> ParsedLog:
-        """Take the lease in write mode, load the log, fold it into the view, and return the parsed log."""
-        loaded = await self.run_blocking(lambda: self._writer.open(write=self.mode == "write"))
+    async def open(self, take: Callable[[Entry, View], None]) -> ParsedLog:
+        """Take the lease in write mode, load the log, fold it into the view, and return the parsed log.
+
+        ``take`` is called with each entry and the view before it.
+        """
+        given_up = ThreadEvent()
+        try:
+            loaded = await self.run_blocking(
+                lambda: self._writer.open(take, write=self.mode == "write", given_up=given_up)
+            )
+        except BaseException:
+            given_up.set()  # a cancelled caller does not stop the thread that opens for it
+            self._writer.close()
+            raise
         self._since_request = decisions_since_call(loaded.entries)
         return loaded
 
     async def settle(self) -> None:
         """Load the log again if the last append failed, because its line may have been written."""
         if self._writer.in_doubt:
-            await self.run_blocking(self._writer.settle)
+            await self._written(self._writer.settle)
 
-    def close(self) -> None:
-        """Release the lease at once; later appends fail."""
-        self._writer.close()
+    async def _written(self, write: Callable[[], T]) -> T:
+        """Run a write and return its result; report a lost log and the session that the conversation is in now."""
+        try:
+            return await self.run_blocking(write)
+        except LogLost as lost:
+            if lost.session and lost.session != self._told:
+                self._told = lost.session
+                self.emit(FellBack(self.name, "log", f"the conversation is in the new session {lost.session}: {lost}"))
+            raise
+
+    async def close(self) -> None:
+        """Release the lease, after an append that still runs for a cancelled caller; later appends fail."""
+        await self.run_blocking(self._writer.close)
 
     def on_event(self, listener: Listener) -> None:
         """Call a listener with every event from now on."""
@@ -73,7 +97,7 @@ class SessionLog:
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
         """Log one entry and return it; it is durable and in the view when this returns."""
         async with self._lock:
-            entry = await self.run_blocking(lambda: self._writer.append(kind, body))
+            entry = await self._written(lambda: self._writer.append(kind, body))
         self.emit(EntryAppended(self.name, entry.uuid, kind))
         return entry
 
@@ -87,7 +111,7 @@ class SessionLog:
     async def decide(self, decision: Decision) -> Entry:
         """Log one decision and return its entry; it is durable and in the view when this returns."""
         async with self._lock:
-            entry = (await self.run_blocking(lambda: self._writer.decide([decision])))[0]
+            entry = (await self._written(lambda: self._writer.decide([decision])))[0]
         self._since_request.append(decision)
         self.emit(DecisionMade(self.name, entry.uuid, decision))
         return entry

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from anyio import to_thread
 
@@ -14,6 +13,7 @@ from ...conversation.entries import DECISION, Entry
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...conversation.wire.carried_items import CARRIED
+from ...conversation.wire.request import build_request
 from ...errors import InputError, StorageError
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage
@@ -40,7 +40,7 @@ from .offload.read_back import ReadBack
 from .plan.keeper import PlanKeeper
 from .plan.steps import StepsSource
 from .policy import SessionPolicy
-from .prefix import RequestOptions, last_sent
+from .prefix import RequestOptions
 from .standing_context import StandingContext
 from .thinking import ThinkingWatch
 from .trim import Trimmer
@@ -100,6 +100,8 @@ class SessionParts:
     inbox: Inbox
     background: BackgroundTasks
     thinking: ThinkingWatch
+    answered: View | None = None
+    """While the log is opened, the view that the last recorded call answered."""
     told_model: str = ""
     """The model of the last request, or one whose use was announced since."""
 
@@ -163,12 +165,22 @@ class SessionParts:
         self.offload.enabled = self.policy.settings.switches.offload
         self.fit_window()
 
+    def read(self, entry: Entry, view: View) -> None:
+        """Take one entry of the log that is being opened and the view before it; each comes once, oldest first."""
+        body = entry.body
+        if entry.kind == DECISION and body.get("decision") == "call_recorded" and body.get("source") == "main":
+            self.cache.read(body.get("cache") or {})
+            self.answered = view
+        self.compact.read(entry)
+        self.thinking.read(entry)
+
     def resume(self, loaded: ParsedLog, view: View) -> None:
         """Restore the state of cache plan, trimmer, accounts, model name and circuit breaker from the log."""
         call, prefix, meta = view.facts.last_call, view.facts.prefix, view.facts.meta
-        if call is not None:
-            sent = last_sent(loaded.entries, view)
-            self.cache.resume(_cache_states(loaded.entries), sent["messages"])
+        answered, self.answered = self.answered, None
+        if call is not None and answered is not None:
+            sent = build_request(answered)
+            self.cache.resume(sent["messages"])
             self.trim.resume(call.cache, decisions_since_call(loaded.entries))
             self.accounts.resume(sent, call, view.last_reply)
         named = prefix.model if prefix is not None else meta.get("model")
@@ -178,8 +190,7 @@ class SessionParts:
         for model, tokens in view.facts.windows.items():
             self.policy.learn_window(model, tokens)
         self.fit_window()
-        self.compact.resume(loaded.entries)
-        self.thinking.resume(loaded.entries, view)
+        self.thinking.resume(loaded.entries)
 
     def stored(self, view: View, handle: str) -> bytes | None:
         """Return content that left a view, by its path or handle; None if it is not readable. This may block."""
@@ -191,13 +202,6 @@ class SessionParts:
     def read_back(self, view: View) -> ReadBack:
         """Return a reader of content that left a view."""
         return ReadBack(self.storage, self.folder, view)
-
-
-def _cache_states(entries: Iterable[Entry]) -> list[Mapping[str, Any]]:
-    """Return the cache states that the conversation's calls logged, oldest first."""
-    bodies = (entry.body for entry in entries if entry.kind == DECISION)
-    calls = (body for body in bodies if body.get("decision") == "call_recorded" and body.get("source") == "main")
-    return [body.get("cache") or {} for body in calls]
 
 
 def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
@@ -248,7 +252,7 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         inbox=Inbox(storage, f"{folder}/inbox", compact, rules),
         steps=steps,
         plan=plan,
-        background=BackgroundTasks(notes, compact.background),
+        background=BackgroundTasks(notes, compact.background, host),
         thinking=thinking,
     )
     parts.apply_policy()

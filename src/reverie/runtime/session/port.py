@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...ports import Model
     from ...settings import Settings
     from ..guard.hooks import Hooks
+    from .patience import Patience
     from .thinking import BranchThinking
 
 __all__ = ["SessionPort"]
@@ -74,6 +75,11 @@ class SessionPort(Protocol):
     @property
     def messages_only(self) -> bool:
         """Whether a host sends only the messages of requests, so that it declares prompt and tools itself."""
+        ...
+
+    @property
+    def patience(self) -> Patience:
+        """The wait for side questions when the session closes."""
         ...
 
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:

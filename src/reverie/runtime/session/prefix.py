@@ -7,11 +7,10 @@ from typing import Any, TypeAlias, cast
 
 from ...conversation.amendments import amendment, system_changes, told_in_part
 from ...conversation.decisions import Cause, PrefixRendered
-from ...conversation.entries import DECISION, Entry, Message
 from ...conversation.view import View
 from ...conversation.wire.betas import BetaNeed, beta_needs
 from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, tools_of
-from ...conversation.wire.request import CONTINUE, build_request, ends_with_reply
+from ...conversation.wire.request import CONTINUE, ends_with_reply
 from ...errors import InputError, SessionError
 from ...events import FellBack
 from ...model_facts import ModelFacts
@@ -19,7 +18,7 @@ from ...values import record, replace
 from .limits import betas_of
 from .log import SessionLog
 
-__all__ = ["RequestOptions", "amend_prefix", "last_sent", "render_prefix", "with_beta_header"]
+__all__ = ["RequestOptions", "amend_prefix", "render_prefix", "with_beta_header"]
 
 PromptAndTools: TypeAlias = tuple[Any, Sequence[Mapping[str, Any]]]
 
@@ -167,20 +166,6 @@ def _text_length(system: Any) -> int:
     if isinstance(system, str):
         return len(system)
     return sum(len(str(cast("Mapping[str, Any]", block).get("text", ""))) for block in system or ())
-
-
-def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
-    """Return a request that begins as the last answered one did; it has no messages if none was answered.
-
-    ``view`` is the fold of all ``entries``.
-    """
-    moved = False
-    for at in range(len(entries) - 1, -1, -1):
-        body = entries[at].body if entries[at].kind == DECISION else {}
-        if body.get("decision") == "call_recorded" and body.get("source") == "main":
-            return build_request(View().fold_all(entries[:at]) if moved else view)
-        moved = moved or body.get("moves_prefix") is True
-    return {"messages": list[Message]()}
 
 
 def _refuse_unusable(prefix: PrefixRendered, facts: ModelFacts) -> None:

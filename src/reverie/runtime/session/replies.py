@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from ...errors import InputError
 from ...models.shapes import messages_reply
 from ...values import record
 
-__all__ = ["Call", "calls_of", "open_calls", "plain_reply", "result_content"]
+__all__ = ["Call", "calls_of", "open_calls", "plain_reply", "result_content", "shown_value"]
 
 
 @record
@@ -87,16 +88,39 @@ def _is_call(block: dict[str, Any]) -> bool:
 
 
 def result_content(output: Any) -> str | list[Any]:
-    """Return a tool's output as the content of a tool result: text, content blocks, or else JSON text."""
+    """Return a tool's output as the content of a tool result: text, content blocks, or else JSON text.
+
+    It never raises: a value that is neither JSON nor can be converted to it becomes its ``repr``.
+    """
     if isinstance(output, str):
-        return output
+        return str.__str__(output)
     if isinstance(output, (bytes, bytearray)):
         return bytes(output).decode("utf-8", "replace")
     if output is None:
         return ""
-    if isinstance(output, Sequence) and output and all(_is_block(part) for part in cast("Sequence[Any]", output)):
-        return list(cast("Sequence[Any]", output))
-    return msgspec.json.encode(clean(output)).decode()
+    try:
+        plain = _plain(output)
+        if isinstance(plain, list) and plain and all(map(_is_block, cast("list[Any]", plain))):
+            return cast("list[Any]", plain)
+        return msgspec.json.encode(plain).decode()
+    except Exception:  # a circle, or an object that fails while it is read
+        return shown_value(output)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in JSON types; raise some error if it contains itself or is nested too deeply."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value, enc_hook=shown_value))
+    except Exception:  # json keeps lone surrogates and NaN, and refuses circles
+        return clean(json.loads(json.dumps(value, default=shown_value)))
+
+
+def shown_value(value: object) -> str:
+    """Return the ``repr`` of any object as text that can be stored, or its type if it cannot be shown."""
+    try:
+        return clean(repr(value))
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
 
 
 def _is_block(part: Any) -> bool:

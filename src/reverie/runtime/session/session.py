@@ -8,18 +8,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from anyio import CancelScope
+
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
-from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uuid
+from ...conversation.entries import ASSISTANT, META, USER, Entry, new_uuid
 from ...conversation.file_reads import FileRead, named_files
+from ...conversation.log import newer_part
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
 from ...conversation.wire.request import awaits_provider, ends_with_reply
 from ...errors import InputError, PromptTooLong, SessionError
-from ...events import CacheBroken, Listener, LogDamaged, ReplyObserved, ResultsTrimmed, SessionClosed, SessionOpened
+from ...events import (
+    CacheBroken,
+    FellBack,
+    Listener,
+    LogDamaged,
+    ReplyObserved,
+    ResultsTrimmed,
+    SessionClosed,
+    SessionOpened,
+)
 from ...models.failures import failure_of_exception
 from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
+from ...schemas import LOG
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..guard.hooks import Hooks
@@ -93,27 +106,42 @@ class Session:
         )
 
     async def __aenter__(self) -> Session:
-        loaded = await self.log.open()
+        try:
+            await self._enter()
+        except BaseException:  # an opening that failed or was cancelled must not keep the lease
+            await self._leave(0.0)
+            raise
+        return self
+
+    async def _enter(self) -> None:
+        loaded = await self.log.open(self.parts.read)
         self.log.emit(SessionOpened(self.name, len(loaded.entries), self.log.mode))
         for damage in loaded.damage:
             self.log.emit(LogDamaged(self.name, damage.line, damage.reason))
+        if self.log.mode == "read" and (part := newer_part(loaded.entries)):
+            self.log.emit(FellBack(self.name, "log", f"was written by a newer Reverie: {part}"))
         await read_windows(self.log, self.parts)
         self.parts.resume(loaded, self.view)
         if self.log.mode == "write":
             if not loaded.entries:
-                await self.log.append(META, {"schema": SCHEMA, "cwd": self._options.cwd})
+                await self.log.append(META, {"schema": LOG, "cwd": self._options.cwd})
             await self.parts.background.open()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.parts.background.close(0.0 if kind is not None else self.settings.compact.wait_seconds)
-        self.log.close()
-        self.parts.accounts.close()
-        if self._options.owns_storage:
-            await self.log.run_blocking(self._options.storage.close)
+        await self._leave(0.0 if kind is not None else self.settings.compact.wait_seconds)
         self.log.emit(SessionClosed(self.name))
+
+    async def _leave(self, wait_seconds: float) -> None:
+        try:
+            await self.parts.background.close(wait_seconds)
+        finally:
+            with CancelScope(shield=True):
+                await self.log.close()
+                self.parts.accounts.close()
+                if self._options.owns_storage:
+                    await self.log.run_blocking(self._options.storage.close)
 
     # -- state
 

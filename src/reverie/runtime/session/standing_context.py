@@ -27,6 +27,7 @@ LAYER: Final = "context"
 NOTE: Final = "note"
 """The source of items whose value has no other place than the log."""
 _HOOKS: Final = "hooks:session_start"
+_FENCE_TAG: Final = re.compile(r"(</?hook-)[0-9a-f]+")
 _PADDING: Final = 0.75  # counts are padded until the next reply reports
 _LEAST_SHARE: Final = 0.02  # the blocking limit leaves as much
 _AFTER_CUT_SHARE: Final = 0.12
@@ -72,15 +73,16 @@ class StandingContext:
         self._is_due = True
 
     async def set(
-        self, key: str, text: str, *, name: str = "", source: str = NOTE, budget: str = "whole"
+        self, key: str, text: str, *, name: str = "", source: str = NOTE, budget: str = "whole", digest: str = ""
     ) -> Entry | None:
         """Say a text that holds from now on and keep it in view; return the entry, None if it is in view already.
 
-        A text with the same key replaces the older one. The log is the only place of the text.
+        A text with the same key replaces the older one, unless both have the same ``digest``. The log is the only
+        place of the text.
         """
         if not key.strip() or not text.strip():
             raise InputError("standing context needs a key and a text; remove_context() ends it")
-        item = StandingItem(key, source, name or f"the note {key!r}", text, budget=budget)
+        item = StandingItem(key, source, name or f"the note {key!r}", text, digest=digest, budget=budget)
         facts, view = self._session.view.facts, self._session.view
         row, fallen = facts.standing.get(key), facts.fallen
         table = {key: row} if row is not None else {}
@@ -103,8 +105,8 @@ class StandingContext:
         """Run the hooks of a session's start; their context holds until they give another one."""
         outcome = await hooks.run("session_start", {"source": source})
         if outcome.context:
-            text = _fenced_hook_context(outcome.context)
-            await self.set(_HOOKS, text, name="the context of the session's hooks", source="hooks")
+            name, digest = "the context of the session's hooks", digest_of(_FENCE_TAG.sub(r"\1", outcome.context))
+            await self.set(_HOOKS, outcome.context, name=name, source="hooks", digest=digest)
 
     async def opening(self) -> list[SaidItem]:
         """Return the sayings that open a new session: every item of every source."""
@@ -173,7 +175,7 @@ class StandingContext:
         """Return the tokens that may be said.
 
         After a cut the window may fill up to half of the threshold, or by a share of the window where system prompt and
-        tools take most of that; otherwise it may fill up by half of what is free.
+        tools take most of that; otherwise it may fill up half of the free room.
         """
         at, tokens = self._session.thresholds, view.token_count.threshold_tokens
         least = min(_LEAST_TOKENS, int(at.effective * _LEAST_SHARE))
@@ -210,14 +212,6 @@ class StandingContext:
     def _speaks_as_system(self, view: View) -> bool:
         prefix = view.facts.prefix
         return prefix is not None and "system_messages" in prefix.capabilities and not self._session.messages_only
-
-
-def _fenced_hook_context(text: str) -> str:
-    """Return the output of hooks in a tag that it cannot close, so that it is not taken for words of the user."""
-    inside = re.sub(r"<(?=/?hook-context\b)", "&lt;", text.strip("\n"), flags=re.IGNORECASE)
-    return (
-        f"<hook-context>\nThe output of the session's start hooks, not words of the user.\n\n{inside}\n</hook-context>"
-    )
 
 
 def _reason(said: Iterable[SaidItem], again: set[str]) -> str:

@@ -7,7 +7,7 @@ version of this program), so that no other part has to know the rule.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from ...conversation.decisions import Cause, Compacted, Decision, PrefixRendered, ThinkingDropped
@@ -73,19 +73,24 @@ class ThinkingWatch:
         self._binding: str | None = None
         self._checks: bool | None = None
         self._binds = False
+        self._lacks_binding = False
 
     # -- the log
 
-    def resume(self, entries: Sequence[Entry], view: View) -> None:
-        """Read the bindings of all replies from the log; find those that an older version did not log."""
-        unknown = False
-        for entry in entries:
-            if entry.kind == ASSISTANT:
-                self._bound[entry.uuid] = binding = _logged_binding(entry)
-                unknown = unknown or (binding is None and _has_thinking(entry))
-            elif entry.kind == DECISION:
-                self._note(entry.uuid, entry.body)
-        if unknown:
+    def read(self, entry: Entry) -> None:
+        """Take the binding of a reply, or a decision, from the log."""
+        if entry.kind == ASSISTANT:
+            binding = _logged_binding(entry)
+            is_unknown = binding is None and _has_thinking(entry)
+            if binding or is_unknown:
+                self._bound[entry.uuid] = binding
+            self._lacks_binding = self._lacks_binding or is_unknown
+        elif entry.kind == DECISION:
+            self._note(entry.uuid, entry.body)
+
+    def resume(self, entries: Iterable[Entry]) -> None:
+        """Find the bindings of replies that an older version did not log."""
+        if self._lacks_binding:
             self._bound.update(_bindings_by_replay(entries, self._covers))
         self._binds = any(self._bound.values())
 
@@ -162,9 +167,9 @@ class ThinkingWatch:
         return self._binding if self._checks else None
 
     def bind(self, reply: str, binding: str | None) -> None:
-        """Remember the binding of a logged reply by its uuid."""
-        self._bound[reply] = UNBOUND if binding is None else binding
-        self._binds = self._binds or binding is not None
+        """Remember the binding of a logged reply by its uuid, if it has one."""
+        if binding is not None:
+            self._bound[reply], self._binds = binding, True
 
     def lost_in(self, view: View) -> list[str]:
         """Return the replies whose thinking a request of this view would lose; none if the thinking is not checked."""

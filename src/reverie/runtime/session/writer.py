@@ -6,17 +6,26 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from threading import Lock
-from typing import Any, cast
+from threading import Event, Lock, RLock
+from typing import Any, Final, NoReturn, cast
 
+from ...conversation.cuts import Item
 from ...conversation.decisions import Decision, body_of
-from ...conversation.entries import DECISION, Entry, decode_entry, encode_entry, iso, new_uuid
-from ...conversation.log import ParsedLog, parse_log
+from ...conversation.entries import DECISION, META, USER, Entry, decode_entry, encode_entry, iso, new_uuid
+from ...conversation.log import LoggedEntries, LogScan, ParsedLog, newer_entry
 from ...conversation.view import View
-from ...errors import SessionReadOnly, StorageError
+from ...errors import LogLost, SessionReadOnly, StorageConflict, StorageError
 from ...ports import Lease, Storage
+from ...schemas import LOG, newer
+from ...values import replace
 
 __all__ = ["LogWriter", "holder_text"]
+
+_MAX_NAMES: Final = 1_000
+_FORK: Final = (
+    "upgrade Reverie, or fork it: reverie export {0} --output fork.jsonl, then reverie import fork.jsonl "
+    "copies its messages to a new session"
+)
 
 
 def holder_text(at: float) -> str:
@@ -34,27 +43,65 @@ class LogWriter:
         self.session = session
         self.clock = clock
         self.view = View()
-        self.entries = 0
+        self._logged = LoggedEntries(lambda _start, _size: b"")
         # A cancelled caller does not stop the thread that appends for it, so the next append waits for that thread.
         self._appending = Lock()
+        self._gate = RLock()
         self.in_doubt = False
         """Whether an append failed, so that its line may or may not be in the log."""
+        self._size = 0
+        self._is_torn = False
+        self._lost: LogLost | None = None
+        self._newer = ""
 
-    def open(self, *, write: bool = True) -> ParsedLog:
-        """Take the lease if ``write``, read the log, fold it into the view, and return the parsed log."""
+    def open(
+        self, take: Callable[[Entry, View], None] | None = None, *, write: bool = True, given_up: Event | None = None
+    ) -> ParsedLog:
+        """Take the lease if ``write``, read the log, fold it into the view, and return the parsed log.
+
+        ``take`` is called with each entry and the view before it; the parsed log does not keep them in memory.
+
+        Raise ``NewerVersion`` if it is to be written and a newer Reverie wrote it. With ``given_up``, a caller that
+        no longer waits lets go of the lease.
+        """
         if write:
-            self._lease = self._storage.lease(self.key, holder=holder_text(self.clock()))
+            lease = self._storage.lease(self.key, holder=holder_text(self.clock()))
+            with self._gate:
+                self._lease = lease
+                if given_up is not None and given_up.is_set():
+                    self.close()
         try:
-            return self._load()
+            loaded = self._load(take)
+            if write and self._newer:
+                raise newer(f"session {self.session} ({self._newer})", self.key, _FORK.format(self.session))
+            return loaded
         except BaseException:
             self.close()
             raise
 
-    def _load(self) -> ParsedLog:
-        loaded = parse_log(self._storage.load(self.key) or b"")
-        self.view = View().fold_all(loaded.entries)
-        self.entries = len(loaded.entries)
-        return loaded
+    def _load(self, take: Callable[[Entry, View], None] | None = None) -> ParsedLog:
+        scan = LogScan(lambda start, size: self._storage.load(self.key, start, size) or b"")
+        before, known = len(self._logged), self.view.last
+        ids: list[str] = []
+        self._newer = ""
+        view = View(scan.entries)
+        for number, (place, entry) in enumerate(scan, 1):
+            if number == before:
+                ids.append(entry.uuid)
+            self._newer = self._newer or newer_entry(entry)
+            if take is not None:
+                take(entry, view)
+            view = view.fold(entry, place)
+        if before and ids != [known]:
+            raise LogLost(f"{self.key} no longer has the entries that this session wrote", path=self.key)
+        self.view, self._logged = view, scan.entries
+        self._size, self._is_torn = scan.size, scan.is_torn
+        return scan.parsed()
+
+    @property
+    def entries(self) -> int:
+        """The number of entries in the log."""
+        return len(self._logged)
 
     def refresh(self) -> None:
         """Read the log again and fold it into the view, to see entries that another process appended."""
@@ -62,7 +109,8 @@ class LogWriter:
 
     def close(self) -> None:
         """Release the lease, if it is held; later appends raise ``SessionReadOnly``."""
-        lease, self._lease = self._lease, None
+        with self._appending, self._gate:
+            lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
 
@@ -75,17 +123,24 @@ class LogWriter:
             )
         with self._appending:
             self._settle()
+            if self._lost is not None:
+                self._rescue(self._lost)
             entry = Entry(new_uuid(), self.view.last, iso(self.clock()), self.session, kind, body)
             line = encode_entry(entry)
             try:
-                self._storage.append(self.key, line)
+                self._storage.append(self.key, line, expect=self._size)
+            except LogLost as lost:
+                self._rescue(lost)
             except StorageError:
                 self.in_doubt = True
                 raise
+            place = self._size + self._is_torn
+            self._size = place + len(line) + 1
+            self._is_torn = False
             if not _is_plain(body):
                 entry = decode_entry(line)  # the view must hold the entry as the log has it
-            self.view = self.view.fold(entry)
-            self.entries += 1
+            self._logged.places.append(place)
+            self.view = self.view.fold(entry, place)
             return entry
 
     def settle(self) -> None:
@@ -95,8 +150,18 @@ class LogWriter:
 
     def _settle(self) -> None:
         if self.in_doubt:
-            self._load()
+            try:
+                self._load()
+            except LogLost as lost:
+                self._rescue(lost)
             self.in_doubt = False
+
+    def _rescue(self, lost: LogLost) -> NoReturn:
+        """Write the conversation to a new session, once, and raise ``LogLost`` that names it."""
+        if not lost.session:
+            lost = _rescued(self._storage, self.key, lost, self.view)
+        self._lost = lost
+        raise lost
 
     def decide(self, decisions: Sequence[Decision]) -> list[Entry]:
         """Append decisions in order and return their entries."""
@@ -123,3 +188,60 @@ def _has_surrogate(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def _rescued(storage: Storage, key: str, lost: LogLost, view: View) -> LogLost:
+    """Write a lost log's conversation to a new session and return the error that names it.
+
+    The bytes of the lost file are copied if they could still be read. Otherwise the messages in memory are written,
+    without the decisions about them.
+    """
+    folder, _, file = key.rpartition("/")
+    name = file.removesuffix(".jsonl")
+    data = lost.data if lost.data is not None else _messages(view)
+    try:
+        new = _store(storage, folder, name, data)
+    except StorageError as error:
+        why = f"{lost}; the conversation could not be written to a new session either: {error}"
+        return LogLost(f"{why}; it is in memory, and the next message tries again", path=lost.path, data=lost.data)
+    return LogLost(
+        f"{lost} while the session was open, so nothing more is written to it; the conversation is in the new session "
+        f"{new}: go on there (reverie chat --resume {new})",
+        path=lost.path,
+        session=new,
+    )
+
+
+def _store(storage: Storage, folder: str, name: str, data: bytes) -> str:
+    """Write a log under a name that is free and return the name."""
+    for number in range(1, _MAX_NAMES):
+        new = f"{name}-rescued" if number == 1 else f"{name}-rescued-{number}"
+        try:
+            storage.write(f"{folder}/{new}.jsonl", data, create=True)
+            return new
+        except StorageConflict:
+            continue
+    raise StorageError(f"{folder} has too many rescued sessions of {name}; delete some", path=folder)
+
+
+def _messages(view: View) -> bytes:
+    """Return a log of all messages of a view, also of those that left it if they can still be read."""
+    try:
+        said = view.history
+    except StorageError:
+        said = [_message(item) for item in view.items_in_view()]
+    session, time = (said[0].session, said[0].time) if said else ("", "")
+    parent: str | None = new_uuid()
+    body: dict[str, Any] = {"schema": LOG, "rescued": "messages"}
+    lines = [encode_entry(Entry(parent, None, time, session, META, body))]
+    for entry in said:
+        lines.append(encode_entry(Entry(entry.uuid, parent, entry.time, entry.session, entry.kind, entry.body)))
+        parent = entry.uuid
+    return b"".join(line + b"\n" for line in lines)
+
+
+def _message(item: Item) -> Entry:
+    """Return an item in view as the entry of a message: a summary, too, whose log is gone."""
+    if item.entry.kind != DECISION:
+        return item.entry
+    return replace(item.entry, uuid=item.uuid, kind=USER, body={"message": item.message})

@@ -7,9 +7,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from ...conversation.decisions import Cause, Compacted, body_of
-from ...conversation.entries import ASSISTANT, DECISION, META, SCHEMA, USER, Entry, iso
+from ...conversation.entries import ASSISTANT, DECISION, META, USER, Entry, iso
 from ...conversation.tokens.estimate import estimate_block, estimate_request
 from ...model_facts import default_model
+from ...schemas import LOG
 from ...values import record
 from . import phrases
 from .project import ROOT
@@ -49,7 +50,7 @@ class SessionAuthor:
         self._cached = 0
         self._sent_at = 0.0
         self._last_message: str | None = None
-        body = {"schema": SCHEMA, "title": title, "model": MODEL, "cwd": ROOT}
+        body = {"schema": LOG, "title": title, "model": MODEL, "cwd": ROOT}
         self._add(META, {**body, "source": {"format": "invented", "name": "coding session"}})
 
     def wait(self, seconds: float) -> None:

@@ -52,7 +52,7 @@ def origin_of(body: Mapping[str, Any]) -> Origin | None:
     Raise ``ProviderRefusal`` for a block with another text or with a broken signature.
     """
     first = _blocks(body["messages"][0])[:1]
-    if not first or first[0].get("type") != "compaction" or first[0].get("content") is None:
+    if not first or first[0].get("type") != "compaction" or not first[0].get("signature"):
         return None
     block, path = first[0], "messages.0.content.0"
     record = open_seal(block.get("signature"), CompactionRecord)

@@ -31,7 +31,7 @@ def model_row(name: str, facts: ModelFacts, *, window: int, betas: frozenset[str
             "supported": facts.context_editing,
             "clear_thinking_20251015": _supported(facts.context_editing),
             "clear_tool_uses_20250919": _supported(facts.context_editing),
-            "compact_20260112": _supported(False),
+            "compact_20260112": _supported(facts.compaction),
         },
         "effort": {"supported": bool(facts.default_effort)}
         | {level: _supported(bool(facts.default_effort)) for level in _EFFORTS},

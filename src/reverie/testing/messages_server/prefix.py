@@ -3,7 +3,8 @@
 Two requests have the same digest at a place if the same content was sent before it. ``cache_control``, thinking, key
 order, null fields and the borders between messages of one role do not count; a string counts as one text block. A
 deferred tool counts from the first block that refers to it. After a compaction block the chain starts at that block;
-further chains continue those of the messages that it replaces.
+further chains continue those of the messages that a signed one replaces. Content before one that was made at a
+threshold does not count.
 Pages: build-with-claude/preserved-thinking/prefix-checks, build-with-claude/compaction-thinking-blocks.
 """
 
@@ -17,7 +18,18 @@ import msgspec
 
 from ...values import record
 
-__all__ = ["Origin", "Place", "Prefix", "extended", "is_thinking", "prefix_of", "referenced_tools", "visible_tools"]
+__all__ = [
+    "Origin",
+    "Place",
+    "Prefix",
+    "extended",
+    "is_thinking",
+    "is_threshold_summary",
+    "prefix_of",
+    "referenced_tools",
+    "restarted",
+    "visible_tools",
+]
 
 Chains: TypeAlias = "tuple[str, ...]"
 Block: TypeAlias = "Mapping[str, Any]"
@@ -71,6 +83,8 @@ def prefix_of(request: Mapping[str, Any], origin: Origin | None) -> Prefix:
         for position, block in enumerate(_content(message["content"])):
             if is_thinking(block):
                 places.append(Place(index, position, block, chains))
+            elif is_threshold_summary(block):
+                places, chains = [], restarted(opening, block)
             else:
                 chains = extended(chains, message["role"], block, tools)
     return Prefix(tuple(places), chains, opening, messages[-1]["role"] if messages else "")
@@ -82,6 +96,11 @@ def extended(chains: Chains, role: str, block: Block, tools: Mapping[str, Any]) 
         return chains
     definitions = [_bare(tools[name]) for name in referenced_tools(block) if name in tools]
     return _linked(chains, [role, _bare(block), *definitions])
+
+
+def restarted(opening: str, block: Block) -> Chains:
+    """Return the chain that starts at a summary made at a threshold."""
+    return _linked((opening,), ["compaction", block["content"]])
 
 
 def visible_tools(request: Mapping[str, Any]) -> list[Any]:
@@ -105,6 +124,11 @@ def referenced_tools(block: Any) -> Iterator[str]:
 def is_thinking(block: Block) -> bool:
     """Return whether a block is thinking, readable or redacted."""
     return block.get("type") in ("thinking", "redacted_thinking")
+
+
+def is_threshold_summary(block: Block) -> bool:
+    """Return whether a block is a summary made at a threshold: it has no signature, and the API reads on from it."""
+    return block.get("type") == "compaction" and bool(block.get("content")) and not block.get("signature")
 
 
 def _start(opening: str, origin: Origin | None, messages: list[Any]) -> Chains:

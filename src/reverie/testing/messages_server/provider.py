@@ -11,15 +11,17 @@ from ...cache.simulator import CacheRules, CacheSimulator, SimUsage
 from ...conversation.wire.validate import Limits, too_long
 from ...model_facts import ModelFacts, facts_of
 from ...values import record
-from .compaction import SUMMARY_PROMPT, check_summarized, origin_of, signed_summary
+from .compaction import SUMMARY_PROMPT, check_summarized, listed_messages, origin_of, signed_summary
 from .edits import EditedRequest, apply_context_management
-from .prefix import Prefix, prefix_of
+from .prefix import Prefix, is_thinking, prefix_of
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
 from .refusals import ProviderRefusal, check_betas, check_request, is_shaped
 from .replies import ServerReply, cut_to, reply_of
 from .shown_request import shown_request
 from .thinking import BINDING_BETA, Behavior, Reader, ThinkingVerdict, behavior_for, check_thinking, signed_reply
+from .threshold import THRESHOLD_BETA, continued_request, from_summary, reached_threshold, summary_block
 from .token_count import TokenCounter
+from .tool_rounds import ReturnedCalls, began_without_thinking
 
 __all__ = ["AdmittedRequest", "Caller", "Provider"]
 
@@ -48,19 +50,28 @@ class CheckedRequest:
 
 @record
 class AdmittedRequest:
-    """A request that is charged: with its edits, its prompt and the output tokens that the window leaves."""
+    """A request that is charged: with its edits, its prompt and the output tokens that the window leaves.
+
+    ``threshold`` is the edit that has it summarised first, if there is one.
+    """
 
     checked: CheckedRequest
     edited: EditedRequest
     prompt: Prompt
     charge: Charge
     room: int
-    reports: bool
+    betas: frozenset[str]
+    threshold: Mapping[str, Any] | None = None
 
     @property
     def body(self) -> dict[str, Any]:
         """The request as it was sent."""
         return self.checked.body
+
+    @property
+    def pauses(self) -> bool:
+        """Whether the reply ends behind the summary."""
+        return self.threshold is not None and bool(self.threshold.get("pause_after_compaction"))
 
 
 class Provider:
@@ -87,6 +98,7 @@ class Provider:
         self._lock = threading.Lock()
         self._prompts: dict[str, Prompt] = {}
         self._consumed: set[bytes] = set()
+        self.calls = ReturnedCalls()
         self._ids = counter(1)
 
     def next_id(self, prefix: str) -> str:
@@ -101,26 +113,41 @@ class Provider:
         """Check a request, apply its edits and charge it; raise ``ProviderRefusal`` for an invalid request."""
         checked = self._check(body, caller)
         facts = checked.reader.facts
-        edited = apply_context_management(checked.shown, self.count, facts)
+        edited = apply_context_management(from_summary(checked.shown), self.count, facts)
         prompt = prompt_of(edited.request, self.count)
-        asked = body.get("compaction")
+        threshold = reached_threshold(body, prompt.total)
+        asked = body.get("compaction") or threshold
         extra = self.count({"type": "text", "text": asked.get("instructions") or SUMMARY_PROMPT}) if asked else 0
         problem = too_long(prompt.total + extra, self.window_of(facts))
         if problem is not None:
             raise ProviderRefusal(problem.status, problem.text)
+        charged = self._charge(prompt, now, extra)
+        room = self.window_of(facts) - prompt.total - extra
+        return AdmittedRequest(checked, edited, prompt, charged, room, caller.betas, threshold)
+
+    def _charge(self, prompt: Prompt, now: float, extra_tokens: int) -> Charge:
         with self._lock:
-            charged = charge(self._simulator, prompt, now, extra)
+            charged = charge(self._simulator, prompt, now, extra_tokens)
             fresh = [key for key in charged.edit_keys() if key not in self._consumed]
             if fresh:
                 self._consumed.update(fresh)
                 charged.deleted_tokens = prompt.deleted_tokens
-        room = self.window_of(facts) - prompt.total - extra
-        return AdmittedRequest(checked, edited, prompt, charged, room, BINDING_BETA in caller.betas)
+        return charged
 
-    def answer(self, admitted: AdmittedRequest, said: Any, now: float) -> Body:
-        """Return the message for a scripted reply; from ``now`` on, the request's cache writes can be read."""
-        body = admitted.body
-        reply, output_tokens = self._reply(admitted, said)
+    def answer(self, admitted: AdmittedRequest, said: Any, now: float, summary: Any = None) -> Body:
+        """Return the message for a scripted reply; from ``now`` on, the request's cache writes can be read.
+
+        ``summary`` is the scripted summary of a request that reached its threshold.
+        """
+        body, summarized = admitted.body, list[dict[str, Any]]()
+        front: list[dict[str, Any]] = []
+        if admitted.threshold is not None:
+            block, tokens = self._threshold_block(listed_messages(body) if summary is None else summary)
+            front, summarized = [block], [_iteration("compaction", admitted, tokens)]
+            with self._lock:
+                admitted.charge.streaming_began(now)
+            admitted = self._continued(admitted, block, now)
+        reply, output_tokens = self._reply(admitted, said, front)
         identity = self.next_id("msg")
         with self._lock:
             admitted.charge.streaming_began(now)
@@ -134,9 +161,10 @@ class Provider:
             "content": reply.content,
             "stop_reason": reply.stop_reason,
             "stop_sequence": reply.stop_sequence,
-            "usage": _usage(admitted, output_tokens),
+            "usage": _usage(admitted, output_tokens, summarized),
         }
-        if admitted.reports and admitted.checked.reader.facts.thinking:
+        self.calls.take(message["content"], body)
+        if BINDING_BETA in admitted.betas and admitted.checked.reader.facts.thinking:
             message["input_transformations"] = list(admitted.checked.verdict.transformations)
         if admitted.edited.applied is not None:
             message["context_management"] = {"applied_edits": admitted.edited.applied}
@@ -148,7 +176,7 @@ class Provider:
         """Return the reply of the counting endpoint: a request's input tokens after the edits it declares."""
         asked = {key: value for key, value in body.items() if key != "compaction"}
         checked = self._check({**asked, "max_tokens": facts_of(str(body.get("model"))).max_output_tokens}, caller)
-        edited = apply_context_management(checked.shown, self.count, checked.reader.facts)
+        edited = apply_context_management(from_summary(checked.shown), self.count, checked.reader.facts)
         answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count).total}
         if edited.applied is not None:
             answer["context_management"] = {"original_input_tokens": prompt_of(checked.shown, self.count).total}
@@ -167,11 +195,31 @@ class Provider:
             roles = [message["role"] for message in body["messages"]]
             latest = max((index for index, role in enumerate(roles) if role == "assistant"), default=-1)
             verdict = check_thinking(prefix, latest, reader)
+            self.calls.check(body)
         return CheckedRequest(body, reader, prefix, verdict, shown_request(body, verdict.dropped, facts))
 
-    def _reply(self, admitted: AdmittedRequest, said: Any) -> tuple[ServerReply, int]:
-        """Return the whole reply and its tokens: cut to the limits, with its thinking or its summary signed."""
+    def _threshold_block(self, said: Any) -> tuple[dict[str, Any], int]:
+        """Return the block of a scripted summary and its tokens; a model that calls a tool writes no summary."""
+        whole = reply_of(said, lambda: self.next_id("toolu"), "compaction")
+        return summary_block(_summary_text(whole)), sum(self.count(block) for block in whole.content)
+
+    def _continued(self, admitted: AdmittedRequest, block: dict[str, Any], now: float) -> AdmittedRequest:
+        """Return a request that is answered from its summary on; one that pauses there is not charged again."""
+        if admitted.pauses:
+            return admitted
+        prompt = prompt_of(continued_request(admitted.edited.request, block), self.count)
+        room = self.window_of(admitted.checked.reader.facts) - prompt.total
+        charged = self._charge(prompt, now, 0)
+        return AdmittedRequest(admitted.checked, admitted.edited, prompt, charged, room, admitted.betas)
+
+    def _reply(self, admitted: AdmittedRequest, said: Any, front: list[dict[str, Any]]) -> tuple[ServerReply, int]:
+        """Return the whole reply and its tokens: cut to the limits, with its thinking or its summary signed.
+
+        ``front`` has the summary that comes before it.
+        """
         checked, body = admitted.checked, admitted.body
+        if admitted.pauses:
+            return ServerReply(front, "compaction"), 0
         most = min(body["max_tokens"], admitted.room)
         summarizes = body.get("compaction") is not None
         whole = reply_of(said, lambda: self.next_id("toolu"), "compaction" if summarizes else "end_turn")
@@ -179,10 +227,12 @@ class Provider:
         if reply.stop_reason == "max_tokens" and admitted.room < body["max_tokens"]:
             reply = ServerReply(reply.content, "model_context_window_exceeded", None, reply.extra)
         assert isinstance(reply.content, list)
-        tokens = sum(self.count(block) for block in reply.content)
+        silent = began_without_thinking(body)
+        blocks = [block for block in reply.content if not (silent and is_thinking(block))]
+        tokens = sum(self.count(block) for block in blocks)
         if summarizes:
             return _summary(reply, checked), tokens
-        content = signed_reply(reply.content, body, checked.prefix, checked.verdict, checked.reader)
+        content = signed_reply([*front, *blocks], body, checked.prefix, checked.verdict, checked.reader)
         return ServerReply(content, reply.stop_reason, reply.stop_sequence, reply.extra), tokens
 
     def _diagnosis(self, body: Mapping[str, Any], prompt: Prompt) -> dict[str, Any] | None:
@@ -191,20 +241,35 @@ class Provider:
         return cache_miss_reason(self._prompts.get(previous), prompt) if previous else None
 
 
-def _usage(admitted: AdmittedRequest, output_tokens: int) -> dict[str, Any]:
-    fields = usage_fields(admitted.charge.usage, output_tokens)
+def _usage(admitted: AdmittedRequest, output_tokens: int, summarized: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the usage of a reply; the bill of ``summarized`` and of a summary on demand is in the iterations only."""
     if admitted.body.get("compaction") is not None:
-        bill = {key: value for key, value in fields.items() if key != "service_tier"}
-        return {**usage_fields(SimUsage(), 0), "iterations": [{"type": "compaction", **bill}]}
+        return {**usage_fields(SimUsage(), 0), "iterations": [_iteration("compaction", admitted, output_tokens)]}
+    if admitted.pauses:
+        return {**usage_fields(SimUsage(), 0), "iterations": summarized}
+    fields = usage_fields(admitted.charge.usage, output_tokens)
+    if THRESHOLD_BETA in admitted.betas:
+        fields["iterations"] = [*summarized, _iteration("message", admitted, output_tokens)]
     if admitted.prompt.edits:
         fields["cache_deleted_input_tokens"] = admitted.charge.deleted_tokens
     return fields
 
 
+def _iteration(kind: str, admitted: AdmittedRequest, output_tokens: int) -> dict[str, Any]:
+    fields = usage_fields(admitted.charge.usage, output_tokens)
+    return {"type": kind, **{key: value for key, value in fields.items() if key != "service_tier"}}
+
+
+def _summary_text(reply: ServerReply) -> str | None:
+    """Return the text of a summary; None if it failed."""
+    text = "".join(str(block.get("text", "")) for block in reply.content if isinstance(block, dict))
+    return text if reply.stop_reason == "compaction" and text.strip() else None
+
+
 def _summary(reply: ServerReply, checked: CheckedRequest) -> ServerReply:
     """Return the reply to a compaction request: the signed block, or nothing where the summary failed."""
-    text = "".join(str(block.get("text", "")) for block in reply.content if isinstance(block, dict))
-    if reply.stop_reason != "compaction" or not text.strip():
+    text = _summary_text(reply)
+    if text is None:
         return ServerReply([], reply.stop_reason, None, reply.extra)
     block = signed_summary(text, checked.body, checked.prefix, checked.reader.facts)
     return ServerReply([block], "compaction", None, reply.extra)

@@ -91,6 +91,11 @@ class MessagesServer:
         self._thread: LoopbackThread | None = None
 
     @property
+    def calls_without_thinking(self) -> set[str]:
+        """The ids of calls that came back in their tool round without the thinking that led to them."""
+        return self._provider.calls.left_out
+
+    @property
     def base_url(self) -> str:
         """The address of the server; raises ``InputError`` while it does not run."""
         if self._thread is None:
@@ -225,8 +230,11 @@ class MessagesServer:
                 code=failure.code,
             )
         admitted = self._provider.admit(body, caller, self.clock.now)
-        said = await self._said(body)
-        message = self._provider.answer(admitted, said, self.clock.now)
+        summarizes = admitted.threshold is not None or body.get("compaction") is not None
+        summary = await self._said(self._summary, body) if summarizes else None
+        ready = summary if body.get("compaction") is not None or admitted.pauses else None
+        said = ready if ready is not None else await self._said(self._reply, body)
+        message = self._provider.answer(admitted, said, self.clock.now, summary)
         self.usages.append((body["model"], message["usage"]))
         headers = {"request-id": request_id}
         cut = self._faults.next_cut()
@@ -235,11 +243,10 @@ class MessagesServer:
         gate = self._faults.next_gate()
         return StreamReply(message, headers=headers, request_id=request_id, cut=cut, gate=gate, failure=failure)
 
-    async def _said(self, body: dict[str, Any]) -> Any:
-        """Return the scripted reply, or the summary where the request asks for one; nothing for 0 tokens."""
+    async def _said(self, script: ReplyFunction, body: dict[str, Any]) -> Any:
+        """Return the scripted reply or summary; nothing for 0 tokens."""
         if body["max_tokens"] == 0:
             return ServerReply([], "max_tokens")
-        script = self._reply if body.get("compaction") is None else self._summary
         said: Any = await anyio.to_thread.run_sync(script, body, abandon_on_cancel=True)
         return await said if inspect.isawaitable(said) else said
 

@@ -63,7 +63,12 @@ def _opening(block: Mapping[str, Any]) -> dict[str, Any]:
         return {**block, "thinking": "", "signature": ""}
     if kind in ("tool_use", "server_tool_use"):
         return {**block, "input": {}}
-    return dict(block)
+    return {**block, "content": None} if _is_delta(block) else dict(block)
+
+
+def _is_delta(block: Mapping[str, Any]) -> bool:
+    """Return whether a block is a summary made at a threshold, which comes as one delta."""
+    return block["type"] == "compaction" and "signature" not in block
 
 
 def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -80,6 +85,8 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if block["input"]:
             for piece in _pieces(_encode(block["input"]).decode()):
                 yield {"type": "input_json_delta", "partial_json": piece}
+    elif _is_delta(block):
+        yield {"type": "compaction_delta", "content": block["content"]}
 
 
 def _pieces(text: str) -> Iterator[str]:

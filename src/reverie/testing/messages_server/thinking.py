@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ...model_facts import ModelFacts
 from ...values import record
-from .prefix import Place, Prefix, extended, is_thinking
+from .prefix import Place, Prefix, extended, is_thinking, is_threshold_summary, restarted
 from .refusals import ProviderRefusal
 from .signatures import (
     ThinkingRecord,
@@ -186,6 +186,10 @@ def signed_reply(
     index = 0
     signed: list[Block] = []
     for block in content:
+        if is_threshold_summary(block):
+            chains, last, depth = restarted(prefix.opening, block), "", 0
+            signed.append(block)
+            continue
         if not is_thinking(block):
             chains = extended(chains, "assistant", block, tools)
             signed.append(block)

@@ -1,36 +1,48 @@
-"""Unified diffs of limited length."""
+"""Unified diffs, complete: a person decides on them."""
 
 from __future__ import annotations
 
 import difflib
 from typing import Final
 
-__all__ = ["MAX_DIFF_LINES", "unified_diff"]
+__all__ = ["unified_diff"]
 
-MAX_DIFF_LINES: Final = 400
 _CONTEXT: Final = 3
 _MAX_COMPARED: Final = 2_000
-_MAX_LINE_CHARS: Final = 500
+_NO_NEWLINE: Final = "\\ No newline at end of file"
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """Return a unified diff of two texts with ``path`` in its header, cut with a note if long; '' if equal."""
-    old, new = before.split("\n"), after.split("\n")
+    """Return a unified diff of two texts with ``path`` in its header; '' if they are equal.
+
+    A passage of very many lines is shown as removed and added as a whole.
+    """
+    old, new = _lines(before), _lines(after)
     start = _shared_line_count(old, new)
     end = _shared_line_count(old[start:][::-1], new[start:][::-1])
-    first = max(0, start - _CONTEXT)
-    last = max(0, end - _CONTEXT)
+    first, last = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
+    removed, added = old[start : len(old) - end], new[start : len(new) - end]
     old, new = old[first : len(old) - last], new[first : len(new) - last]
-    if max(len(old), len(new)) > _MAX_COMPARED:
-        rows = [f"@@ -{first + 1},{len(old)} +{first + 1},{len(new)} @@", *_marked("-", old), *_marked("+", new)]
+    if max(len(removed), len(added)) > _MAX_COMPARED:
+        above, below = old[: start - first], old[len(old) - (end - last) :]
+        spans = (f"{first + bool(lines)},{len(lines)}" for lines in (old, new))
+        rows = ["@@ -{} +{} @@".format(*spans), *_marked(" ", above)]
+        rows += [*_marked("-", removed), *_marked("+", added), *_marked(" ", below)]
     else:
         rows = _hunks(old, new, first)
     if not rows:
         return ""
-    cut = len(rows) - MAX_DIFF_LINES
-    if cut > 0:
-        rows = [*rows[:MAX_DIFF_LINES], f"[... {cut:,} more lines of this diff ...]"]
-    return "\n".join([f"--- {path}", f"+++ {path}", *(_short(row) for row in rows)]) + "\n"
+    return "\n".join([f"--- {path}", f"+++ {path}", *rows]) + "\n"
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text; a last line without a newline is followed by git's mark for that."""
+    *lines, last = text.split("\n")
+    return [*lines, f"{last}\n{_NO_NEWLINE}"] if last else lines
+
+
+def _marked(mark: str, lines: list[str]) -> list[str]:
+    return [mark + line for line in lines]
 
 
 def _hunks(old: list[str], new: list[str], first: int) -> list[str]:
@@ -49,12 +61,6 @@ def _later(span: str, lines: int) -> str:
     return f"{int(start) + lines}{comma}{count}"
 
 
-def _marked(mark: str, lines: list[str]) -> list[str]:
-    shown = lines[: MAX_DIFF_LINES // 2]
-    more = len(lines) - len(shown)
-    return [*(mark + line for line in shown), *([f"{mark}[... {more:,} more lines ...]"] if more else [])]
-
-
 def _shared_line_count(old: list[str], new: list[str]) -> int:
     count = 0
     for one, two in zip(old, new, strict=False):
@@ -62,7 +68,3 @@ def _shared_line_count(old: list[str], new: list[str]) -> int:
             break
         count += 1
     return count
-
-
-def _short(row: str) -> str:
-    return row if len(row) <= _MAX_LINE_CHARS else f"{row[:_MAX_LINE_CHARS]}[...]"

@@ -21,6 +21,7 @@ from ...paths import open_beneath
 from .globs import path_regex
 from .ignore_rules import parse_ignore_rules
 from .literals import required_literal
+from .readable import ReadScope, has_other_names
 from .tree_walk import walk
 
 __all__ = ["MAX_FILE_BYTES", "main", "search"]
@@ -49,10 +50,10 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
     flags = re.MULTILINE | re.DOTALL if request["multiline"] else re.NOFLAG
     pattern = re.compile(request["pattern"], flags | (re.IGNORECASE if request["ignore_case"] else re.NOFLAG))
     found = _Rows(request, pattern)
-    for path, text in _texts(request, found.too_large):
+    for path, text in _texts(request, found):
         if not found.search(path, text):
             break
-    return {"rows": found.rows, "more": found.more, "too_large": found.too_large}
+    return {"rows": found.rows, "more": found.more, "too_large": found.too_large, "linked": found.linked}
 
 
 class _Rows:
@@ -62,6 +63,7 @@ class _Rows:
         self.rows: list[str] = []
         self.more = False
         self.too_large: list[str] = []
+        self.linked: list[str] = []
         self._request = request
         self._pattern = pattern
         self._limit: int = min(request["head_limit"] or _MAX_ROWS, _MAX_ROWS)
@@ -118,15 +120,15 @@ def _matching_lines(lines: list[str], text: str, pattern: re.Pattern[str], multi
         yield from range(line, min(last + 1, len(lines)))
 
 
-def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the displayed path and the text of every file to search; add the paths of too large ones to a list."""
+def _texts(request: dict[str, Any], found: _Rows) -> Iterator[tuple[str, str]]:
+    """Yield the displayed path and the text of every file to search; note those too large or with hard links."""
     label: str = request["label"]
     if request["text"] is not None:
         yield label, request["text"].replace("\r\n", "\n")
         return
     start: int = request["descriptor"]
     if not request["is_folder"]:
-        text = _text(os.dup(start), label, too_large)
+        text = _text(os.dup(start), label, found)
         if text is not None:
             yield label, text
         return
@@ -141,7 +143,7 @@ def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str,
         for path in chunk:
             shown = f"{label}/{path}" if label else path
             try:
-                text = _text(open_beneath(start, path, _FILE), shown, too_large)
+                text = _text(open_beneath(start, path, _FILE), shown, found, linked=request["linked"])
             except OSError:  # removed, replaced by a link, or not readable
                 continue
             if text is not None:
@@ -150,7 +152,11 @@ def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str,
 
 def _wanted_paths(start: int, request: dict[str, Any]) -> Iterator[str]:
     above = [parse_ignore_rules(text, prefix=prefix) for prefix, text in request["rules"]]
+    cwd, home, roots, denied = request["scope"]
+    scope, folder = ReadScope(cwd, home, tuple(roots), tuple(denied)), request["folder"]
     for walked in walk(start, hidden=request["hidden"], ignore=request["ignore"], above=above):
+        if scope.is_hidden(os.path.join(folder, walked.path), folder):
+            continue
         if all(_passes(walked.path, glob) for glob in request["globs"]) and _has_type(walked.path, request["endings"]):
             yield walked.path
 
@@ -203,11 +209,18 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _text(descriptor: int, path: str, too_large: list[str]) -> str | None:
-    """Read a file and close it; return its text, or None if it is binary or too large (then note its path)."""
+def _text(descriptor: int, path: str, found: _Rows, *, linked: bool = True) -> str | None:
+    """Read a file and close it; return its text, or None if it is binary, too large, or has hard links.
+
+    With ``linked`` hard links do not matter.
+    """
     with open(descriptor, "rb", buffering=0) as file:
-        if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
-            too_large.append(path)
+        status = os.fstat(descriptor)
+        if not linked and has_other_names(status):
+            found.linked.append(path)
+            return None
+        if status.st_size > MAX_FILE_BYTES:
+            found.too_large.append(path)
             return None
         data = file.read(MAX_FILE_BYTES) or b""
     for bom, encoding in _BOMS:

@@ -8,7 +8,8 @@ from pathlib import Path
 from ...errors import ReverieError
 from ..context import ToolContext
 from .ignore_rules import is_ignored, parse_ignore_rules
-from .workspace import allowed_roots, is_inside, open_plain_file
+from .readable import is_beneath, read_scope
+from .workspace import open_plain_file
 
 __all__ = ["label_of", "rules_above"]
 
@@ -20,7 +21,7 @@ def label_of(target: str, context: ToolContext) -> str:
     cwd = os.path.realpath(context.cwd)
     if target == cwd:
         return ""
-    return os.path.relpath(target, cwd) if is_inside(target, (cwd,)) else target
+    return os.path.relpath(target, cwd) if is_beneath(target, (cwd,)) else target
 
 
 def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | None:
@@ -28,12 +29,12 @@ def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | No
 
     None if these files ignore the directory itself. Only files within the same allowed root are read.
     """
-    root = next((folder for folder in allowed_roots(context) if is_inside(target, (folder,))), None)
+    root = next((folder for folder in read_scope(context).roots if is_beneath(target, (folder,))), None)
     found: list[tuple[str, str]] = []
     if root is None or root == target:
         return found
     for folder in reversed(Path(target).parents):
-        if not is_inside(str(folder), (root,)):
+        if not is_beneath(str(folder), (root,)):
             continue
         try:
             opened = open_plain_file(str(folder / ".gitignore"), context)

@@ -10,23 +10,22 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ...errors import InputError, UnsafePath
 from ...paths import open_beneath
 from ...values import record
 from ..context import ToolContext
 from ..tool import Access, AccessKind
+from .readable import OTHER_NAMES, has_other_names, is_beneath, read_scope
 
 __all__ = [
     "OpenFile",
     "ResolvedPath",
     "access_to",
-    "allowed_roots",
-    "is_inside",
     "needs_grant",
     "open_folder",
     "open_parent_folder",
@@ -39,7 +38,6 @@ _MAX_PATH_BYTES: Final = 4_096
 _FOLDER: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _KERNEL_MOUNTS: Final = ("/proc", "/sys")
 _RACED: Final = frozenset({errno.ELOOP, errno.EXDEV, errno.EAGAIN})
-_OTHER_NAMES: Final = "the file has another name (a hard link), which may be outside the directories of this session"
 
 
 @record
@@ -86,16 +84,6 @@ def _problem(path: str) -> str:
     return ""
 
 
-def allowed_roots(context: ToolContext) -> list[str]:
-    """Return a list of the directories that file tools may use without asking, resolved."""
-    return [os.path.realpath(folder) for folder in (context.cwd, *context.directories)]
-
-
-def is_inside(target: str, folders: Iterable[str]) -> bool:
-    """Return whether a resolved path is one of the folders or lies beneath one of them."""
-    return any(target == folder or target.startswith(folder.rstrip("/") + "/") for folder in folders if folder)
-
-
 def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
     """Return the access of a call to a path: the resolved path, and a doubt if a file inside has hard links.
 
@@ -104,32 +92,27 @@ def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
     place = resolved_path(path, context)
     if place.problem:
         return Access("none", path)  # nothing will be touched: the call fails with the problem
-    doubted = is_inside(place.target, allowed_roots(context)) and needs_grant(place.target, context)
-    return Access(kind, place.target, _OTHER_NAMES if doubted else "")
+    doubted = read_scope(context).is_inside(place.target) and needs_grant(place.target, context)
+    return Access(kind, place.target, OTHER_NAMES if doubted else "")
 
 
 def needs_grant(target: str, context: ToolContext) -> bool:
     """Return whether a person must allow a resolved path first: it is outside, or has other hard links."""
-    if not is_inside(target, allowed_roots(context)):
+    if not read_scope(context).is_inside(target):
         return True
     with suppress(OSError, ValueError):
-        return _has_other_names(os.lstat(target))
+        return has_other_names(os.lstat(target))
     return False
 
 
-def with_grant(context: ToolContext, target: str, *, restricted: bool | None = None) -> ToolContext:
+def with_grant(context: ToolContext, target: str, **changes: Any) -> ToolContext:
     """Return a copy of the context in which one allowed target may be opened; it shares all other state.
 
     A target inside the workspace without other hard links gets no grant: if it becomes a link to the outside in
-    the meantime, it is refused. ``restricted`` replaces that of the context unless it is None.
+    the meantime, it is refused. ``changes`` replace fields of the context.
     """
-    keep = context.restricted if restricted is None else restricted
     more = {target} if target and needs_grant(target, context) else set[str]()
-    return replace(context, granted=context.granted | more, restricted=keep)
-
-
-def _has_other_names(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+    return replace(context, granted=context.granted | more, **changes)
 
 
 @contextmanager
@@ -205,10 +188,11 @@ def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tup
 
 def _root_for(place: ResolvedPath, context: ToolContext) -> str:
     """Return the root directory to open a path from; raise ``UnsafePath`` for a path that was not allowed."""
-    for root in allowed_roots(context):
-        if is_inside(place.target, (root,)):
+    scope = read_scope(context)
+    for root in scope.roots:
+        if is_beneath(place.target, (root,)) and not scope.is_private(place.target):
             return root
-    if is_inside(place.target, context.granted):
+    if is_beneath(place.target, context.granted):
         return "/"
     raise UnsafePath(
         f"{_shown(place.given)} leads to {place.target}, which is outside the working directory and was not allowed; "
@@ -250,7 +234,7 @@ def _check_plain(found: os.stat_result, target: str, context: ToolContext) -> No
         raise UnsafePath(f"{target} is a pipe, socket or device; only plain files can be used", path=target)
     if found.st_dev in _kernel_devices():
         raise UnsafePath(f"{target} is a window into the kernel, not a file; only plain files can be used", path=target)
-    if _has_other_names(found) and target not in context.granted:
+    if has_other_names(found) and target not in context.granted:
         raise UnsafePath(
             f"{target} has {found.st_nlink} names (hard links), one of which may be outside the working directory, and "
             "was not allowed; ask the user to allow it, or work on a copy",

@@ -17,7 +17,18 @@ from ...values import record
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = ["Command", "Line", "UnclearLine", "Word", "loose_commands", "parse", "unquoted"]
+__all__ = [
+    "Command",
+    "Line",
+    "UnclearLine",
+    "Word",
+    "has_hidden_words",
+    "loose_commands",
+    "loose_texts",
+    "loose_words",
+    "parse",
+    "unquoted",
+]
 
 MAX_CHARS: Final = 4_096
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-^~")
@@ -26,17 +37,39 @@ _GLOB: Final = frozenset("*?[]")
 _ESCAPABLE: Final = frozenset("()[]{}.*?+^|;!<>&#$/=,:-")
 _PATTERN: Final = re.compile(r"[*?]|\[.*\]")
 _AT_BRACES: Final = re.compile(r"(?<=@)\{[A-Za-z0-9]+\}")
+# The mark of find and xargs for a path, as a word of its own.
+_WHOLE: Final = re.compile(r"(?<![^ ])\{\}(?=[ ;|\n]|&&|\Z)")
 _OPERATORS: Final = ("&&", "||", "|", ";")
-_REDIRECTIONS: Final = re.compile(r"(?:[12]?>&[12]|(?:&|[12])?>{1,2} ?/dev/null)(?=[ ;|]|&&|$)")
-_INPUT: Final = re.compile(r"< ?([A-Za-z0-9_.][A-Za-z0-9_./+,@%-]*)(?=[ ;|]|&&|$)")
+_REDIRECTIONS: Final = re.compile(r"(?:[12]?>&[12]|(?:&|[12])?>{1,2} ?/dev/null)(?=[ ;|\n]|&&|$)")
+_INPUT: Final = re.compile(r"< ?([A-Za-z0-9_.][A-Za-z0-9_./+,@%-]*)(?=[ ;|\n]|&&|$)")
+# Blanks, a line that goes on, and a comment.
+_NOTHING: Final = re.compile(r" +|\\\n|#[^\n]*")
 _WORDS: Final = frozenset({"word", "number", "raw_string", "string", "concatenation", "test_operator"})
-_TRANSPARENT: Final = frozenset({"program", "list", "pipeline", "redirected_statement"})
+_TRANSPARENT: Final = frozenset(
+    {"program", "list", "pipeline", "redirected_statement", "if_statement", "elif_clause", "else_clause"}
+)
+_CONDITIONS: Final = frozenset({"if", "then", "elif", "else", "fi"})
 _RESERVED: Final = frozenset(
-    {"!", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in"}
-    | {"select", "then", "time", "until", "while"}
+    {
+        "!",
+        "[[",
+        "]]",
+        "case",
+        "coproc",
+        "do",
+        "done",
+        "esac",
+        "for",
+        "function",
+        "in",
+        "select",
+        "time",
+        "until",
+        "while",
+    }
 )
 _NOT_WORDS: Final = frozenset({"variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"})
-_CONNECTORS: Final = frozenset({"&&", "||", "|", ";"})
+_CONNECTORS: Final = frozenset({"&&", "||", "|", ";", "\n", "comment"}) | _CONDITIONS
 
 
 @record
@@ -97,12 +130,12 @@ def parse(text: str) -> ParsedLine:
 
 
 def _refuse_characters(text: str) -> None:
-    if not text.strip(" "):
+    if not text.strip(" \n"):
         raise ValueError("the line is empty")
     if len(text) > MAX_CHARS:
         raise ValueError(f"the line is longer than {MAX_CHARS} characters")
     for letter in text:
-        if letter == " " or (letter.isascii() and letter.isprintable()):
+        if letter in " \n" or (letter.isascii() and letter.isprintable()):
             continue
         if letter.isascii() or unicodedata.category(letter)[0] in "CZ" or not letter.isprintable():
             raise ValueError(f"it holds the character U+{ord(letter):04X}, which is not plain text")
@@ -121,8 +154,13 @@ class _Lexer:
         reads: list[str] = []
         open_operator = ""
         while self._at < len(self._text):
-            if self._text[self._at] == " ":
+            if nothing := _NOTHING.match(self._text, self._at):
+                self._at = nothing.end()
+            elif self._text[self._at] == "\n":
                 self._at += 1
+                if words:  # otherwise the line is empty, or goes on after an operator
+                    found.append(self._command(words, reads, "the end of the line"))
+                    words, reads, open_operator = [], [], ";"
             elif operator := next((each for each in _OPERATORS if self._text.startswith(each, self._at)), ""):
                 found.append(self._command(words, reads, operator))
                 words, reads, open_operator = [], [], operator
@@ -134,6 +172,8 @@ class _Lexer:
                 self._at = given.end()
             else:
                 words.append(self._word())
+                if len(words) == 1 and words[0].is_plain and words[0].text in _CONDITIONS:
+                    words = []
         if words or open_operator not in ("", ";") or reads:
             found.append(self._command(words, reads, "the end"))
         return found
@@ -150,7 +190,7 @@ class _Lexer:
         out: list[str] = []
         bare: list[str] = []  # a quoted or escaped character becomes a blank here, because it is no pattern
         is_plain = True
-        while self._at < len(self._text) and (letter := self._text[self._at]) not in " ;|":
+        while self._at < len(self._text) and (letter := self._text[self._at]) not in " ;|\n":
             if letter == "&" and self._text.startswith("&&", self._at):
                 break
             if letter in "<>":
@@ -161,7 +201,7 @@ class _Lexer:
             elif letter == "\\":
                 is_plain = False
                 out.append(self._escaped())
-            elif letter == "{" and (braces := _AT_BRACES.match(self._text, self._at)):
+            elif braces := _AT_BRACES.match(self._text, self._at) or _WHOLE.match(self._text, self._at):
                 out.append(braces[0])
                 self._at = braces.end()
             elif letter in _PLAIN or letter in _GLOB or (letter == "!" and self._is_alone()):
@@ -186,6 +226,8 @@ class _Lexer:
         if end >= len(self._text):
             raise ValueError("a quote is not closed")
         inside = self._text[self._at + 1 : end]
+        if "\n" in inside:
+            raise ValueError("a quoted text goes over several lines")
         self._at = end + 1
         return inside if mark == "'" else _double_quoted(inside)
 
@@ -239,13 +281,63 @@ def loose_commands(text: str) -> Iterator[tuple[str, ...]]:
 
     Use this only to find forbidden commands, never to allow one.
     """
-    left = [_parser().parse(text.encode("utf-8", "surrogateescape")).root_node]
-    while left:
-        node = left.pop()
+    for node in _nodes(text):
         if node.type == "command":
             words = [unquoted(_text(child)) for child in node.named_children if child.type not in _NOT_WORDS]
             if words:
                 yield tuple(words)
+
+
+def has_hidden_words(text: str, count: int, wrappers: frozenset[str]) -> bool:
+    """Return whether bash computes one of the first ``count`` words of a command, or any word of a wrapper.
+
+    Variables, substitutions, escapes by number, globs and braces are computed; damaged syntax counts too.
+    """
+    for node in _nodes(text):
+        if node.type == "command":
+            words = [child for child in node.named_children if child.type not in _NOT_WORDS]
+            name = unquoted(_text(words[0])).rsplit("/", 1)[-1] if words else ""
+            if any(map(_is_computed, words if name in wrappers else words[:count])):
+                return True
+        elif node.is_error or node.is_missing:
+            return True
+    return False
+
+
+def _is_computed(node: Node) -> bool:
+    if node.type in ("raw_string", "string_content"):
+        return False
+    if node.type not in _WORDS and node.type not in ("command_name", '"'):
+        return True
+    if node.type == "word" and re.search(r"(?<!\\)[*?\[{]", _text(node)):
+        return True
+    return any(map(_is_computed, node.children))
+
+
+def loose_words(text: str) -> Iterator[str]:
+    """Yield every word of a line: arguments, redirections, assignments, words inside quotes.
+
+    Use this only to find forbidden files, never to allow one.
+    """
+    for node in _nodes(text):
+        if node.type in _WORDS or node.type == "ansi_c_string":
+            yield unquoted(_text(node))
+    for inner in loose_texts(text):
+        yield from inner.split()
+
+
+def loose_texts(text: str) -> Iterator[str]:
+    """Yield every quoted text and here-document of a line; use this only to find something forbidden."""
+    for node in _nodes(text):
+        if node.type in ("string", "raw_string", "heredoc_body"):
+            yield unquoted(_text(node)) if node.type != "heredoc_body" else _text(node)
+
+
+def _nodes(text: str) -> Iterator[Node]:
+    left = [_parser().parse(text.encode("utf-8", "replace")).root_node]
+    while left:
+        node = left.pop()
+        yield node
         left.extend(node.children)
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -36,14 +37,17 @@ class Availability:
     detail: str
 
 
-def confined_command(argv: Sequence[str], *, cwd: Path) -> list[str]:
-    """Return a command line that runs ``argv`` in the sandbox in ``cwd``; raise if there is no sandbox."""
+def confined_command(argv: Sequence[str], *, cwd: Path, reads: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Return a command line that runs ``argv`` in the sandbox in ``cwd``; raise if there is no sandbox.
+
+    ``reads`` are the only places it may read from, as options of ``confine.py``; none leaves reading free.
+    """
     found = available()
     if not found.works:
         raise SandboxUnavailable(f"no sandbox here: {found.detail}; run the command with permission instead")
     if not argv:
         raise SandboxUnavailable("there is no command to confine; name one")
-    return [*_interpreter(), "run", str(cwd), *argv]
+    return [*_interpreter(), "run", str(cwd), *chain.from_iterable(reads), "--", *argv]
 
 
 @cache
@@ -57,19 +61,29 @@ def available() -> Availability:
         )
         found = json.loads(answer.stdout)
         version, namespaces, seccomp = int(found["landlock"]), bool(found["namespaces"]), bool(found["seccomp"])
+        limits = f"limits: {found['memory_gib']} GiB of memory for each process, {_counted(found['processes'])}"
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
         return Availability(False, 0, False, False, f"the launcher does not run ({error}); {FALLBACK}")
     works = version > 0 and seccomp
-    return Availability(works, version, namespaces, seccomp, _in_words(version, namespaces, seccomp, works))
+    return Availability(works, version, namespaces, seccomp, "; ".join([*_words(version, namespaces, seccomp), limits]))
 
 
-def _in_words(version: int, namespaces: bool, seccomp: bool, works: bool) -> str:
-    parts = [
-        f"Landlock version {version}" if version else "no Landlock",
-        "seccomp" if seccomp else "no seccomp filter for this processor",
+def _words(version: int, namespaces: bool, seccomp: bool) -> list[str]:
+    """Return the restrictions of this kernel in words: files, system calls, network."""
+    by_filter = [name for name, since in (("truncation", 3), ("signals", 6)) if 0 < version < since]
+    landlock = f"Landlock version {version}: no writes" if version else f"no Landlock: {FALLBACK}"
+    landlock += ", no truncation" if version >= 3 else ""
+    if by_filter and seccomp:
+        landlock += f" (the seccomp filter stops {' and '.join(by_filter)}, which this version does not know)"
+    return [
+        landlock,
+        "seccomp: no sockets, locks or changes of modes" if seccomp else f"no seccomp filter here: {FALLBACK}",
         "a network namespace of its own" if namespaces else "no user namespaces: seccomp alone stops the network",
     ]
-    return "; ".join(parts if works else [*parts, FALLBACK])
+
+
+def _counted(processes: int) -> str:
+    return f"{processes} processes" if processes else "no limit of processes for root"
 
 
 def _interpreter() -> list[str]:

@@ -22,7 +22,7 @@ __all__ = ["EDGE_BYTES", "OutputBuffer", "Shell", "Shells"]
 
 EDGE_BYTES: Final = 1_000_000
 """How many bytes of the beginning, and as many of the end, of a long output are kept."""
-_GRACE_SECONDS: Final = 2.0
+_GRACE_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 0.5
 _CHUNK_BYTES: Final = 65_536
 _MAX_BACKGROUND: Final = 32
@@ -37,11 +37,16 @@ class OutputBuffer:
         self._head = bytearray()
         self._tail = bytearray()
         self._read = 0
+        self._is_line_open = False
         self.total_bytes = 0
+        self.total_lines = 0
 
     def add(self, data: bytes) -> None:
         """Append bytes of output."""
         self.total_bytes += len(data)
+        if data:
+            was_open, self._is_line_open = self._is_line_open, not data.endswith(b"\n")
+            self.total_lines += data.count(b"\n") + self._is_line_open - was_open
         room = self._edge - len(self._head)
         if room > 0:
             self._head += data[:room]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -66,7 +66,7 @@ class TeamMember:
     """The context of the agent's tools, whose shell commands are killed when the agent is stopped."""
     narrow: Callable[[str], None] | None = None
     """Function that restricts the agent to the permissions of a mode; None before the agent runs."""
-    sever: Callable[[], None] | None = None
+    sever: Callable[[], Awaitable[None]] | None = None
     """Function that closes the agent's log against further writes; None if it has no log of its own."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     task: asyncio.Task[None] | None = None

@@ -334,7 +334,11 @@ class AgentRunner:
             return None
 
         async def ask(approval: Approval) -> ApprovalAnswer:
-            return await runs.ask_user(replace(approval, reason=f"agent {member.id}: {approval.reason}"))
+            answer = await runs.ask_user(replace(approval, reason=f"agent {member.id}: {approval.reason}"))
+            if answer.kind == "always" and not approval.is_plan and approval.suggestions:
+                rule = answer.rule if answer.rule in approval.suggestions else approval.suggestions[0]
+                runs.allow(rule)  # the agent itself keeps it for the project
+            return answer
 
         return ask
 
@@ -383,6 +387,7 @@ _HOME: Final = (
     "skills",
     "config.toml",
     "trust.toml",
+    "permissions.toml",
 )
 
 

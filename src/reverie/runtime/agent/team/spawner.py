@@ -120,6 +120,11 @@ class Spawner:
         """Return a dict from the name of each agent type to its description."""
         return {name: kind.description for name, kind in self._kinds.items()}
 
+    def works_apart(self, kind: str) -> bool:
+        """Return whether agents of a type work in a worktree of their own; False for an unknown type."""
+        found = self._kinds.get(kind)
+        return found is not None and found.worktree
+
     def statuses(self) -> list[AgentStatus]:
         """Return the state of every agent of the whole team, in the order of their start."""
         return [one.status(self._clock()) for one in self.roster.agents.values()]
@@ -342,7 +347,7 @@ class Spawner:
         await stop_all(families, self.roster.policy.stop_seconds)
         for one in families:
             if not one.done.is_set() and one.sever is not None:
-                one.sever()
+                await one.sever()
         for one in agents:
             if not one.done.is_set():
                 self._emit(FellBack(self._session.name, "agents", f"{one.id} did not react and was abandoned"))

@@ -11,21 +11,18 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from ....errors import InputError
+from ....tools.git import run_git
 from ...places.projects import canonical_root
 
 __all__ = ["Worktree", "prune"]
 
 FOLDER: Final = "worktrees"
-_GIT_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}")
-# A repository's hooks and file monitors are untrusted programs: none runs for a checkout.
-_QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "submodule.recurse=false")
 
 
 class Worktree:
@@ -61,7 +58,7 @@ class Worktree:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(lock, 0)
             os.write(lock, f"{root}\n{branch}\n{base}\n".encode("utf-8", "surrogateescape"))
-            made = _git(directory, "worktree", "add", "--quiet", "-b", branch, str(path), base)
+            made = run_git(directory, "worktree", "add", "--quiet", "-b", branch, str(path), base)
             if made.returncode != 0:
                 raise InputError(f"git cannot make a worktree: {made.stderr.strip()[:300]}")
         except BaseException:
@@ -113,38 +110,22 @@ def prune(home: Path) -> list[str]:
 
 
 def _is_clean(path: Path, base: str) -> bool:
-    status = _git(path, "status", "--porcelain", "--untracked-files=all", "--ignored=no")
-    return status.returncode == 0 and not status.stdout.strip() and _git_out(path, "rev-parse", "HEAD") == base
+    try:
+        status = run_git(path, "status", "--porcelain", "--untracked-files=all", "--ignored=no")
+        return status.returncode == 0 and not status.stdout.strip() and _git_out(path, "rev-parse", "HEAD") == base
+    except InputError:
+        return False
 
 
 def _remove(repository: Path, path: Path, branch: str) -> None:
-    if _git(repository, "worktree", "remove", "--force", str(path)).returncode != 0:
-        shutil.rmtree(path, ignore_errors=True)
-        _git(repository, "worktree", "prune")
-    _git(repository, "branch", "--quiet", "-D", branch)
+    with suppress(InputError):  # the repository may be gone
+        if run_git(repository, "worktree", "remove", "--force", str(path)).returncode != 0:
+            shutil.rmtree(path, ignore_errors=True)
+            run_git(repository, "worktree", "prune")
+        run_git(repository, "branch", "--quiet", "-D", branch)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _git_out(directory: Path, *arguments: str) -> str | None:
-    done = _git(directory, *arguments)
+    done = run_git(directory, *arguments)
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    command: Sequence[str] = ["git", "-C", str(directory), *_QUIET, *arguments]
-    try:
-        return subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=_GIT_SECONDS,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise InputError("git is not installed here: start the agent without a worktree") from None
-    except subprocess.TimeoutExpired:
-        raise InputError(f"git took longer than {_GIT_SECONDS:g} s; start the agent without a worktree") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....conversation.entries import Entry
@@ -39,15 +39,15 @@ class CandidateWriter:
     def save_found(
         self,
         entries: Sequence[Entry],
-        before: Sequence[Entry],
+        before: Iterable[Entry],
         instructions: Sequence[str],
         most: int,
         imported: Collection[str] = (),
     ) -> ExtractionRun:
         """Run the local extractor over entries, save its candidates, and return the run.
 
-        ``before`` are the earlier entries; ``most`` is the largest number of candidates; ``imported`` are the
-        uuids of entries that another program recorded.
+        ``before`` are the earlier entries, newest first; ``most`` is the largest number of candidates; ``imported``
+        are the uuids of entries that another program recorded.
         """
         made = extract(
             entries, self._heads(), instructions=instructions, heard_before=before, imported=imported, most=most

@@ -7,7 +7,8 @@ moves only after a successful run, so no message is skipped.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -37,10 +38,12 @@ from ....ports import Model
 from ....text.counts import counted
 from ....values import field, record, replace
 from ...session.forks import ForkReply, Forks, forking
+from ...session.patience import LEFT
 from ...session.port import SessionPort
 from ..results import SavedMemory
 from .budget import DailyBudget
 from .candidates import CandidateWriter, ExtractionRun
+from .report import imported_entries
 from .tools import ExtractTools, ToolAccess
 
 if TYPE_CHECKING:
@@ -126,18 +129,25 @@ class Extractor:
             await self._running.wait()
 
     async def close(self, timeout_seconds: float | None = None) -> bool:
-        """Start no more runs and wait for a running one, cancelled after a timeout; return False if cancelled."""
+        """Start no more runs and wait for a running one; return False if it was cancelled.
+
+        A run is cancelled after a timeout, and earlier if its model is silent for 5 seconds.
+        """
         self._closed = True
         limit = self._policy.close_seconds if timeout_seconds is None else timeout_seconds
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(limit):
-                await self.wait()
-            if self._running is None:
+            if await self._session.patience.wait(self._ended, limit):
                 return True
             if self._scope is not None:
                 self._scope.cancel()
             await self.wait()
+        self._fell_back(LEFT)
         return False
+
+    async def _ended(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self.wait()
+        return self._running is None
 
     # -- runs
 
@@ -202,9 +212,10 @@ class Extractor:
                     return await self._run_model(self.model, view, found, already)
                 except Exception as error:
                     self._fell_back(f"extracted without a model: {error}")
-        before, said = view.history[: -len(found.entries)], self._options.instructions
+        before, said = islice(view.latest(), len(found.entries), None), self._options.instructions
         writer = CandidateWriter(self._memory, self._session.name)
-        most, imported = self._policy.max_memories, _upto(view.history, self._imported_upto)
+        most = self._policy.max_memories
+        imported = imported_entries(found.entries) | _upto(view.entries(), self._imported_upto)
         ran = await to_thread.run_sync(lambda: writer.save_found(found.entries, before, said(), most, imported))
         return replace(ran, saved=[*already, *ran.saved])
 
@@ -229,7 +240,7 @@ class Extractor:
         self, model: Model, view: View, found: ExtractionStep, already: list[SavedMemory]
     ) -> ExtractionRun:
         heads = await to_thread.run_sync(lambda: list(self._memory.list()))
-        witnesses = await to_thread.run_sync(lambda: Witnesses(view.history, imported_upto=self._imported_upto))
+        witnesses = await to_thread.run_sync(lambda: Witnesses(view.entries(), imported_upto=self._imported_upto))
         tools = self._fork_tools(witnesses, already)
         text = directive(
             "structured" if tools is None else "tools",
@@ -272,7 +283,7 @@ class Extractor:
         )
 
 
-def _upto(said: Sequence[Entry], uuid: str) -> frozenset[str]:
+def _upto(said: Iterable[Entry], uuid: str) -> frozenset[str]:
     """Return the uuids of the entries up to and including the one with this uuid; empty if it is not found."""
     names = [entry.uuid for entry in said] if uuid else []
     return frozenset(names[: names.index(uuid) + 1] if uuid in names else ())

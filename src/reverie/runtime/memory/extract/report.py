@@ -6,7 +6,7 @@ caller says that the session is the user's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ....conversation.authorship import own_words
@@ -21,7 +21,7 @@ from .tools import AUTHOR, FOR_USER
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["Extraction", "ExtractionOutcome", "Proposal", "ProposalStatus", "RefusedCandidate", "is_imported"]
+__all__ = ["Extraction", "ExtractionOutcome", "Proposal", "ProposalStatus", "RefusedCandidate", "imported_entries"]
 
 ProposalStatus: TypeAlias = Literal[
     "would save", "would update", "saved", "updated", "there already", "forgotten before"
@@ -68,9 +68,15 @@ class ExtractionOutcome:
     refused: list[RefusedCandidate] = field(default_factory=lambda: [])
 
 
-def is_imported(entries: Sequence[Entry]) -> bool:
-    """Return whether the metadata in these entries say that another program recorded the session."""
-    return any(entry.kind == META and entry.body.get("source") for entry in entries)
+def imported_entries(entries: Sequence[Entry]) -> frozenset[str]:
+    """Return the uuids of the entries that were recorded elsewhere: those with the mark of the importing side.
+
+    In a log without marks, these are all entries if its metadata name another program.
+    """
+    marked = frozenset(entry.uuid for entry in entries if entry.imported)
+    if marked or not any(entry.kind == META and entry.body.get("source") for entry in entries):
+        return marked
+    return frozenset(entry.uuid for entry in entries)
 
 
 class Extraction:
@@ -83,15 +89,20 @@ class Extraction:
         self._there: list[MemoryRecord] = [memory.get(head.file) for head in memory.list() if not head.problem]
 
     def look(
-        self, session: str, entries: Sequence[Entry], *, imported: bool = True, most: int = MAX_CANDIDATES
+        self,
+        session: str,
+        entries: Sequence[Entry],
+        *,
+        imported: Collection[str] | None = None,
+        most: int = MAX_CANDIDATES,
     ) -> ExtractionOutcome:
         """Extract memories from a session, save them unless this is a dry run, and return the outcome.
 
-        Repeating it changes nothing. ``imported`` says that another program recorded the session, which lowers the
-        trust.
+        Repeating it changes nothing. ``imported`` are the uuids of entries recorded elsewhere, which lowers the trust;
+        None means all.
         """
         spoken = [entry for entry in entries if entry.kind == USER and own_words(entry)]
-        foreign = {entry.uuid for entry in entries} if imported else set[str]()
+        foreign = {entry.uuid for entry in entries} if imported is None else imported
         made = extract(entries, self._there, instructions=self._instructions, imported=foreign, most=most)
         outcome = ExtractionOutcome(session, len(spoken))
         outcome.refused.extend(RefusedCandidate(f"{session} {message}", why) for message, why in made.refused)

@@ -1,4 +1,4 @@
-"""The tools of an extracting fork: read files, run read-only commands, and write memories through ``Memory``.
+"""The tools of an extracting fork: read the project and the memory directory, and write memories through ``Memory``.
 
 The declared tools stay unchanged because they are part of the cached prefix; a call that is not allowed is refused.
 Only ``Memory`` writes, with an author, a source and a trust that the program computes.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
@@ -21,10 +22,9 @@ from ....settings import PermissionRules
 from ....tools.context import ToolContext
 from ....tools.files.replacement import text_edit
 from ....tools.files.workspace import with_grant
-from ....tools.shell.read_only import is_read_only
-from ....tools.tool import Output, Tool
-from ....values import field, record
-from ...guard.permissions import PermissionScope, decide
+from ....tools.tool import Access, Output, Tool
+from ....values import field, record, replace
+from ...guard.permissions import PermissionScope, Verdict, decide, denied_reads
 from ...session.forks import DENIED, ForkState, ForkToolResult
 from ...session.replies import Call
 from ..results import SavedMemory
@@ -72,14 +72,20 @@ class ExtractTools:
         self.saved: list[SavedMemory] = saved if saved is not None else []
         self.refused: list[str] = []
         self._memory = memory
-        self._context = access.context.forked(restricted=True)
+        self._root = os.path.realpath(memory.path)
+        self._rules = replace(access.rules, allow=(), directories=())
+        self._context = access.context.forked(
+            directories=(Path(self._root),),
+            granted=set(),
+            restricted=True,
+            reads_inside=True,
+            denied=denied_reads(access.rules),
+        )
         self._witnesses = witnesses
         self._session = session
         self._policy = policy
-        self._rules = access.rules
         self._sandboxed = access.sandboxed
         self._emit = emit
-        self._root = os.path.realpath(memory.path)
         self._tools: dict[str, Tool] = {}
 
     async def __call__(self, call: Call, state: ForkState) -> ForkToolResult:
@@ -103,25 +109,23 @@ class ExtractTools:
     async def _read(self, call: Call) -> ForkToolResult:
         tool = self._tool(call.name)
         access = tool.access(call.input, self._context)
-        scope = PermissionScope(self._context.cwd, sandboxed=self._sandboxed)
-        verdict = decide(self._rules, "default", call.name, access, scope)
-        if verdict.outcome == "deny":
+        verdict = self._verdict(call.name, access)
+        if verdict.outcome != "allow":
             return self._denied(call, verdict.reason)
-        return self._result(await tool.run(call.input, with_grant(self._context, access.target)), access.target)
+        return self._result(await tool.run(call.input, self._context), access.target)
+
+    def _verdict(self, tool: str, access: Access) -> Verdict:
+        scope = PermissionScope(self._context.cwd, directories=self._context.directories, sandboxed=self._sandboxed)
+        return decide(self._rules, "default", tool, access, scope)
 
     async def _run_command(self, call: Call) -> ForkToolResult:
         command = call.input.get("command")
         if not isinstance(command, str) or call.input.get("run_in_background"):
             return self._denied(call, "only read-only commands in the foreground are allowed")
-        judged = is_read_only(command)
-        if not judged.allowed:
-            return self._denied(call, judged.reason)
-        if not self._sandboxed:
-            return self._denied(call, "this machine has no sandbox for commands")
         tool = self._tool("Bash")
-        access = tool.access(call.input, self._context)
-        if decide(self._rules, "default", "Bash", access, PermissionScope(self._context.cwd)).outcome == "deny":
-            return self._denied(call, "a rule denies it")
+        verdict = self._verdict("Bash", tool.access(call.input, self._context))
+        if verdict.outcome != "allow":
+            return self._denied(call, verdict.reason)
         return self._result(await tool.run(call.input, self._context), "")
 
     def _result(self, output: Output, target: str) -> ForkToolResult:

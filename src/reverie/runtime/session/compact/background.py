@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepared
 from ....errors import CompactionError, ReverieError
 from ....events import BackgroundChanged, FellBack
-from ....layers.l4_compact import CutRange, SignedSummary, parts_tool_changes, visible_items
+from ....layers.l4_compact import CutRange, SignedSummary, parts_tool_changes
 from ..port import SessionPort
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
 from .provider import signed_block
@@ -55,10 +55,13 @@ class BackgroundCompaction:
         self.tasks.start_soon(self._write, asked, self._finished)
         return True
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for a running summary, at most this long; one that the caller asked for may take this long in all."""
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a running summary, at most this long, and return whether none runs.
+
+        One that the caller asked for may take this long in all.
+        """
         if self._finished is None:
-            return
+            return True
         if self._asked is not None:
             seconds -= anyio.current_time() - self._asked[2]
         with anyio.move_on_after(max(0.0, seconds)):
@@ -66,6 +69,7 @@ class BackgroundCompaction:
         if self._asked is not None:
             self._asked = None  # the caller never passed a reply
             self._finished.set()
+        return self._finished.is_set()
 
     async def _write(self, asked: CompactionRequest, finished: anyio.Event) -> None:
         name = self._session.name
@@ -153,7 +157,7 @@ class BackgroundCompaction:
 
     def _covered(self, prepared: Mapping[str, Any]) -> CutRange:
         """Return the range that a summary covers; raise ``CompactionError`` if the conversation's front changed."""
-        items = visible_items(self._session.view)
+        items = self._session.view.items_in_view()
         last = next((at for at, item in enumerate(items) if item.uuid == prepared.get("last_before")), None)
         if last is not None:
             taking = CutRange(items, 0, last + 1)

@@ -5,15 +5,11 @@ Its state is a fold of the log, so a resumed session continues with the same sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from ....conversation.decisions import Compacted, CompactionFailed, CompactionUndone, Decision, Unknown, decision_of
-from ....conversation.entries import ASSISTANT, DECISION, Entry
-from ....conversation.rounds import reply_id
+from ....conversation.decisions import Compacted, CompactionFailed, CompactionUndone, Decision, Unknown
 from ....layers.l4_compact import CompactPolicy
 from ....values import record, replace
 
-__all__ = ["Breaker", "breaker_of"]
+__all__ = ["Breaker"]
 
 
 @record
@@ -81,16 +77,3 @@ class Breaker:
                 return replace(self, suspended=True, replies=None, refills=0)
             case _:
                 return self
-
-
-def breaker_of(entries: Iterable[Entry], policy: CompactPolicy) -> Breaker:
-    """Return the breaker's state after all entries of a log."""
-    state = Breaker()
-    last = ""
-    for entry in entries:
-        if entry.kind == DECISION and str(entry.body.get("decision", "")).startswith("compact"):
-            state = state.after(decision_of(entry.body), entry.at, policy)
-        elif entry.kind == ASSISTANT and reply_id(entry) != last:
-            last = reply_id(entry)
-            state = state.replied()
-    return state

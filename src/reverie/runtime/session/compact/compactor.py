@@ -6,15 +6,16 @@ from itertools import dropwhile
 from typing import Any
 
 from ....conversation.boundary import CLEAR_RESULTS, CLEARS
-from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered
-from ....conversation.entries import META, Entry, new_uuid
-from ....conversation.tokens.accounting import account, attachments_in, metrics
+from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered, decision_of
+from ....conversation.entries import ASSISTANT, DECISION, META, Entry, new_uuid
+from ....conversation.rounds import reply_id
+from ....conversation.tokens.accounting import account, added_texts, attachments_in, metrics
 from ....conversation.tokens.estimate import estimate_request
 from ....conversation.tokens.window import Thresholds
 from ....conversation.wire.request import awaits_provider
 from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
-from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, tokens_of, visible_items
+from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, tokens_of
 from ....values import replace
 from ...guard.hooks import Hooks
 from ..cache_plan import CachePlan
@@ -25,7 +26,7 @@ from ..port import SessionPort
 from ..standing_context import StandingContext
 from ..thinking import ThinkingWatch
 from .background import BackgroundCompaction
-from .breaker import Breaker, breaker_of
+from .breaker import Breaker
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
 from .provider import ProviderSummaries
 
@@ -57,10 +58,15 @@ class Compactor:
         self._explained = ""
         self._weighed: tuple[PrefixRendered, int] | None = None
         self._refused: set[str] = set()
+        self._last_reply = ""
 
-    def resume(self, entries: list[Entry]) -> None:
-        """Rebuild the circuit breaker from the log."""
-        self.breaker = breaker_of(entries, self._session.settings.compact)
+    def read(self, entry: Entry) -> None:
+        """Update the circuit breaker from an entry of the log."""
+        if entry.kind == DECISION and str(entry.body.get("decision", "")).startswith("compact"):
+            self.breaker = self.breaker.after(decision_of(entry.body), entry.at, self._session.settings.compact)
+        elif entry.kind == ASSISTANT and (reply := reply_id(entry)) != self._last_reply:
+            self._last_reply = reply
+            self.breaker = self.breaker.replied()
 
     def on_event(self, event: Event) -> None:
         """Update the circuit breaker from an event about a reply, a compaction, its failure or its undo."""
@@ -370,10 +376,12 @@ class Compactor:
     async def _applied(self, report: CompactionReport, asked: CompactionRequest) -> Entry:
         """Log a compaction and the metadata again, run hooks, emit the event, and return the first entry."""
         session = self._session
-        items = visible_items(session.view)
+        items = session.view.items_in_view()
         if report.decision.last_before not in {item.uuid for item in items}:
             raise CompactionError("the conversation has changed since this compaction was planned: plan it again")
-        counts = metrics(account(session.view.messages(), attachments_in(session.view)))
+        counts = metrics(
+            account(session.view.messages(), attachments_in(session.view), context=added_texts(session.view))
+        )
         kept = dropwhile(lambda item: item.uuid != report.decision.first_kept, items)
         again = 0 if report.decision.from_message else sum(tokens_of(session.view, item) for item in kept)
         entry = await session.decide(report.decision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ....cache.economics import Compaction, Verdict, call_price
@@ -16,7 +17,7 @@ from ....conversation.view import View
 from ....conversation.wire.blocks import accepted_message, as_blocks
 from ....errors import CompactionError
 from ....events import CompactionProgressed, FellBack
-from ....layers.l3_notes import Notes, NotesBudget, take_notes
+from ....layers.l3_notes import CURRENT, Notes, NotesBudget, take_notes, without_steps
 from ....layers.l4_compact import (
     CompactionCause,
     CompactionText,
@@ -283,7 +284,7 @@ class CompactionDraft:
             if facts.notes_covered is None:
                 raise CompactionError("the notes do not say which messages they cover, so all messages are kept")
             taking = cut_range_before_tail(session.view, room.tail, cursor=facts.notes_covered)
-            body = notes_text(facts.notes, section_tokens=room.section, total_tokens=room.notes)
+            body = notes_text(self._without_steps(facts.notes), section_tokens=room.section, total_tokens=room.notes)
             written = CompactionText("notes", body, await self._names())
             return await self._checked(asked, taking, written, room, 0, None)
         except CompactionError as error:
@@ -334,12 +335,17 @@ class CompactionDraft:
                     foreign = view.facts.notes_foreign
                     before = Notes({name: text for name, text in view.facts.notes.items() if name in foreign})
                     notes = await self._local_notes(view, before, budget)
-                body = notes_text(notes.sections, section_tokens=less.section, total_tokens=less.notes)
+                sections = self._without_steps(notes.sections)
+                body = notes_text(sections, section_tokens=less.section, total_tokens=less.notes)
                 written = CompactionText(asked.partial or "notes", body, names)
                 return await self._checked(asked, taking, written, less, 0, None)
             except CompactionError as error:
                 wrong = error
         raise wrong
+
+    def _without_steps(self, sections: Mapping[str, str]) -> Mapping[str, str]:
+        """Return notes without the open steps, unless a person or a model wrote the section that has them."""
+        return sections if CURRENT in self._session.view.facts.notes_foreign else without_steps(sections)
 
     async def _local_notes(self, view: View, before: Notes, budget: NotesBudget) -> Notes:
         """Return notes on the whole session, which the local note-taker writes from its activity."""

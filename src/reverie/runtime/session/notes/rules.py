@@ -10,7 +10,7 @@ from ....conversation.wire.request import awaits_provider
 from ....errors import InputError
 from ....events import FellBack
 from ....layers.l3_notes import rule_changes, rules_prompt
-from ....layers.l4_compact import UserMessages, visible_items
+from ....layers.l4_compact import UserMessages
 from ....text.counts import counted
 from ..port import SessionPort
 from ..standing_context import StandingContext
@@ -66,7 +66,7 @@ class RuleKeeper:
         if awaits_provider(view):
             return  # nothing may be said now; the next notes ask again
         said = [(one.handle, one.text) for one in self._messages.follow(view)]
-        visible = {item.uuid for item in visible_items(view)}
+        visible = {item.uuid for item in view.items_in_view()}
         changes = rule_changes(answer, said, self.rules, ended_rules(view.facts.standing), visible=visible)
         over = {one: self.named(one) for one in (*changes.ended, *(new.replaces for new in changes.found)) if one}
         for rule in over.values():

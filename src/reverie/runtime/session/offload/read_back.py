@@ -140,7 +140,7 @@ class ReadBack:
         return None
 
     def _message(self, uuid: str) -> StoredContent | None:
-        for entry in self._view.history:
+        for entry in self._view.entries():
             if entry.uuid == uuid:
                 return _logged(uuid, _content(entry))
         return None
@@ -168,7 +168,7 @@ class ReadBack:
 
     def _blocks(self) -> Iterator[dict[str, Any]]:
         """Yield every tool result block of the log."""
-        for entry in self._view.history:
+        for entry in self._view.entries():
             content: Any = _content(entry)
             for block in cast("list[Any]", content) if isinstance(content, list) else ():
                 if isinstance(block, dict) and cast("dict[str, Any]", block).get("type") == "tool_result":
@@ -218,7 +218,7 @@ def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> StoredContent:
     shown = _shown(view)
     left = set(_shown(view.fold(cut)))
     gone = [uuid for uuid in shown if uuid not in left]
-    said = {entry.uuid: entry for entry in view.history}
+    said = {entry.uuid: entry for entry in view.entries()}
     lines: list[bytes] = []
     texts: list[str] = []
     for uuid in gone:

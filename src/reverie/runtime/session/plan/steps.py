@@ -45,7 +45,8 @@ class StepsSource:
         value = "\n".join([_HEAD, *still_open]) if still_open else "No step is open: all were completed or dropped."
         # A list is another one if it was written again: the view may show a list that was written in between.
         digest = digest_of(f"{last.id}\n{value}")
-        return (StandingItem("steps", self.name, "the list of open steps", value, digest, stands=stands),)
+        name = "the list of open steps"
+        return (StandingItem("steps", self.name, name, value, digest, stands=stands, shown_by=(last.entry,)),)
 
 
 def steps_in(given: Any) -> list[tuple[str, str]]:

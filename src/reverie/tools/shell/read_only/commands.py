@@ -9,7 +9,15 @@ from typing import Final
 from ..grammar import Word
 from .git import GIT
 from .languages import judge_awk, judge_find, judge_jq, judge_sed, judge_test
-from .options import OptionRule, ParsedArguments, Subcommands, WordCheck, option_rule
+from .options import (
+    OptionRule,
+    ParsedArguments,
+    Subcommands,
+    WordCheck,
+    option_rule,
+    parsed_arguments,
+    problem_with,
+)
 
 __all__ = ["COMMANDS"]
 
@@ -89,6 +97,41 @@ def _judge_tar(words: tuple[Word, ...]) -> str:
     return "an archive on another machine" if ":" in texts[1] else ""
 
 
+def _nested_problem(words: tuple[Word, ...]) -> str:
+    """Return a problem, or '' if a command that gets more words from its caller can only read with any words."""
+    rule = COMMANDS.get(words[0].text) if words and words[0].is_plain and not words[0].is_pattern else None
+    if not isinstance(rule, OptionRule) or not rule.is_tame:
+        return "the command that it runs is not on the list of those that only read with any arguments"
+    return problem_with(rule, words[1:])
+
+
+_XARGS: Final = option_rule("0rtx", "nLPsI", long="null no-run-if-empty", long_valued="max-args max-lines max-procs")
+
+
+def _judge_xargs(words: tuple[Word, ...]) -> str:
+    """Return a problem, or '' if xargs runs a command that only reads with any words."""
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        name = words[at].text
+        at += 2 if name[1:] in _XARGS.valued else 1
+    try:
+        parsed_arguments(_XARGS, words[:at])
+    except ValueError as problem:
+        return str(problem)
+    return _nested_problem(words[at:]) if words[at:] else ""
+
+
+def _judge_find(words: tuple[Word, ...]) -> str:
+    """Return a problem, or '' if find only tests and lists, or runs a command that only reads with any words."""
+    left = list(words)
+    while (at := next((n for n, word in enumerate(left) if word.text == "-exec"), -1)) >= 0:
+        end = next((n for n in range(at, len(left)) if left[n].text in (";", "+")), len(left))
+        if problem := _nested_problem(tuple(left[at + 1 : end])) if end < len(left) else "its -exec does not end":
+            return problem
+        left[at : end + 1] = [Word("-print", "-print")]
+    return judge_find(tuple(left))
+
+
 COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     "[": judge_test,
     "arch": option_rule(max_operands=0),
@@ -161,7 +204,7 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
         long="brief mime mime-type mime-encoding dereference no-dereference keep-going extension",
         long_valued="separator",
     ),
-    "find": judge_find,
+    "find": _judge_find,
     "fmt": option_rule("cstu", "w", long_valued="width", has_counts=True),
     "fold": option_rule("bs", "w", long="bytes spaces", long_valued="width", has_counts=True),
     "free": option_rule("bkmghtwl", long="bytes kibi mebi gibi human total wide si lohi", max_operands=0),
@@ -287,5 +330,6 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     "which": option_rule("as"),
     "who": option_rule("abdHlmpqrstTu", max_operands=0),
     "whoami": option_rule(max_operands=0),
+    "xargs": _judge_xargs,
     "xxd": option_rule("abBeEiup", "cglos", max_operands=1),
 }

@@ -1,8 +1,8 @@
 """The git commands that only read.
 
 A repository's configuration can name programs (pagers, file system monitors, diff drivers, signature checkers). Options
-that name programs are refused here. The environment that ``confine.py`` sets overrides the configuration, and anything
-that still runs is confined by the sandbox.
+that name programs are refused here. ``git_program.py``, which is ``git`` in the sandbox, switches off those that the
+configuration names.
 """
 
 from __future__ import annotations

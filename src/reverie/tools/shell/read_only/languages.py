@@ -112,15 +112,21 @@ _AWK_REGEX: Final = r"/(?:[^/\\\[\]]|\\.|\[\^?\]?[^/\]\\\[]+\])*/"
 _AWK_TEST: Final = (
     rf"(?:{_AWK_FIELD} ?(?:[=!]=|[<>]=?) ?(?:[0-9]+|{_AWK_TEXT})|{_AWK_FIELD} ?!?~ ?{_AWK_REGEX}|!?{_AWK_REGEX}|NF|END)"
 )
-_AWK_PRINT: Final = (
-    rf"\{{ ?print(?: (?:{_AWK_FIELD}|{_AWK_TEXT})(?:(?: ?, ?| |)(?:{_AWK_FIELD}|{_AWK_TEXT}))*)? ?;? ?\}}"
+_AWK_NAME: Final = r"(?:[a-z]|count|max|min|sum|total)"
+_AWK_VALUE: Final = rf"(?:{_AWK_FIELD}|{_AWK_TEXT}|{_AWK_NAME}(?![A-Za-z0-9_(]))"
+_AWK_ACTION: Final = (
+    rf"\{{ ?(?:print(?: {_AWK_VALUE}(?:(?: ?, ?| |){_AWK_VALUE})*)?"
+    rf"|{_AWK_NAME} ?\+?= ?(?:{_AWK_FIELD}|[0-9]+)|{_AWK_NAME}\+\+) ?;? ?\}}"
 )
-_AWK_PROGRAM: Final = re.compile(rf"(?:{_AWK_TEST}(?: ?&& ?{_AWK_TEST})*)? ?(?:{_AWK_PRINT})?")
+_AWK_TESTS: Final = rf"{_AWK_TEST}(?: ?&& ?{_AWK_TEST})*"
+_AWK_RULE: Final = rf"(?:{_AWK_TESTS} ?)?{_AWK_ACTION}"
+# Only the last rule may be a test alone, so that there is one way to read a program.
+_AWK_PROGRAM: Final = re.compile(rf"(?:{_AWK_RULE}(?: ?;)? ?)*(?:{_AWK_TESTS})?")
 _AWK_MAX_CHARS: Final = 300
 
 
 def judge_awk(words: tuple[Word, ...]) -> str:
-    """Return a problem, or '' if awk's program only prints fields of lines that pass a simple test."""
+    """Return a problem, or '' if awk's program only prints or adds up fields of lines that pass a simple test."""
     try:
         given = parsed_arguments(option_rule(valued="F"), words)
     except ValueError as problem:
@@ -142,7 +148,7 @@ _JQ: Final = option_rule(
     long_valued="indent",
 )
 _JQ_REACHES_OUT: Final = re.compile(
-    r"\b(?:env|import|include|modulemeta|get_search_list|input_filename)\b|\$ENV|\$__prog"
+    r"\b(?:env|import|include|modulemeta|get_search_list|input_filename)\b|\$\s*(?:ENV|__prog)"
 )
 
 

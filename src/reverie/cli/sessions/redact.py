@@ -1,0 +1,103 @@
+"""``reverie redact``: take a secret out of a session for good."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ...errors import InputError
+from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
+from ...settings import load_settings
+from ...storage.files import FileStorage
+from ..output import as_plain, confirmed, counted, emit_json, say, warn
+from .recordings import opened_library
+
+__all__ = ["command"]
+
+
+@click.command(short_help="Take a secret out of a session for good.")
+@click.argument("session")
+@click.option("--text", "text", is_flag=True, help="Read the secret from a hidden prompt or from stdin (default).")
+@click.option("--scan", is_flag=True, help="Find secrets by their formats and list them masked.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Count the places and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
+def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Take a secret out of a session for good.
+
+    It leaves the log, the search index, stored results, notes, agents' logs, memories, the input history and every
+    other file of the home; thinking that was signed after it is not sent again. This cannot be undone. The secret is
+    never an argument, because arguments stay in the history of the shell.
+    """
+    if text and scan:
+        raise InputError("--text and --scan exclude each other")
+    with opened_library() as library:
+        key = library.find(session)
+    settings = load_settings()
+    storage = FileStorage(settings.home, durability=settings.durability)
+    try:
+        secrets = scanned(storage, key, quiet=as_json) if scan else [typed()]
+        if not secrets:
+            say("no secret was found; nothing was changed")
+            return 0
+        redaction = Redaction(storage, key, secrets)
+        receipt = redaction.plan()
+        if not dry_run:
+            if not yes and not agreed(receipt):
+                warn("nothing was changed")
+                return 1
+            receipt = redaction.run()
+    finally:
+        storage.close()
+    if as_json:
+        emit_json(as_plain(receipt))
+    else:
+        show(receipt, dry_run=dry_run)
+    return 1 if receipt.left and not dry_run else 0
+
+
+def typed() -> str:
+    """Return the secret from stdin, or from a prompt that does not show it."""
+    if sys.stdin.isatty():
+        return str(click.prompt("Secret", hide_input=True, err=True))
+    return sys.stdin.read().strip("\r\n")
+
+
+def scanned(storage: FileStorage, key: str, *, quiet: bool) -> list[str]:
+    """Return the secrets that the rules find, and list them masked."""
+    found = found_secrets(storage, key)
+    for one in [] if quiet else found:
+        say(f"{one.kind}: {masked(one)}, {counted(one.count, 'time')}")
+    return [one.value for one in found]
+
+
+def masked(secret: FoundSecret) -> str:
+    """Return the first characters of a long secret and its length."""
+    shown = secret.value.lstrip()[:4] if len(secret.value) >= 20 else ""
+    return f"{shown}… ({len(secret.value)} characters)"
+
+
+def agreed(receipt: RedactionReceipt) -> bool:
+    """Ask the user to confirm the redaction and return the answer; without a terminal raise InputError."""
+    target = f"{counted(receipt.occurrences, 'occurrence')} from {counted(len(receipt.files), 'file')}"
+    return confirmed(
+        f"Take {target} out permanently?", f"nothing was changed: confirmation needs a terminal; --yes takes {target}"
+    )
+
+
+def show(receipt: RedactionReceipt, *, dry_run: bool) -> None:
+    """Print a receipt without any content."""
+    verb = "would take" if dry_run else "took"
+    say(f"{verb} {counted(receipt.occurrences, 'occurrence')} out of {counted(len(receipt.files), 'file')}")
+    for name, count in receipt.files.items():
+        say(f"  {name}: {count}")
+    for name in receipt.memories:
+        say(f"  {'would forget' if dry_run else 'forgot'} the memory {name}")
+    if receipt.replies:
+        say(f"thinking of {counted(receipt.replies, 'reply')} is not sent again")
+    say(f"log: sha256 {receipt.log_sha256}…")
+    for name in receipt.left:
+        warn(f"still holds the secret: {name}")
+    if receipt.left and not dry_run:
+        warn("redact those sessions as well, or remove those files")

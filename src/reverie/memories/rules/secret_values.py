@@ -1,0 +1,131 @@
+"""Judge values in the place of a secret: a word, a name, a path, an expression or a placeholder is no secret."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from itertools import pairwise
+from typing import Final
+
+__all__ = ["BRACKET", "DIGIT", "HEX", "UUID", "is_counted", "is_odd", "is_password", "is_placeholder", "is_random"]
+
+_MIN_DISTINCT: Final = 6
+_MIN_ENTROPY: Final = 3.0
+_HEAD: Final = 80
+"""The number of characters searched for a placeholder: a long random value spells any short word."""
+_PLACEHOLDER: Final = re.compile(
+    r"example|placeholder|change_?-?me|dummy|sample|redacted|your|insert|replace|here|todo|(?-i:xxxx|XXXX)|\*\*\*|\.\.\."
+    r"|<|\{\w*\}|\{\{|^\$[A-Z_({]|^\$\w+$|^%[\w({]|test_?test|0{8}|123456789|abcdefgh|deadbeef|fake|mock|left out"
+    r"|(?-i:XMPL)|([1-9b-z])\1{5}|\banon(?:ymous|cvs)\b|^&(?:lt|#x3c|#60);|\$\{",
+    re.IGNORECASE,
+)
+DIGIT, _LOWER, _UPPER, _SIGN = (
+    re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"(?<=.)[^A-Za-z0-9_./\s-](?=.)")
+)
+_CODE: Final = re.compile(
+    r"[A-Za-z_][\w.]*(?:\(.*|\[.*)|--[a-z][\w-]*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d.*|[\d.,:/-]+|\$[\d.,]+\S*|(?:arn|urn)?:[\w:].*|\.\w+\(.*"
+    r"|\S*(?:\(\?|\[\^?\\?[\w]-|\\[dws(|+]|\[:[a-z]|\][+*?]).*|[\w-]+(?:\|[\w-]+)+|[\[({][^\d]*|[\[({]\w+[=:].*|[a-z]\w*://[^@?]*"
+    r"|[a-z_-]+(?::[a-z_-]+)+|(?:[a-z]+:)?[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,7}|\\f[A-Z0-9].*|[a-z-]*psk|(?:true|false|none|null)\W.*"
+    r"|\w*(?:password|passwd|pass|pwd|secret|token|key)\W?\d*"
+    r"|(?:sha|md|aes|rsa|hs|rs|es|utf|base|int|uint|float|str|oauth|argon|pbkdf|ed|x|http|ipv|win|p)-?_?\d{1,5}(?:[-_][\w-]*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Values that are an expression, an option, a version, a date, a price, a pattern, an address or an algorithm."""
+_CALL: Final = re.compile(r"(?:\d[\d.]*[*+/-])?([A-Za-z_](?:\w|\.|::)*)[(\[]")
+_MIN_HEX_CHARS: Final = 24
+_PATH: Final = re.compile(r"[./_-]")
+BRACKET: Final = re.compile(r"[()\[\]{}|]")
+_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_DIGITS: Final = re.compile("[0-9]+")
+HEX: Final = re.compile(r"(?:0x)?[0-9a-fA-F]{16,}")
+_PAIRS: Final = frozenset(
+    row[0] + second
+    for row in re.findall(
+        r"\w+",
+        "aabcdefgiklmnprstuvwxyz babcdeijlmoprstuy cacdefhiklmnoprstuy dabcdefgilmnorstuvy eabcdefghiklmnopqrstuvwxy"
+        " facdefilorstuy gaceghilmnoprsu haeilmorstuy iabcdefgklmnoprstvxz jaeosu kadeilnpsuw labcdefgilmnoprstuvy"
+        " mabcdeilmopstuy nacdefghijklmnoprstuvy oabcdefgijklmnoprstuvwx pacdehiklmoprstuy qlu rabcdefgiklmnoprstuvwy"
+        " sacdefghiklmnopqrstuvwy tabcdefhilmnoprstuvwxyz uabcdefgilmnoprst vaceio waehilnors xaceipt"
+        " yaceilmnopst zaeiou",
+    )
+    for second in row[1:]
+)
+"""The pairs of letters that words and names of programs are made of: first letter, then each that follows it."""
+_NAME_SHARE: Final = 0.75
+_NAME_SHARE_OF_PARTS: Final = 0.6
+_SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?(?:_[A-Z]+[0-9]*)+")
+UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def is_odd(value: str) -> bool:
+    """Say whether a value has a digit, a sign or an inner capital, as few words have."""
+    return DIGIT.search(value) is not None or _SIGN.search(value) is not None or _UPPER.search(value, 1) is not None
+
+
+def is_placeholder(value: str) -> bool:
+    """Say whether a value is a placeholder for a secret."""
+    return len(set(value)) < _MIN_DISTINCT or _PLACEHOLDER.search(value, 0, _HEAD) is not None
+
+
+def is_counted(value: str) -> bool:
+    """Say whether the letters and the digits of a value each count upwards, as in ``a1b2c3d4``."""
+    head = value[:_HEAD].lower()
+    rows = [row for row in (_LOWER.findall(head), DIGIT.findall(head)) if row]
+    steps = [other in (chr(ord(one) + 1), "a", "0", "1") for row in rows for one, other in pairwise(row)]
+    return len(rows) == 2 and len(steps) >= 6 and sum(steps) >= 0.9 * len(steps)
+
+
+def _classes(value: str) -> int:
+    return sum(bool(kind.search(value)) for kind in (DIGIT, _LOWER, _UPPER, _SIGN))
+
+
+def is_password(value: str, *, clear: bool = True) -> bool:
+    """Say whether a value in the place of a password is one; in a ``clear`` place a word with a digit is enough."""
+    value = value.replace("\\-", "-")  # a hyphen of a manual page
+    if len(value) < 6 or value[-1] == "(":
+        return False
+    letters = _LOWER.search(value) or _UPPER.search(value)
+    if (call := _CALL.match(value)) and _is_name(call[1]):
+        return False
+    if not letters or _CODE.fullmatch(value) or UUID.fullmatch(value):
+        return _classes(value) == 4
+    mixed = (DIGIT.search(value) and not _PATH.search(value)) or _SIGN.search(value)
+    return bool(clear and mixed) or _classes(value) == 4 or not _is_name(value)
+
+
+def is_random(value: str, *, quoted: bool = False) -> bool:
+    """Say whether a value is too random to be a word, a name or an expression."""
+    if len(value) < 8 or _CODE.fullmatch(value) or UUID.fullmatch(value):
+        return False
+    if len(value) < _MIN_HEX_CHARS and HEX.fullmatch(value):
+        return False  # too short for a key: a checksum or an id
+    if _classes(value) == 4 and len(value) <= 64 and value[-1] not in "=(" and "(" not in value:
+        return True
+    if BRACKET.search(value) and not quoted:
+        return False
+    if (_classes(value) < 2 and len(value) < 20) or (len(value) < 12 and not quoted):
+        return False
+    return not _is_name(value) and (len(value) < 12 or _entropy(value) >= _MIN_ENTROPY)
+
+
+def _is_name(value: str) -> bool:
+    """Say whether a value consists of words, as names and paths do."""
+    pieces = _PIECE.findall(value)
+    runs = len(pieces) + len(_DIGITS.findall(value))
+    if HEX.fullmatch(value) or runs > len(value) / 3 or len(_SIGN.findall(value.replace(":", ""))) >= 3:
+        return False
+    share = sum(len(piece) for piece in pieces if _is_word(piece)) / max(sum(map(len, pieces)), 1)
+    return (
+        share >= (_NAME_SHARE_OF_PARTS if _PATH.search(value) else _NAME_SHARE) or _SNAKE.fullmatch(value) is not None
+    )
+
+
+def _is_word(piece: str) -> bool:
+    pairs = [one + other not in _PAIRS for one, other in pairwise(piece.lower())]
+    return len(piece) >= 3 and sum(pairs) <= 0.2 * len(pairs)
+
+
+def _entropy(value: str) -> float:
+    total = len(value)
+    return -sum(count / total * math.log2(count / total) for count in Counter(value).values())

@@ -1,0 +1,161 @@
+"""Delete a session and everything that came from it in a home, and return a receipt without content.
+
+The log goes last, so a deletion that was interrupted is found and finished by the next one. A session's agents, and
+the agents that those started, go before it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+from ...conversation.authorship import strings_of, utterances
+from ...conversation.decisions import MessageQueued, decision_of
+from ...conversation.entries import DECISION, Entry
+from ...conversation.log import parse_log
+from ...paths import opened_folder, replace_file
+from ...settings import Settings
+from ...storage.files import FileStorage
+from ...values import record
+from ..library import Library, agent_log, erase_sources
+from ..mail.erasure import SessionMail, erase_letters
+from ..search.sessions import SessionSearch
+from ..session.ledger import LedgerStore
+
+__all__ = ["DeletionReceipt", "SessionDeletion"]
+
+HISTORY: Final = "history"
+SEND: Final = "SendMessage"
+_AROUND_SECONDS: Final = 3_600.0
+"""A prompt is typed at most this long before the log's first entry or after its last one."""
+
+
+@record
+class DeletionReceipt:
+    """The numbers of things that deleting a session removed, or would remove: no content, title or memory's name."""
+
+    session: str
+    key: str
+    agents: list[str]
+    """The agents that it started, and those that they started."""
+    files: int
+    """The logs of the session and its agents, stored results, notes, plans and inboxes."""
+    memories: int
+    calls: int
+    """The rows of the ledger."""
+    typed: int
+    """The entries in the history of typed lines."""
+    letters: int
+    others: int
+    """The files that other parts of the program keep for it, such as queued jobs."""
+
+
+class SessionDeletion:
+    """Deletes sessions of a home.
+
+    ``also`` are functions that remove, or in a dry run count, other files of the sessions with these names.
+    """
+
+    def __init__(
+        self, settings: Settings, storage: FileStorage, also: Sequence[Callable[[Sequence[str], bool], int]] = ()
+    ) -> None:
+        self._settings = settings
+        self._home = settings.home
+        self._storage = storage
+        self._library = Library(storage)
+        self._also = also
+
+    def run(self, key: str, *, dry_run: bool = False) -> DeletionReceipt:
+        """Delete a session by the key of its log, or in a dry run only count; return the receipt.
+
+        Raise ``SessionBusy`` if the session or one of its agents is open.
+        """
+        planned = self._library.remove(key, dry_run=True)
+        logs = [*map(agent_log, planned.agents), key]
+        names = [*planned.agents, planned.session]
+        entries = [entry for log in logs for entry in parse_log(self._storage.load(log) or b"").entries]
+        letters = erase_letters(self._home, _mail(names, entries), dry_run=dry_run)
+        typed = self._forget_typed(self._storage.load(key) or b"", dry_run=dry_run)
+        calls = self._forget_calls(names, dry_run=dry_run)
+        others = sum(act(names, dry_run) for act in self._also)
+        if not dry_run:
+            self._forget_index(logs)
+            if self._settings.memory_dir is not None:
+                erase_sources(self._settings.memory_dir, names)
+            for log in logs:
+                self._remove_folder(log.removesuffix(".jsonl"))
+            self._library.remove(key)
+        found = len(planned.keys), len(planned.memories), calls, typed, letters, others
+        return DeletionReceipt(planned.session, key, planned.agents, *found)
+
+    def _remove_folder(self, folder: str) -> None:
+        """Remove a session's folder with everything in it, also unfinished files that the storage does not list."""
+        *above, name = folder.split("/")
+        with suppress(FileNotFoundError), opened_folder(str(self._home), above) as parent:
+            shutil.rmtree(name, dir_fd=parent)
+
+    def _forget_calls(self, names: Sequence[str], *, dry_run: bool) -> int:
+        with LedgerStore(self._home) as ledger:
+            if dry_run:
+                return sum(len(ledger.calls(session=name)) for name in names)
+            return sum(ledger.forget(name) for name in names)
+
+    def _forget_index(self, logs: Sequence[str]) -> None:
+        if (self._home / "search.sqlite").exists():
+            with SessionSearch(self._home) as search:
+                for log in logs:
+                    search.forget(log)
+
+    def _forget_typed(self, log: bytes, *, dry_run: bool) -> int:
+        """Remove the lines that were typed in this session from the history of the terminal."""
+        path = self._home / HISTORY
+        if not path.is_file() or path.is_symlink():
+            return 0
+        raw = log.decode("utf-8", "replace")
+        times = [entry.at for entry in parse_log(log).entries if entry.at]
+        first, last = (min(times), max(times)) if times else (0.0, 0.0)
+        kept: list[str] = []
+        gone = 0
+        for piece, at, text in _typed(path.read_text("utf-8", "replace")):
+            near = not at or first - _AROUND_SECONDS <= at <= last + _AROUND_SECONDS
+            words = text.split(" ", 1)[-1] if text.startswith(("/", "!")) else text
+            is_command = words is not text and first <= at <= last
+            is_said = bool(words.strip()) and json.dumps(words.strip(), ensure_ascii=False)[1:-1] in raw
+            if near and (is_command or is_said):
+                gone += 1
+            else:
+                kept.append(piece)
+        if gone and not dry_run:
+            replace_file(str(self._home), HISTORY, "".join(kept).encode())
+        return gone
+
+
+def _typed(history: str) -> Iterator[tuple[str, float, str]]:
+    """Yield the entries of a history file, each with its time in seconds (0 if unknown) and its text."""
+    piece: list[str] = []
+    for line in [*history.splitlines(keepends=True), ""]:
+        if piece and (not line or (not line.startswith("+") and piece[-1].startswith("+"))):
+            at = 0.0
+            for head in piece:
+                with suppress(ValueError):
+                    at = datetime.fromisoformat(head.removeprefix("#").strip()).timestamp() if head[:1] == "#" else at
+            yield "".join(piece), at, "".join(one[1:] for one in piece if one.startswith("+")).removesuffix("\n")
+            piece = []
+        piece.append(line)
+
+
+def _mail(names: Sequence[str], entries: Sequence[Entry]) -> SessionMail:
+    """Return how the letters of these sessions are recognised: by owner, by received id and by sent text."""
+    mail = SessionMail(set(names))
+    for entry in entries:
+        decision = decision_of(entry.body) if entry.kind == DECISION else None
+        if isinstance(decision, MessageQueued):
+            mail.ids.add(decision.id)
+        for one in utterances(entry):
+            if one.kind == "call" and one.tool == SEND:
+                mail.texts.update(strings_of(one.input))
+    return mail

@@ -1,0 +1,144 @@
+"""A file in the Reverie directory that names directories, each bound to its inode and birth time.
+
+Another directory that takes the same path is not the one that was entered. Only the user may be able to write the file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from ...conversation.entries import seconds
+from ...errors import InputError, StorageError
+from ...keys import OWN_PREFIX
+from ...paths import explained, open_file, read_all, replace_file
+from ...values import record
+from .birth_time import birth_ns
+
+__all__ = ["DirectoryEntry", "DirectoryFile", "entry_for"]
+
+
+@record
+class DirectoryEntry:
+    """A directory with its device, inode and birth time when it was entered (``since``), and a rule kept for it."""
+
+    path: str
+    device: int
+    inode: int
+    since: str
+    born_ns: int | None = None
+    """Its birth time; 0 if its file system has none, None in an entry of an older version."""
+    rule: str = ""
+
+    def is_same_directory(self) -> bool:
+        """Return whether the path is still the directory that was entered, by device, inode and birth time."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+            born = birth_ns(self.path)
+        except OSError:
+            return False
+        if not stat.S_ISDIR(found.st_mode) or (found.st_dev, found.st_ino) != (self.device, self.inode):
+            return False
+        if self.born_ns is None:  # a directory that is younger than the entry is another one
+            return born // 1_000_000_000 <= seconds(self.since)
+        return born == self.born_ns
+
+
+class DirectoryFile:
+    """The file ``NAME.toml`` of a Reverie directory, a list of directories; each method reads it anew."""
+
+    def __init__(self, home: Path, name: str, key: str, comment: str) -> None:
+        """Name the file, the key of its tables, and the comment that it begins with."""
+        self._home = home
+        self._file = f"{name}.toml"
+        self._lock_file = f"{OWN_PREFIX}{name}-lock"
+        self._key = key
+        self._comment = comment
+
+    def entries(self) -> list[DirectoryEntry]:
+        """Return all entries, oldest first; raise if the file is damaged or other users could have written it."""
+        path = str(self._home / self._file)
+        try:
+            with explained("read", path):
+                descriptor = open_file(str(self._home), self._file, os.O_RDONLY)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return []
+            raise
+        found = os.fstat(descriptor)
+        content = read_all(descriptor)
+        if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
+            raise StorageError(f"{path} could have been written by others; look at it, then chmod 600 it", path=path)
+        try:
+            tables = cast("list[dict[str, Any]]", tomllib.loads(content.decode()).get(self._key, []))
+            return [_entry_of(table) for table in tables]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StorageError(f"{path} is damaged ({error}); repair or remove it", path=path) from error
+
+    def change(self, changed: Callable[[list[DirectoryEntry]], list[DirectoryEntry]]) -> bool:
+        """Replace the entries by those that a function makes of them; return whether that changed anything."""
+        with self._lock():
+            before = self.entries()
+            after = changed(before)
+            if after != before:
+                tables = [_table(self._key, each) for each in after]
+                replace_file(str(self._home), self._file, "\n".join([f"# {self._comment}\n", *tables]).encode())
+        return after != before
+
+    @contextmanager
+    def _lock(self) -> Generator[None]:
+        """Lock the file against other processes for the ``with`` block."""
+        with explained("lock", str(self._home / self._lock_file)):
+            lock = open_file(str(self._home), self._lock_file, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(lock)
+
+
+def entry_for(directory: Path, doing: str, rule: str = "") -> DirectoryEntry:
+    """Return an entry for a directory as it is now; raise ``InputError`` if it cannot be ``doing`` (trusted)."""
+    try:
+        str(directory).encode()
+        found = os.stat(directory)
+        born = birth_ns(str(directory))
+    except UnicodeEncodeError as error:
+        raise InputError(f"{os.fsencode(directory)!r} cannot be {doing}: its name is not UTF-8; rename it") from error
+    except OSError as error:
+        raise InputError(f"{directory} cannot be {doing}: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise InputError(f"{directory} cannot be {doing}: it is not a directory; name one")
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return DirectoryEntry(str(directory), found.st_dev, found.st_ino, since, born, rule)
+
+
+def _table(key: str, entry: DirectoryEntry) -> str:
+    """Return an entry as a table of the file."""
+    rows = [f"path = {_quoted(entry.path)}", f"device = {entry.device}", f"inode = {entry.inode}"]
+    rows += [] if entry.born_ns is None else [f"born_ns = {entry.born_ns}"]
+    rows += [f"rule = {_quoted(entry.rule)}"] if entry.rule else []
+    return "\n".join([f"[[{key}]]", *rows, f"since = {_quoted(entry.since)}", ""])
+
+
+def _entry_of(table: dict[str, Any]) -> DirectoryEntry:
+    return DirectoryEntry(
+        str(table["path"]),
+        int(table["device"]),
+        int(table["inode"]),
+        str(table.get("since", "")),
+        int(table["born_ns"]) if "born_ns" in table else None,
+        str(table.get("rule", "")),
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

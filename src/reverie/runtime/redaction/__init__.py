@@ -1,0 +1,1 @@
+"""Take a secret out of a session for good."""

@@ -1,0 +1,57 @@
+"""Find a later sentence about the same thing, by the rare words that two sentences share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import log
+from typing import Final
+
+from .directives import is_question
+from .stems import stems
+from .words import words
+
+__all__ = ["LaterSentences"]
+
+# Two sentences are about the same thing if they share two rare words, or this share of those of the shorter one.
+_SAME_WORDS: Final = 2
+_SAME_SHARE: Final = 0.3
+_COMMON: Final = 10  # a word in more than a tenth of the sentences is not rare
+_CJK_RUN: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
+
+
+class LaterSentences:
+    """Finds the later sentence, not a question, that shares the most rare words with a sentence."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        """Compare these sentences, oldest first."""
+        self._asks = [is_question(one) for one in sentences]
+        self._terms = [_terms(one) for one in sentences]
+        places: dict[str, list[int]] = {}
+        for at, terms in enumerate(self._terms):
+            for term in terms:
+                places.setdefault(term, []).append(at)
+        most = max(3, len(sentences) // _COMMON)
+        self._places = {term: found for term, found in places.items() if len(found) <= most}
+        self._weights = {term: log(len(sentences) / len(found)) for term, found in self._places.items()}
+        self._sizes = [sum(self._weights.get(term, 0.0) for term in terms) for terms in self._terms]
+
+    def than(self, number: int) -> int | None:
+        """Return the number of that sentence; None if none shares enough."""
+        shared: dict[int, list[float]] = {}
+        for term in self._terms[number]:
+            for at in self._places.get(term, ()):
+                if at > number and not self._asks[at]:
+                    shared.setdefault(at, []).append(self._weights[term])
+        shares = {at: sum(rare) / min(self._sizes[number], self._sizes[at]) for at, rare in shared.items()}
+        same = [
+            (shares[at], at) for at, rare in shared.items() if len(rare) >= _SAME_WORDS or shares[at] >= _SAME_SHARE
+        ]
+        return max(same)[1] if same else None
+
+
+def _terms(text: str) -> frozenset[str]:
+    """Return the word stems of a text, and pairs of characters where a script has no spaces."""
+    runs = _CJK_RUN.findall(text)
+    pairs = (run[at : at + 2] for run in runs for at in range(len(run) - 1))
+    return frozenset((*stems(words(_CJK_RUN.sub(" ", text))), *pairs))

@@ -1,0 +1,204 @@
+"""The places that a command in the sandbox can read: the session's directories without denied files, and programs.
+
+Landlock only allows, so a directory that holds a denied file is replaced by the list of its other entries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ...errors import SandboxUnavailable
+from ..files.readable import ReadScope, has_other_names, is_beneath, is_git_object
+from .read_only.commands import COMMANDS
+
+__all__ = ["git_folders", "read_places"]
+
+Places: TypeAlias = list[tuple[str, str]]
+
+MAX_ENTRIES: Final = 500_000
+MAX_STATS: Final = 10_000
+"""So many files are checked for hard links; a check of more would slow down each command."""
+MAX_BESIDE: Final = 2_000
+"""In a directory with more entries and a denied file, no file is readable, because each would need a rule."""
+MAX_LINKS: Final = 256
+"""More files with hard links are a store of packages (uv, pnpm), and stay readable."""
+_SETTINGS: Final = (
+    "alternatives bash.bashrc debian_version gitattributes gitconfig group host.conf hostname hosts inputrc "
+    "ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime lsb-release magic magic.mime mime.types "
+    "nsswitch.conf os-release passwd profile protocols services shells terminfo timezone"
+)
+_SYSTEM: Final = "/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /snap /home/linuxbrew /proc /sys"
+_DEVICES: Final = "null zero full random urandom"
+_PROGRAMS: Final = (
+    *_SYSTEM.split(),
+    *(f"/dev/{name}" for name in _DEVICES.split()),
+    *(f"/etc/{name}" for name in _SETTINGS.split()),
+)
+# Beside a folder of programs: libraries, helpers, and the versions that shims select from.
+_BESIDE: Final = ("lib", "lib64", "libexec", "share/git-core", "version", "versions")
+_INCLUDED: Final = re.compile(r"^\s*(?:path|excludesfile|attributesfile)\s*=\s*\"?([^\"#;\n]+)", re.M | re.I)
+
+
+def read_places(scope: ReadScope) -> Places:
+    """Return the places as options of ``confine.py``; raise if there are too many files to find the denied ones."""
+    roots = [*scope.roots, *(folder for root in scope.roots for folder in git_folders(root, scope.home))]
+    places: Places = []
+    for root in dict.fromkeys(roots):
+        places += _without(root, _ExclusionWalk(scope).under(root))
+    programs = (*_PROGRAMS, *_interpreter(), *_git_settings(scope.home), *_programs())
+    places += [("--read", path) for path in dict.fromkeys(map(os.path.realpath, programs))]
+    return places
+
+
+class _ExclusionWalk:
+    """Finds the paths beneath a directory that must not be read: denied, private, or with names elsewhere."""
+
+    def __init__(self, scope: ReadScope) -> None:
+        self._scope = scope
+        self._links: dict[tuple[int, int], list[str]] = {}
+        self._names: dict[tuple[int, int], int] = {}
+
+    def under(self, root: str) -> set[str]:
+        found = set(self._forbidden(root))
+        linked = {
+            path
+            for key, paths in self._links.items()
+            if self._names[key] > len(paths) or not found.isdisjoint(paths)
+            for path in paths
+        }
+        return found | linked if len(linked) <= MAX_LINKS else found
+
+    def _forbidden(self, root: str) -> Iterator[str]:
+        scope, count = self._scope, 0
+        private = {entry.path for entry in _entries(os.path.realpath(scope.home)) if scope.is_private(entry.path)}
+        yield from (path for path in private if is_beneath(path, [root]))
+        folders = deque([root])  # shallow ones first: hard links are looked for in a limited number of files
+        while folders and (scope.denied or count < MAX_STATS):
+            for entry in _entries(folders.popleft()):
+                count += 1
+                path = entry.path
+                if scope.is_denied(path):
+                    yield path
+                    yield os.path.realpath(path)
+                elif entry.is_dir(follow_symlinks=False):
+                    if path not in private and not is_git_object(path):
+                        folders.append(path)
+                elif count < MAX_STATS:
+                    self._note_links(entry)
+            if count > MAX_ENTRIES and scope.denied:
+                raise SandboxUnavailable(
+                    f"there are more than {MAX_ENTRIES:,} files here, too many to find those that a rule denies; "
+                    "use Read, Grep and Glob, which check each file"
+                )
+
+    def _note_links(self, entry: os.DirEntry[str]) -> None:
+        with suppress(OSError):
+            status = entry.stat(follow_symlinks=False)
+            if has_other_names(status):
+                key = status.st_dev, status.st_ino
+                self._links.setdefault(key, []).append(entry.path)
+                self._names[key] = status.st_nlink
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as found:
+        return list(found)
+    return []
+
+
+def _without(folder: str, excluded: set[str]) -> Places:
+    """Return the places of a directory but for the excluded paths and for links, whose targets stand elsewhere."""
+    parents = {str(parent) for path in excluded for parent in Path(path).parents}
+    places: Places = []
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        if path in excluded:
+            continue
+        if path not in parents:
+            places.append(("--read", path))
+            continue
+        places.append(("--list", path))
+        entries = [entry for entry in _entries(path) if not entry.is_symlink()]
+        is_large = len(entries) > MAX_BESIDE
+        waiting += [entry.path for entry in entries if not is_large or entry.is_dir(follow_symlinks=False)]
+    return places
+
+
+def git_folders(root: str, home: str) -> Iterator[str]:
+    """Yield the repository that a directory belongs to, and the folders of its worktree or submodule elsewhere.
+
+    A home that is a repository does not count; a folder counts only if it knows the directory.
+    """
+    for folder in (root, *map(str, Path(root).parents)):
+        mark = os.path.join(folder, ".git")
+        if not os.path.lexists(mark):
+            continue
+        if not is_beneath(home, [folder]):
+            yield folder
+        if os.path.isfile(mark):
+            yield from _git_folders_elsewhere(mark)
+        return
+
+
+def _git_folders_elsewhere(mark: str) -> Iterator[str]:
+    with suppress(OSError, ValueError):
+        text = Path(mark).read_text(encoding="utf-8")[:4_096]
+        given = text.removeprefix("gitdir:").strip()
+        place = os.path.realpath(os.path.join(os.path.dirname(mark), given))
+        owner = place.partition("/.git/modules/")[0]
+        if owner != place and is_beneath(mark, [owner]):
+            yield place
+            return
+        known = Path(place, "gitdir").read_text(encoding="utf-8").strip()
+        common = os.path.realpath(os.path.join(place, Path(place, "commondir").read_text(encoding="utf-8").strip()))
+        if os.path.realpath(known) == os.path.realpath(mark) and is_beneath(place, [os.path.join(common, "worktrees")]):
+            yield common
+
+
+def _git_settings(home: str) -> Iterator[str]:
+    """Yield the person's own git settings, and the files that they include."""
+    folder = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git")
+    settings = [
+        os.path.join(home, ".gitconfig"),
+        *(os.path.join(folder, name) for name in ("config", "ignore", "attributes")),
+    ]
+    for path in settings:
+        yield path
+        with suppress(OSError, UnicodeDecodeError):
+            for given in _INCLUDED.findall(Path(path).read_text(encoding="utf-8")[:100_000]):
+                yield os.path.join(os.path.dirname(path), os.path.expanduser(given.strip()))
+
+
+def _interpreter() -> Iterator[str]:
+    """Yield the places of this Python, in which ``git_program.py`` runs."""
+    yield from (os.path.dirname(__file__), sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"))
+    yield from (os.path.join(sys.base_prefix, part) for part in ("bin", "lib", "lib64"))
+
+
+def _programs() -> Iterator[str]:
+    """Yield the folders of listed commands that PATH finds outside the system's own places, and their libraries."""
+    seen: set[str] = set()
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if not folder.startswith("/") or is_beneath(os.path.realpath(folder), _PROGRAMS):
+            continue
+        for name in _present(folder):
+            real = os.path.realpath(os.path.join(folder, name))
+            yield real
+            prefix, last = os.path.split(os.path.dirname(real))
+            if last in ("bin", "shims") and prefix not in seen:
+                seen.add(prefix)
+                yield from (os.path.join(prefix, part) for part in _BESIDE)
+
+
+def _present(folder: str) -> Iterable[str]:
+    with suppress(OSError):
+        return COMMANDS.keys() & set(os.listdir(folder))
+    return ()

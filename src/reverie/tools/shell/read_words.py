@@ -1,0 +1,204 @@
+"""The paths that the words of a command may name, and whether they may be read.
+
+The lists of ``read_only`` say which words are options, patterns or scripts. Every other word counts as a path, globs
+are expanded against the disk, and after a ``cd`` a path is checked from every possible working directory.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Final
+
+from ...errors import InputError
+from ..files.globs import expanded_patterns
+from ..files.readable import ReadScope, absolute_path
+from .grammar import Command, Line, Word, loose_words
+from .read_only.commands import COMMANDS
+from .read_only.options import OptionRule, parsed_arguments, words_of
+
+__all__ = ["denied_word", "folders_of_commands", "outside_problem", "top_of_repository"]
+
+# These commands read no file that an argument names.
+_TEXT_COMMANDS: Final = words_of(
+    "arch basename command dirname echo expr false groups id printf seq tr true type which whoami"
+)
+_PATTERN_FIRST: Final = words_of("egrep fgrep grep rg")
+_PATTERN_OPTIONS: Final = words_of("e f regexp file files type-list")
+_PATH_OPTIONS: Final = words_of("f file exclude-from r reference X C")
+_GLOB: Final = re.compile(r"[*?\[]")
+_BRACKET: Final = re.compile(r"\[(?:[!^]?\]?(?:\[:\w+:\]|[^\]])*)\]")
+_LEAVES: Final = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|\Z)")
+_MAX_EXPANDED: Final = 5_000
+
+
+def outside_problem(line: Line, scope: ReadScope) -> str:
+    """Return the reason to ask before a line of read-only commands runs; an empty text if it reads inside only.
+
+    The reason names the word and not the files that it leads to, because a model may read it.
+    """
+    for word, paths in _paths(line, scope):
+        for path in paths:
+            if problem := scope.problem(path):
+                return f"it reads {word}: {problem}"
+    return ""
+
+
+def denied_word(text: str, line: Line | None, scope: ReadScope) -> bool:
+    """Return whether a word of a line may name a file that the scope denies.
+
+    ``line`` is the parsed line; without it, every word and piece of a word counts.
+    """
+    found = _paths(line, scope, literal=True) if line is not None else _loose_paths(text, scope)
+    return any(scope.denial(path) for _, paths in found for path in paths)
+
+
+def folders_of_commands(line: Line, scope: ReadScope) -> Iterator[tuple[Command, list[str]]]:
+    """Yield each command of a line with the directories that its paths may be relative to."""
+    bases = [scope.cwd]
+    for command in line.commands:
+        more = [path for base in bases for path in _git_folders(command, base, scope)]
+        yield command, [*bases, *more]
+        if command.words[0].text == "cd":
+            bases = _after_cd(command, bases, scope)
+
+
+def _paths(line: Line, scope: ReadScope, *, literal: bool = False) -> Iterator[tuple[str, Iterator[str]]]:
+    """Yield each word that may be a path with its absolute paths; with ``literal`` git's need not be on the disk."""
+    for command, here in folders_of_commands(line, scope):
+        is_git = command.words[0].text == "git"
+        for word, is_sure in _operands(command):
+            for text in _pieces(word.text) if is_git else (word.text,):
+                if is_sure or word.is_pattern or (literal and is_git) or _names_file(text, here, scope):
+                    yield word.text, _absolute(text, here, scope, word.is_pattern)
+        if command.words[0].text == "cd":
+            yield " ".join(command.argv), iter(_after_cd(command, here, scope))
+
+
+def _operands(command: Command) -> Iterator[tuple[Word, bool]]:
+    """Yield the words of a command that may be paths, and whether a word is surely one."""
+    name, words = command.words[0].text, command.words[1:]
+    yield from ((Word(text, text), True) for text in command.reads)
+    if name in _TEXT_COMMANDS:
+        yield from ((word, True) for word in words if word.is_pattern)
+        return
+    rule = COMMANDS.get(name)
+    if isinstance(rule, OptionRule):
+        with suppress(ValueError):
+            given = parsed_arguments(rule, words)
+            skips = name in _PATTERN_FIRST and not given.has(*_PATTERN_OPTIONS)
+            yield from _from_parsed(given.operands, given.options, skips)
+            return
+    # A pattern of git grep may begin with a slash; other words of git that do are paths.
+    sure = name == "git" and "grep" not in command.argv
+    yield from ((word, sure and _LEAVES.match(word.text) is not None) for word in words)
+
+
+def _from_parsed(
+    operands: tuple[Word, ...], options: tuple[tuple[str, str], ...], skips: bool
+) -> Iterator[tuple[Word, bool]]:
+    for at, word in enumerate(operands):
+        if not (skips and at == 0 and not word.is_pattern):
+            yield word, True
+    for name, value in options:
+        # The value of another option is a path only if it is one: a delimiter is not.
+        if name in _PATH_OPTIONS or (len(value) > 1 and name not in ("e", "regexp")):
+            is_pattern = _GLOB.search(value) is not None and name in _PATH_OPTIONS
+            yield Word(value, value, is_pattern), name in _PATH_OPTIONS
+
+
+def _names_file(text: str, bases: list[str], scope: ReadScope) -> bool:
+    with suppress(OSError, ValueError):
+        return any(os.path.lexists(absolute_path(text, cwd=base, home=scope.home)) for base in bases)
+    return False
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a word and every part of it that may be a path: after ``=``, ``:`` and ``)``, and after option letters."""
+    yield text
+    for mark in "=:)":
+        for at, letter in enumerate(text):
+            if letter == mark and text[at + 1 :]:
+                yield text[at + 1 :]
+    if text.startswith("-") and not text.startswith("--"):
+        yield from (text[at:] for at in range(2, min(len(text), 12)))
+    if text.startswith(":") and text[1:2] in ("!", "^", "/"):
+        yield text[2:]
+
+
+def _absolute(text: str, bases: list[str], scope: ReadScope, is_pattern: bool) -> Iterator[str]:
+    for base in bases:
+        if is_pattern:
+            yield from _expanded(text, base, scope)
+        # The kernel resolves links before "..", so the path is joined and not normalized.
+        path = f"{scope.home}{text[1:]}" if text == "~" or text.startswith("~/") else text
+        yield os.path.join(base, path)
+
+
+def _expanded(text: str, base: str, scope: ReadScope) -> Iterator[str]:
+    """Yield the paths that a glob may expand to: more than bash would, never fewer."""
+    path = f"{scope.home}{text[1:]}" if text == "~" or text.startswith("~/") else text
+    pattern = _BRACKET.sub("?", os.path.join(base, path)).replace("[", "?")
+    parts = pattern.split("/")
+    for at, part in enumerate(parts):
+        # Before version 5.2, bash expands .* and the like to "..".
+        if part.startswith(".") and part not in (".", "..") and fnmatchcase("..", part):
+            yield from _glob("/".join([*parts[:at], "..", *parts[at + 1 :]]))
+    yield from _glob(pattern)
+
+
+def _glob(pattern: str) -> Iterator[str]:
+    if not _GLOB.search(pattern):
+        yield pattern
+        return
+    found = list(islice(glob.iglob(pattern), _MAX_EXPANDED + 1))
+    if len(found) > _MAX_EXPANDED:
+        yield "/"  # too many to check: the answer is for a person
+    yield from found
+
+
+def _after_cd(command: Command, bases: list[str], scope: ReadScope) -> list[str]:
+    """Return the directories in which the next command may run; a ``cd`` may fail, and links may be followed or not."""
+    target = command.words[1] if len(command.words) > 1 else Word("~", "~")
+    reached = list(_absolute(target.text, bases, scope, target.is_pattern))
+    return list(dict.fromkeys([*bases, *reached, *map(os.path.realpath, reached), *map(os.path.normpath, reached)]))
+
+
+def _git_folders(command: Command, base: str, scope: ReadScope) -> Iterator[str]:
+    """Yield the directories that paths of a git command may be relative to: those of -C, and the repository's top."""
+    if command.words[0].text != "git":
+        return
+    texts = [word.text for word in command.words]
+    for at, text in enumerate(texts[:-1]):
+        if text == "-C":
+            yield absolute_path(texts[at + 1], cwd=base, home=scope.home)
+    yield from filter(None, [top_of_repository(base)])
+
+
+def top_of_repository(folder: str) -> str:
+    """Return the directory above a folder, or the folder itself, that holds ``.git``; an empty text if none does."""
+    folder = os.path.realpath(folder)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == "/":
+            return ""
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _loose_paths(text: str, scope: ReadScope) -> Iterator[tuple[str, Iterator[str]]]:
+    for word in loose_words(text):
+        for piece in _pieces(word):
+            for one in _braces(piece):
+                yield word, _absolute(one, [scope.cwd], scope, _GLOB.search(one) is not None)
+
+
+def _braces(text: str) -> list[str]:
+    try:
+        return expanded_patterns(text)
+    except InputError:
+        return [text]

@@ -1,0 +1,217 @@
+"""A line that nobody approved reads nothing outside, nothing denied, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from reverie.runtime.guard.permissions import Approval, ApprovalAnswer, PermissionScope, decide
+from reverie.settings import PermissionRules
+from reverie.tools import Access
+from shell_world import CANARY, DENY, Ran, ShellWorld
+
+Case: TypeAlias = dict[str, str]
+FOLDER = Path(__file__).parents[1] / "tools" / "shell_commands"
+# The setup copies a denied file under another name, which no rule denies.
+COPIES = {"h271"}
+
+
+def cases_of(name: str) -> list[Case]:
+    return json.loads((FOLDER / name).read_text())
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShellWorld:
+    return ShellWorld(tmp_path, monkeypatch)
+
+
+TRACKED = "git init -q .; git add -f .env README.md; git commit -qm one"
+# (setup, line): the findings of the review, and kin of them.
+LEAKS = [
+    ("", "cat < .env"),
+    ("", "cat .en?"),
+    ("", "cat .en[v]"),
+    ("", "head *.env"),
+    ("", "cat .e*"),
+    ("", "cat ./.[e]nv"),
+    ("", "grep -r CANARY ."),
+    ("", "grep -R . ./"),
+    ("mkdir d; cp .env d/.env", "grep -h . d/.env d/.en*"),
+    (TRACKED, "git show HEAD:.env"),
+    (TRACKED, "git cat-file -p HEAD:.env"),
+    (TRACKED, "git show HEAD"),
+    (TRACKED, "git log -p -- '.e*'"),
+    (TRACKED, "git grep CANARY HEAD"),
+    (TRACKED + "; git rm -q --cached .env; git commit -qm two", "git log -p"),
+    ("ln -s ~/.ssh/id_rsa key", "cat key"),
+    ("ln -s ~/.ssh/id_rsa key", "cat < key"),
+    ("ln -s ~/.ssh docs/keys", "grep -R CANARY docs"),
+    ("ln -s $OUT docs/o", "cd docs/o && cat secret.txt"),
+    ("ln -s $OUT docs/o", "cat docs/*/secret.txt"),
+    ("ln ~/.ssh/id_rsa hard", "cat hard"),
+    ("ln ~/.ssh/id_rsa hard", "grep -r key ."),
+    ("ln .env other.txt", "cat other.txt"),
+    ("", "cd && grep -rhs CANARY"),
+    ("", "cd; ls -laR"),
+    ("", "cd && cat notes.txt"),
+    ("", "rg -0e. ~/.ssh/id_rsa"),
+    ("", "grep -rof/etc/passwd $OUT/secret.txt"),
+    ("", "cat .*/out/secret.txt"),
+    ("", "cat .[.]/out/secret.txt"),
+    ("", "echo ~/.ssh/* $OUT/*"),
+    ("", "jq -n '$ ENV'"),
+]
+
+
+def leaks(world: ShellWorld, ran: Ran, cases: list[Case]) -> list[str]:
+    """Return the lines of which the canary came back, plain or as the case says; a refusal may repeat the line."""
+    found: list[str] = []
+    for case, result, allowed in zip(cases, ran.results, ran.allowed, strict=True):
+        text = case.get("leak_text", CANARY)
+        if text in result and (allowed or text not in world.filled(case["command"])):
+            found.append(f"{case['command']!r} after {case.get('setup', '')!r}: {result[:200]}")
+    return found
+
+
+def by_setup(cases: list[Case]) -> dict[str, list[Case]]:
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.get("setup", ""), []).append(case)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("S1", "S3")
+def test_nothing_outside_and_nothing_denied_comes_back(world: ShellWorld) -> None:
+    for setup, cases in by_setup([{"setup": setup, "command": line} for setup, line in LEAKS]).items():
+        world.furnish(setup)
+        ran = world.run(*(case["command"] for case in cases))
+        assert leaks(world, ran, cases) == []
+        assert ran.changed == ()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("S1", "S3")
+def test_no_line_of_the_hostile_set_leaks_or_changes_anything(world: ShellWorld, torture: bool) -> None:
+    groups = list(by_setup([case for case in cases_of("hostile.json") if case["id"] not in COPIES]).items())
+    assert sum(len(cases) for _, cases in groups) >= 800
+    # One line for each world in the long form; in the short one, lines of some worlds after another.
+    chosen = [(setup, [case]) for setup, cases in groups for case in cases] if torture else groups[:1] + groups[1::12]
+    for setup, cases in chosen:
+        world.furnish(setup)
+        ran = world.run(*(case["command"] for case in cases))
+        assert leaks(world, ran, cases) == []
+        assert ran.changed == (), cases
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("S3")
+def test_lines_of_every_day_run_without_asking(world: ShellWorld, torture: bool) -> None:
+    lines = [case["command"] for case in cases_of("everyday.json")]
+    assert len(lines) >= 100
+    world.furnish("echo '# more' >> README.md", repository=True)
+    scope = PermissionScope(world.work, home=world.home)
+    verdicts = {
+        line: decide(PermissionRules(deny=DENY), "default", "Bash", Access("run", line), scope).outcome
+        for line in lines
+    }
+    asked = [line for line, outcome in verdicts.items() if outcome != "allow"]
+    assert len(asked) <= 0.05 * len(lines), asked
+    chosen = lines[:: 1 if torture else 12]
+    ran = world.run(*chosen)
+    assert ran.allowed == tuple(verdicts[line] == "allow" for line in chosen)
+    assert [result for result in ran.results if "Permission denied" in result] == []
+    assert ran.changed == ()
+
+
+@pytest.mark.requirement("S1")
+def test_no_tool_reads_what_is_denied_or_outside(world: ShellWorld) -> None:
+    world.furnish("ln -s ~/.ssh/id_rsa key; ln ~/.ssh/id_rsa hard; echo 'a key in the open' > open.txt")
+    shown = {"pattern": "CANARY", "output_mode": "content"}
+    ran = world.call(
+        *(("Read", {"file_path": path}) for path in (".env", "key", "hard", "~/.ssh/id_rsa")),
+        *(("Grep", {**shown, **more}) for more in ({}, {"glob": ".e*"}, {"path": ".env"}, {"path": "key"})),
+        ("Grep", {"pattern": "key", "output_mode": "content"}),
+        ("Glob", {"pattern": "*", "path": "~/.ssh"}),
+    )
+    assert [result for result in ran.results if CANARY in result or "id_rsa\n" in result] == []
+
+
+def test_grep_and_glob_leave_out_denied_files_and_say_so_of_hard_links(world: ShellWorld) -> None:
+    world.furnish("ln ~/.ssh/id_rsa hard; echo 'a key in the open' > open.txt")
+    found = world.call(("Grep", {"pattern": "key", "output_mode": "content"})).result
+    assert "open.txt:1:a key in the open" in found
+    assert "(hard links); name one in path: hard]" in found
+    assert ".env" not in world.call(("Glob", {"pattern": ".*"})).result
+    assert ".env" in world.call(("Glob", {"pattern": ".*"}), deny=()).result
+
+
+@pytest.mark.requirement("S1")
+def test_hidden_files_of_a_home_that_is_the_working_directory_are_outside(world: ShellWorld) -> None:
+    world.furnish()
+    calls = [
+        ("Read", {"file_path": ".ssh/id_rsa"}),
+        ("Grep", {"pattern": "key", "path": ".ssh", "output_mode": "content"}),
+        ("Bash", {"command": "cat ~/.ssh/id_rsa"}),
+        ("Bash", {"command": "cat .s*/id_rsa"}),
+        ("Bash", {"command": "grep -rh key ."}),
+        ("Bash", {"command": "cat notes.txt"}),
+    ]
+    *private, notes = world.call(*calls, deny=(), cwd=world.home).results
+    assert [result for result in private if "key CANARY" in result] == []
+    assert "home CANARY" in notes
+
+
+@pytest.mark.slow
+def test_a_rule_that_allows_a_command_lets_it_read_elsewhere_but_nothing_denied(world: ShellWorld) -> None:
+    world.furnish()
+    lines = ("cat ~/notes.txt", "cat ~/.ssh/id_rsa", "cat .e?v", "grep -r CANARY .")
+    calls = [("Bash", {"command": line}) for line in lines]
+    notes, *denied = world.call(*calls, allow=("Bash(cat:*)", "Bash(grep:*)")).results
+    assert CANARY in notes
+    assert CANARY not in str(denied)
+    assert "no file that a rule denies" in denied[-1]
+
+
+@pytest.mark.slow
+def test_without_the_sandbox_s_wall_a_search_finds_what_no_word_names(
+    world: ShellWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reverie.tools.shell import read_places
+
+    monkeypatch.setattr(read_places, "read_places", lambda scope: ())
+    world.furnish("ln -s ~/.ssh docs/keys")
+    assert all(CANARY in result for result in world.run("grep -r CANARY .", "grep -R CANARY docs").results)
+
+
+def test_always_for_one_command_does_not_run_a_program_that_another_names(world: ShellWorld) -> None:
+    world.furnish(repository=True)
+    asked: list[str] = []
+
+    async def approve(approval: Approval) -> ApprovalAnswer:
+        asked.append(approval.access.target)
+        return ApprovalAnswer("deny" if "PWNED" in approval.access.target else "always")
+
+    lines = ("git fetch origin", "git fetch origin", "git fetch --upload-pack='touch PWNED' .")
+    ran = world.call(*(("Bash", {"command": line}) for line in lines), approve=approve)
+    assert asked == [lines[0], lines[2]]
+    assert not any(path.endswith("PWNED") for path in ran.changed)
+
+
+@pytest.mark.slow
+def test_git_reads_its_repository_from_a_folder_a_worktree_and_a_submodule(world: ShellWorld) -> None:
+    world.furnish(
+        "git worktree add -q ../home/tree; git init -q ../out/lib; cd ../out/lib; echo a > a; git add a;"
+        "git commit -qm a; cd $WORK; git -c protocol.file.allow=always submodule add -q $OUT/lib sub;"
+        "echo more >> README.md;"
+        "printf '[include]\\npath = extra\\n' > ~/.gitconfig; printf '[user]\\nname = me\\n' > ~/extra",
+        repository=True,
+    )
+    line = {"command": "git status --short && git diff --stat && git log --oneline -1 && git config user.name"}
+    for folder, said in (("work/src", "README.md | 1 +"), ("home/tree", "three"), ("work/sub", " a\n")):
+        found = world.call(("Bash", line), cwd=world.folder / folder).result
+        assert said in found
+        assert found.endswith("me\n")
