@@ -78,7 +78,8 @@ class MemoryReader:
                 memory = _record(root, file, name, scope, _iso(stamp[0]))
                 if memory is None:
                     continue
-                row = kept.put(memory, self.index.words_of(memory), stamp)
+                words = self.index.words_of(memory) if memory.is_in_use else MemoryWords(frozenset(), {}, 0)
+                row = kept.put(memory, words, stamp)
             type, modified, expires, length, head, counts = row
             memory = MemoryRecord(name, "", type=type, modified=modified, expires=expires, scope=scope)
             here = {word: counts[word] for word in asked if word in counts}

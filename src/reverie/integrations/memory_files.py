@@ -17,7 +17,7 @@ from ..memories.rules.secrets import refuse_secrets
 from ..memories.rules.taxonomy import description_for
 from ..memories.store.drafts import Draft
 from ..memories.store.frontmatter import FrontMatter, Value, parse, render
-from ..memories.store.index import INDEX, changed, line_for
+from ..memories.store.index import INDEX, changed, listed_line
 from ..memories.store.journal_files import read_plain
 from ..memories.store.names import check_file, title_for
 from ..memories.store.records import read_record, revised_text, version_of
@@ -284,7 +284,7 @@ class MemoryFiles:
             refuse_secrets(text, "the memory")
             data = self._kept(inner, text, before, desk.now, edited=edited)
             files[file] = data
-            lines[file] = line_for(read_record(file, data))
+            lines[file] = listed_line(read_record(file, data))
             if file not in gone:
                 found = desk.read(file)
                 expect[file] = None if found is None else version_of(found)

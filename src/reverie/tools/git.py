@@ -14,7 +14,7 @@ from typing import Final
 
 from ..errors import InputError
 
-__all__ = ["run_git"]
+__all__ = ["git_identity", "run_git"]
 
 PROGRAM: Final = Path(__file__).with_name("shell") / "git_program.py"
 
@@ -43,3 +43,15 @@ def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> 
     if done.returncode and done.stderr.startswith(("git was not run", "git cannot be run")):
         raise InputError(done.stderr.strip())
     return done
+
+
+def git_identity() -> str:
+    """Return name and address of the user by their own git settings, never a repository's; empty without them."""
+    found: list[str] = []
+    for key, form in (("user.name", "{}"), ("user.email", "<{}>")):
+        try:
+            done = run_git(Path("/"), "config", "--global", "--get", key)
+        except InputError:
+            return ""
+        found += [form.format(value)] if (value := " ".join(done.stdout.split())) else []
+    return " ".join(found)

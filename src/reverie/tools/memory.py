@@ -11,7 +11,7 @@ from ..errors import InputError, StorageError
 from ..memories.recall.fence import escaped
 from ..memories.recall.manifest import manifest, manifest_text
 from ..memories.rules.taxonomy import TYPES
-from ..memories.store.records import MemoryRecord
+from ..memories.store.records import MemoryRecord, Scope
 from ..memories.store.trust import Trust
 from .context import ToolContext
 from .tool import Access, Output, error_output
@@ -45,6 +45,13 @@ _INPUT: Final[dict[str, Any]] = {
     },
     "required": ["action"],
     "additionalProperties": False,
+}
+
+
+_SCOPE: Final[dict[str, Any]] = {
+    "enum": ["private", "team"],
+    "description": "For a new memory: team is read by everybody in the project. By type: "
+    + "; ".join(f"{kind.name}: {kind.scope}" for kind in TYPES.values()),
 }
 
 
@@ -102,6 +109,7 @@ class MemoryStore(Protocol):
         source: str,
         author: str,
         trust: Trust | None,
+        scope: Scope | None,
     ) -> _SavedMemory:
         """Save a new memory and return its file and change id; raise with the reason if it must not be kept."""
         ...
@@ -148,15 +156,26 @@ class MemoryTool:
     )
 
     def __init__(
-        self, memory: MemoryStore, *, trust_of: Callable[[str], Trust] | None = None, daily_logs: bool = False
+        self,
+        memory: MemoryStore,
+        *,
+        trust_of: Callable[[str], Trust] | None = None,
+        daily_logs: bool = False,
+        team: bool = False,
     ) -> None:
         """Use a store; ``trust_of`` returns the trust of a text that is to be saved (None: the store decides).
 
-        With ``daily_logs`` the tool offers one more action, ``log``, which appends to the daily log.
+        With ``daily_logs`` the tool offers one more action, ``log``, which appends to the daily log; with ``team`` a
+        new memory can be private or shared.
         """
         self._memory = memory
         self._trust_of = trust_of
         self.input_schema: dict[str, Any] = _with_action("log") if daily_logs else _INPUT
+        if team:
+            self.input_schema = {
+                **self.input_schema,
+                "properties": {**self.input_schema["properties"], "scope": _SCOPE},
+            }
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return an access of kind ``none``: every change of a memory is journaled and can be undone."""
@@ -211,7 +230,8 @@ class MemoryTool:
         )
         kind = _text_of(input, "type")
         if action == "save":
-            saved = self._memory.save(text, type=kind, **fields)
+            scope: Scope | None = "team" if input.get("scope") == "team" else "private" if input.get("scope") else None
+            saved = self._memory.save(text, type=kind, scope=scope, **fields)
         else:
             saved = self._memory.update(str(input["file"]), text, type=kind or None, **fields)
         if not saved.id:

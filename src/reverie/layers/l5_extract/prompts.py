@@ -19,8 +19,14 @@ __all__ = ["Form", "MemoryProposal", "directive", "proposals_in"]
 Form: TypeAlias = Literal["tools", "structured"]
 
 _HERE: Final = Path(__file__).parent
-_FIELDS: Final = ("type", "text", "why", "how", "name", "description", "updates")
-_SHORT: Final = {"name": 120, "description": 400, "why": 2_000, "how": 2_000, "updates": 200, "type": 20}
+_FIELDS: Final = ("type", "text", "why", "how", "name", "description", "updates", "scope")
+_SHORT: Final = {"name": 120, "description": 400, "why": 2_000, "how": 2_000, "updates": 200, "type": 20, "scope": 20}
+_TEAM: Final[Mapping[str, str]] = {
+    "tools": "Everybody in the project reads the memories in {path}/team/; write one there only where the type's scope "
+    "says so, and never anything about the user or anything secret.\n\n",
+    "structured": 'Everybody in the project reads memories with "scope": "team"; "private" is the other scope. Give a '
+    "scope only where it differs from the type's, and never share anything about the user.\n\n",
+}
 
 
 @record
@@ -34,6 +40,7 @@ class MemoryProposal:
     name: str = ""
     description: str = ""
     updates: str = ""
+    scope: str = ""
 
 
 @lru_cache(maxsize=4)
@@ -42,14 +49,24 @@ def _prompt(name: str) -> str:
 
 
 def directive(
-    form: Form, *, manifest: str, messages: int, path: str, tag: str, unseen: str = "", policy: ExtractPolicy
+    form: Form,
+    *,
+    manifest: str,
+    messages: int,
+    path: str,
+    tag: str,
+    unseen: str = "",
+    policy: ExtractPolicy,
+    team: bool = False,
 ) -> str:
     """Return the prompt that asks a model to extract memories, for a model with tools or for a structured answer.
 
-    ``unseen`` is text since the last run that is out of view; ``tag`` fences it as data.
+    ``unseen`` is text since the last run that is out of view; ``tag`` fences it as data; ``team`` adds the scopes.
     """
     kinds = "\n".join(
-        f"- {kind.name}: {kind.what} Save when: {kind.when} Shape: {kind.shape}" for kind in TYPES.values()
+        f"- {kind.name}{f' (scope: {kind.scope})' if team else ''}: {kind.what} Save when: {kind.when} "
+        f"Shape: {kind.shape}"
+        for kind in TYPES.values()
     )
     values = {
         "types": kinds,
@@ -59,7 +76,7 @@ def directive(
         "tag": tag,
         "turns": str(policy.max_turns),
         "unseen": f"\n<unseen-{tag}>\n{unseen}\n</unseen-{tag}>\n" if unseen else "",
-        "form": _prompt(form),
+        "form": (_TEAM[form].format(path=path) if team else "") + _prompt(form),
     }
     text = _filled(_prompt("extract"), {"form": values.pop("form")})
     return _filled(text, values)
@@ -121,6 +138,8 @@ def _asked(row: Any, policy: ExtractPolicy) -> MemoryProposal | str:
         values[name] = value.strip()
     if values["type"] not in TYPES:
         return f"{values['type'][:40]!r} is no type of memory"
+    if values["scope"] not in ("", "private", "team"):
+        return f"{values['scope']!r} is no scope of a memory"
     if not values["text"]:
         return "a memory without text"
     return MemoryProposal(**values)

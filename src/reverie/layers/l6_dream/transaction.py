@@ -12,7 +12,7 @@ from typing import Final
 
 from ...errors import InputError, UnsafePath
 from ...memories.store.drafts import Draft, TransactionView
-from ...memories.store.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, line_for, lines_of, patched, rebuilt
+from ...memories.store.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, lines_of, listed_line, patched, rebuilt
 from ...memories.store.journal import JournalEntry
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record, version_of
@@ -125,7 +125,7 @@ def capped_index(text: str, files: Mapping[str, bytes], fresh: Iterable[str] = (
     for line in lines_of(text):
         memory = memories.get(line.file)
         if memory is not None and (line.file in fresh or _is_long(rows[line.number], line.hook, memory)):
-            renewed[line.file] = line_for(memory)
+            renewed[line.file] = listed_line(memory)
     # A line that points to a file that is not a memory belongs to a person.
     theirs = [MemoryRecord(line.file, line.title) for line in lines_of(text) if not is_memory(line.file)]
     text = rebuilt(changed(text, renewed) if renewed else text, (*memories.values(), *theirs))
@@ -220,7 +220,7 @@ def _index_before(
         if data is None:
             lines[file] = None
         else:
-            lines[file] = old.get(file) or line_for(read_record(file, data))
+            lines[file] = old.get(file) or listed_line(read_record(file, data))
     unlisted = {file: line for file, line in old.items() if file not in listed and file not in lines}
     known = {head.file for head in table.heads()}
     lines.update((file, line) for file, line in unlisted.items() if file in known)

@@ -38,7 +38,7 @@ class WorkingCopy:
         memory = read_record(file, self.files[file], modified=_seconds(self._facts.modified.get(file, 0.0)))
         if memory.problem:
             self.unreadable[file] = memory.problem
-        elif file.split("/", 1)[0] not in FOLDERS and not _is_shared(self.files[file]):
+        elif not memory.superseded_by and file.split("/", 1)[0] not in FOLDERS and not _is_shared(self.files[file]):
             self._records[file] = memory
 
     @property

@@ -82,8 +82,12 @@ def is_certain(match: Match, policy: RecallPolicy) -> bool:
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:
-    """Say whether a memory was not shown before, is not expired, and is no usage note about a tool in use."""
-    if memory.file in context.surfaced or (context.tools and is_suppressed(memory, context.tools)):
+    """Say whether a memory is in use, not yet shown, not expired, and no usage note about a tool in use."""
+    if (
+        not memory.is_in_use
+        or memory.file in context.surfaced
+        or (context.tools and is_suppressed(memory, context.tools))
+    ):
         return False
     now = context.now
     return now is None or not memory.expires or memory.expires[:10] >= now.date().isoformat()

@@ -15,8 +15,8 @@ _DESCRIPTION_CHARS: Final = 300
 
 
 def manifest(memories: Iterable[MemoryRecord], *, max_files: int = MAX_FILES) -> list[MemoryRecord]:
-    """Return the ``max_files`` last modified memories, newest first."""
-    newest = sorted(memories, key=lambda memory: memory.file)
+    """Return the ``max_files`` last modified memories that are in use, newest first."""
+    newest = sorted((one for one in memories if one.is_in_use), key=lambda memory: memory.file)
     newest.sort(key=lambda memory: memory.modified, reverse=True)
     return newest[:max_files]
 

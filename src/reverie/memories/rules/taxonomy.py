@@ -184,7 +184,9 @@ def vagueness(description: str, name: str = "") -> str:
 def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
     """Return the faults of a memory with loaded body, a phrase each; expiry is checked if ``today`` is given."""
     if memory.problem:
-        return [f"has front matter that cannot be read: {memory.problem}"]
+        return [f"cannot be read: {memory.problem}"]
+    if memory.superseded_by:
+        return []
     found = [vagueness(memory.description, memory.name)]
     if memory.type not in TYPES:
         found.append(f"has the type {memory.type!r}; the types are {', '.join(TYPES)}")
@@ -194,6 +196,4 @@ def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
         found.append(f"says {relative.group()!r}, which means nothing later; write the date")
     if memory.expires and today and memory.expires[:10] < today[:10]:
         found.append(f"expired on {memory.expires[:10]}; update or forget it")
-    if re.search(r"^(?:<{7} |>{7} )", memory.body, re.MULTILINE):
-        found.append("holds two versions with conflict marks between them; keep the correct part")
     return [one for one in found if one]

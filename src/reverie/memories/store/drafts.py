@@ -11,7 +11,7 @@ from typing import Protocol
 from ...errors import InputError, StorageConflict
 from ...values import field, record
 from .frontmatter import Value
-from .index import changed, line_for, lines_of, patched, rebuilt
+from .index import changed, lines_of, listed_line, patched, rebuilt
 from .journal import Act, Change, History, JournalEntry
 from .records import MemoryRecord, new_text, read_record, revised_text, version_of
 from .trust import Trust, worst
@@ -118,7 +118,7 @@ def save(
         who,
         why,
         {file: data},
-        changed(table.index, {file: line_for(read_record(file, data))}),
+        changed(table.index, {file: listed_line(read_record(file, data))}),
         (source,) if isinstance(source, str) and source else tuple(source) if isinstance(source, list) else (),
         expect={file: None},
     )
@@ -151,8 +151,8 @@ def revise(table: TransactionView, revision: Revision, *, who: str, why: str) ->
     now = read_record(file, new_data)
     listed = any(line.file == file for line in lines_of(table.index))
     index = table.index
-    if not listed or (now.name, now.description) != (old.name, old.description):
-        index = changed(index, {file: line_for(now)})
+    if listed != now.is_listed or (now.name, now.description) != (old.name, old.description):
+        index = changed(index, {file: listed_line(now)})
     return Draft("updated", who, why, {file: new_data}, index, revision.source, expect={file: version_of(data)})
 
 
@@ -210,7 +210,7 @@ def _following(index: str, files: Mapping[str, bytes | None]) -> str:
         if data is None:
             lines[file] = None
         elif file not in listed:
-            lines[file] = line_for(read_record(file, data))
+            lines[file] = listed_line(read_record(file, data))
     return changed(index, lines) if lines else index
 
 

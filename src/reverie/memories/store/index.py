@@ -28,6 +28,7 @@ __all__ = [
     "hunk_between",
     "line_for",
     "lines_of",
+    "listed_line",
     "load",
     "merged",
     "patched",
@@ -43,6 +44,7 @@ _MIN_HOOK_CHARS: Final = 40
 _NAMED: Final = 20
 
 _ENTRY: Final = pattern(r"[ \t]*[-*+][ \t]+\[((?:[^\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^)\s]+)\)[ \t]*(?:[—–:-]+[ \t]*)?(.*)")
+_MARKER: Final = pattern(r"(?:<{7}|>{7}|\|{7}) |={7}\r?$")
 _ENCODED: Final = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E"}
 
 
@@ -109,6 +111,11 @@ def line_for(memory: MemoryRecord) -> str:
     return f"{start} — {hook}" if hook else start
 
 
+def listed_line(memory: MemoryRecord) -> str | None:
+    """Return the index line of a memory; None if the index does not list it."""
+    return line_for(memory) if memory.is_listed else None
+
+
 def changed(text: str, lines: dict[str, str | None]) -> str:
     """Return the index with these lines replaced or added by file (None removes a line); all other lines stay."""
     end = "\r\n" if "\r\n" in text else "\n"
@@ -129,8 +136,12 @@ def changed(text: str, lines: dict[str, str | None]) -> str:
 
 
 def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
-    """Return the index without repeated lines and lines of missing files, and with lines of unlisted memories."""
-    known = {memory.file: memory for memory in memories}
+    """Return the index without repeated lines and lines of missing files, and with lines of unlisted memories.
+
+    Lines that git wrote around conflicting versions go too; a memory that is not to be listed counts as missing.
+    """
+    text = "\n".join(line for line in text.split("\n") if not _MARKER.match(line))
+    known = {memory.file: memory for memory in memories if memory.is_listed}
     listed = {line.file for line in lines_of(text)}
     lines: dict[str, str | None] = {file: None for file in listed if file.endswith(".md") and file not in known}
     seen: set[str] = set()
@@ -149,6 +160,8 @@ def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES, s
 
     ``size`` is the size of the text in bytes, if known.
     """
+    if "<<<<<<<" in text:
+        text, size = "\n".join(line for line in text.split("\n") if not _MARKER.match(line)), None
     size = len(text.encode("utf-8", "replace")) if size is None else size
     lines = text.count("\n") + (not text.endswith("\n"))
     if size <= max_bytes and (lines <= max_lines or not text):

@@ -30,10 +30,12 @@ else:
     Scope = Trust = str  # for code that reads the types of a record at run time
 
 __all__ = [
+    "CONFLICT",
     "OWN_FIELDS",
     "MemoryRecord",
     "Scope",
     "front_matter",
+    "has_conflict",
     "new_text",
     "read_record",
     "revised_text",
@@ -45,6 +47,9 @@ _OWN: Final = frozenset(OWN_FIELDS)
 _QUICK_CHARS: Final = 4_096
 _NOTHING: Final[Mapping[str, Value]] = MappingProxyType({})
 _TOP_KEY: Final = pattern(r"([A-Za-z0-9_][A-Za-z0-9_.-]*):(?:[ \t]|$)")
+_CONFLICT: Final = pattern(r"^<{7} [^\n]*\n(?:.*\n)?={7}\r?\n", re.MULTILINE | re.DOTALL)
+CONFLICT: Final = "it has conflict markers of git; keep the right version and remove the markers"
+"""The problem of a file with conflict markers; such a record has no text."""
 _HEADING: Final = pattern(r"#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
 
 
@@ -71,12 +76,32 @@ class MemoryRecord:
     version: str = ""
     """The hash of the file's bytes; empty in a scan."""
     problem: str = ""
-    """Why the front matter could not be parsed; empty if it could."""
+    """Why the file could not be parsed; empty if it could."""
+
+    @property
+    def superseded_by(self) -> str:
+        """The file of the memory that replaces this one; empty if this one still holds."""
+        return _text(self.extra.get("superseded_by", ""))
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the index lists the memory: it still holds, and it is not one about a person in a team's folder."""
+        return not self.superseded_by and not (self.scope == "team" and self.type == "user")
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether recall and prompts may show the memory: the index lists it, and it has no conflict markers."""
+        return self.is_listed and self.problem != CONFLICT
 
 
 # The same slots, not frozen: filling these takes a quarter of the time, and a scan creates thousands.
 class _Loose:
     __slots__ = fields_of(MemoryRecord)
+
+
+def has_conflict(text: str) -> bool:
+    """Say whether a text has lines that git wrote around two versions that it could not merge."""
+    return "<<<<<<< " in text and _CONFLICT.search(text) is not None
 
 
 def version_of(data: bytes) -> str:
@@ -92,6 +117,10 @@ def read_record(
     ``modified`` is the file's modification time in seconds, used if the front matter has none.
     """
     text, problem = _decoded(data, cut=head_only)
+    if has_conflict(text):  # no part of it is known to be right
+        return MemoryRecord(
+            file, _stem(file), scope=scope, version="" if head_only else version_of(data), problem=CONFLICT
+        )
     if (
         head_only
         and (own := _own_head(text.isascii()).match(text, 0, _QUICK_CHARS))

@@ -29,6 +29,7 @@ from .journal import Act, Change, History, JournalEntry, Versions, change_to
 from .journal_files import JournalFiles, read_plain
 from .names import check_file
 from .records import MemoryRecord, Scope, read_record, version_of
+from .team import refuse_private, write_git_rules
 from .trust import Trust, worst
 from .trust_history import FileTrust, TrustHistory
 
@@ -283,6 +284,8 @@ class MemoryStore:
             if entry.index is not None and draft.index:
                 contents[INDEX] = draft.index.encode("utf-8", "surrogateescape")
             entry = self._entry(transaction, draft)
+            if self.scope == "team":
+                write_git_rules(self.root)
             self._journal.carry_out(entry, {file: data for file, data in contents.items() if data is not None})
             return entry
 
@@ -323,6 +326,8 @@ class MemoryStore:
         for file, data in draft.files.items():
             found = transaction.read(file)
             refuse_large(len(data or b""), file)
+            if self.scope == "team":
+                refuse_private(file, data)
             trust = self._trust_after(transaction, draft, file, data)
             change = change_to(file, None if found is None else version_of(found), data, trust=trust)
             if change.before != change.after:

@@ -89,7 +89,12 @@ class AgentMemory:
 
     def tool(self) -> Tool:
         """Return the Memory tool for the project's memories."""
-        return MemoryTool(self.memory, trust_of=self._trust_of, daily_logs=self._settings.daily_logs)
+        return MemoryTool(
+            self.memory,
+            trust_of=self._trust_of,
+            daily_logs=self._settings.daily_logs,
+            team=self._settings.team_memory is not None,
+        )
 
     def rules(self) -> str:
         """Return the part of the system prompt about memory; it stays the same throughout a session."""

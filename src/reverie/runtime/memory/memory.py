@@ -21,6 +21,7 @@ from ...memories.store.records import MemoryRecord, Scope, front_matter
 from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
 from ...settings import Settings, load_settings
+from ...tools.git import git_identity
 from ...values import replace
 from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
@@ -175,7 +176,7 @@ class Memory:
             "source": sources[0] if len(sources) == 1 else list(sources),
             "trust": vouched,
             "expires": iso_time(expires),
-            "scope": chosen if chosen == "team" else "",
+            **self._team_fields(chosen),
         }
         self._check(chosen, body, fields, why)
         entry = self._store(chosen).commit(
@@ -234,7 +235,7 @@ class Memory:
         name = f"{changes.get('name', old.name)} (conflict)"
         file = file_for(old.type or "project", name, text=body)
         kept = {"description": old.description, "type": old.type or "project"}
-        fields = {**kept, **changes, "name": name, "scope": "team"}
+        fields = {**kept, **changes, "name": name, **self._team_fields("team")}
         entry = self._store("team").commit(lambda change: drafts.save(change, file, fields, body, who=author, why=why))
         made = self._saved("team", MemoryRecord(file, name, old.description, old.type, body=body), entry, False)
         return replace(made, conflict=old.file)
@@ -263,11 +264,13 @@ class Memory:
         self._refuse(matter.body, type_name if isinstance(type_name, str) else "")
         vouched = author_trust(author, trust)
         fields = {key: value for key, value in matter.fields.items() if key not in _OURS}
+        if scope == "team":
+            self._scopes.route(str(type_name), "team", vouched)
         self._check(scope, content, {}, "")
 
         def plan(change: Transaction) -> Draft | None:
             if change.read(inner) is None:
-                born = {**fields, "trust": vouched, "source": source}
+                born = {**fields, **self._team_fields(scope), "trust": vouched, "source": source}
                 return drafts.save(change, inner, born, matter.body, who=author, why=why)
             sources, dropped = source_tuple(source), dict.fromkeys(old.extra.keys() - fields.keys() if old else ())
             new = {**dropped, **fields}
@@ -398,6 +401,15 @@ class Memory:
         self._store("private").note_surfaced(files, session)
 
     # -- steps of every change
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are memories of a team beside the private ones."""
+        return "team" in self._scopes.stores
+
+    def _team_fields(self, scope: Scope) -> Mapping[str, str]:
+        """Return the fields of a shared memory only: its scope, and its author by the user's git settings."""
+        return {"scope": "team", "author": git_identity()} if scope == "team" else {}
 
     def _store(self, scope: Scope) -> MemoryStore:
         return self._scopes.store(scope)

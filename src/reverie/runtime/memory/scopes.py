@@ -20,7 +20,7 @@ from ...memories.store.head_files import JOURNAL_FILE
 from ...memories.store.index import INDEX, lines_of, load
 from ...memories.store.journal import JournalEntry
 from ...memories.store.names import check_file
-from ...memories.store.records import MemoryRecord, Scope
+from ...memories.store.records import MemoryRecord, Scope, has_conflict
 from ...memories.store.store import MemoryStore, stamp
 from ...memories.store.trust import Trust, worst
 from ...settings import Settings
@@ -189,7 +189,20 @@ class Scopes:
         yield from _misnamed(store.root)
         index = store.read_index()
         listed = {line.file for line in lines_of(index) if line.file.endswith(".md")}
-        yield from ((file, "is not in the index") for file in sorted(files - listed))
+        unlisted = {head.file: head for head in scan.memories if not head.is_listed}
+        yield from ((file, "is not in the index") for file in sorted(files - listed - unlisted.keys()))
+        for file, head in sorted(unlisted.items()):
+            if file in listed:
+                yield file, "is in the index and should not be; 'reverie memory reindex' removes its line"
+            if not head.superseded_by:
+                yield (
+                    file,
+                    "is about a person and in the team's folder, so it is not shown; move it to your own memories",
+                )
+            elif head.superseded_by not in files:
+                yield file, f"is superseded by {head.superseded_by}, and there is no such memory"
+        if has_conflict(index):
+            yield INDEX, "has conflict markers of git; 'reverie memory reindex' removes them"
         lost = sorted(listed - files - scan.problems.keys())
         yield from ((file, "is in the index, but there is no such memory") for file in lost)
         if warning := load(index).warning:

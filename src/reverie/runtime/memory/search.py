@@ -95,7 +95,7 @@ class MemorySearch:
             self._drop(name)
             self.problems[name] = str(error)
             return
-        if memory is None:
+        if memory is None or not memory.is_in_use:
             self._drop(name)
             return
         self.problems.pop(name, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....conversation.entries import Entry
 from ....errors import InputError, StorageConflict
 from ....layers.l5_extract import ExistingMemories, MemoryCandidate, MemoryProposal, Witnesses, extract
-from ....memories.store.records import MemoryRecord
+from ....memories.store.records import MemoryRecord, Scope
 from ....values import field, record
 from ..results import SavedMemory
 from .tools import AUTHOR, FOR_USER
@@ -131,4 +131,8 @@ class CandidateWriter:
         if near is None:
             return None
         known.add(one.type, one.text, file=near)
-        return self._memory.save(one.text, type=one.type, **fields)
+        return self._memory.save(one.text, type=one.type, scope=_scope(one), **fields)
+
+
+def _scope(one: MemoryProposal) -> Scope | None:
+    return "team" if one.scope == "team" else "private" if one.scope == "private" else None

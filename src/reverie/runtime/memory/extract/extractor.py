@@ -250,6 +250,7 @@ class Extractor:
             tag=secrets.token_hex(_TAG_BYTES),
             unseen=_unseen(view, found.entries),
             policy=self._policy,
+            team=self._memory.is_shared,
         )
         reply = await Forks(self._session, model, view=view, on_call=self._budget.add).ask(
             text,

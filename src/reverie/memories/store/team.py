@@ -1,0 +1,38 @@
+"""The shared folder of a team: rules for git, and the memories that may not be in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from ...errors import InputError, StorageError
+from ...paths import replace_file
+from .journal_files import JOURNAL, read_plain
+from .records import read_record
+
+__all__ = ["GIT_RULES", "refuse_private", "write_git_rules"]
+
+GIT_RULES: Final[Mapping[str, tuple[str, ...]]] = {
+    ".gitignore": (f"{JOURNAL}/", ".consolidate-lock"),
+    ".gitattributes": ("*.md merge=union",),
+}
+"""Lines of git's own files: what each user keeps alone, and that lines of both sides stay, without markers."""
+
+
+def refuse_private(file: str, data: bytes | None) -> None:
+    """Raise ``InputError`` for a memory about the user, which is never shared, however it comes."""
+    if data is not None and read_record(file, data, scope="team").type == "user":
+        raise InputError(f"{file} is a memory about the user, and those are always private; save it without a scope")
+
+
+def write_git_rules(root: str) -> None:
+    """Write the lines that a shared folder needs to survive git, unless they are there; other lines stay."""
+    for name, wanted in GIT_RULES.items():
+        with suppress(StorageError):  # a link or a folder of that name is the user's own matter
+            there = (read_plain(root, name) or b"").decode("utf-8", "surrogateescape")
+            missing = [line for line in wanted if line not in there.splitlines()]
+            if missing:
+                start = there + ("" if not there or there.endswith("\n") else "\n")
+                text = start + "".join(f"{line}\n" for line in missing)
+                replace_file(root, name, text.encode("utf-8", "surrogateescape"))
