@@ -1,4 +1,4 @@
-"""The only way to call git: no program that a repository names runs, and git reaches no network.
+"""The only way to call git: no program that a repository names runs, and only ``run_remote_git`` reaches a network.
 
 ``shell/git_program.py`` does the work. A repository's configuration can name programs for a command as harmless as
 ``git status``: file system monitors, hooks, filters, conversions for diffs, pagers, signature checkers.
@@ -14,9 +14,11 @@ from typing import Final
 
 from ..errors import InputError
 
-__all__ = ["git_identity", "run_git"]
+__all__ = ["git_identity", "run_git", "run_remote_git"]
 
 PROGRAM: Final = Path(__file__).with_name("shell") / "git_program.py"
+_PROTOCOLS: Final = "file:git:http:https:ssh"
+_USERS_OWN: Final = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_SSL_CAINFO"})
 
 
 def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
@@ -47,11 +49,49 @@ def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> 
 
 def git_identity() -> str:
     """Return name and address of the user by their own git settings, never a repository's; empty without them."""
-    found: list[str] = []
-    for key, form in (("user.name", "{}"), ("user.email", "<{}>")):
-        try:
-            done = run_git(Path("/"), "config", "--global", "--get", key)
-        except InputError:
-            return ""
-        found += [form.format(value)] if (value := " ".join(done.stdout.split())) else []
-    return " ".join(found)
+    try:
+        done = run_git(Path("/"), "config", "--global", "--get-regexp", r"^user\.(name|email)$")
+    except InputError:
+        return ""
+    said = {
+        key: " ".join(value.split()) for line in done.stdout.splitlines() for key, _, value in [line.partition(" ")]
+    }
+    name, address = said.get("user.name", ""), said.get("user.email", "")
+    return " ".join(filter(None, (name, f"<{address}>" if address else "")))
+
+
+def run_remote_git(
+    objects: Path, scratch: Path, *arguments: str, timeout_seconds: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """Run ``ls-remote``, ``fetch`` or ``push`` with the user's own git settings and none of a repository's.
+
+    Git runs in ``scratch``, an empty repository of ours that is made if needed; it shares only the folder ``objects``
+    of the user's repository. So the user's credentials, proxies and keys work, and no setting, hook or address of the
+    repository is read. Raise ``InputError`` if git is missing or takes too long.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _USERS_OWN}
+    ours = {"GIT_DIR": str(scratch), "GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    quiet = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
+
+    def called(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["git", *quiet, *words],
+            cwd=scratch,
+            env={**kept, **ours, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=timeout_seconds,
+            check=False,
+        )
+
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+        if not (scratch / "HEAD").exists():
+            called("init", "--quiet", "--bare", "--template=", str(scratch))
+        return called(*arguments, GIT_OBJECT_DIRECTORY=str(objects))
+    except OSError as error:
+        raise InputError(f"git cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise InputError(f"git took longer than {timeout_seconds:g} s; try again when the network is faster") from None

@@ -11,6 +11,7 @@ from .extract import extract
 from .history import blame, log, rewind, undo
 from .read import lint, list_memories, path, search, show
 from .review import review
+from .sync import sync
 
 __all__ = ["command"]
 
@@ -32,5 +33,22 @@ def command(ctx: click.Context, project: Path) -> None:
     ctx.obj = project
 
 
-for one in (list_memories, show, search, add, edit, rm, log, blame, undo, rewind, extract, lint, reindex, path, review):
+for one in (
+    list_memories,
+    show,
+    search,
+    add,
+    edit,
+    rm,
+    log,
+    blame,
+    undo,
+    rewind,
+    extract,
+    lint,
+    reindex,
+    path,
+    review,
+    sync,
+):
     command.add_command(one)

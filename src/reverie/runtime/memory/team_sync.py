@@ -1,0 +1,243 @@
+"""Share a team's folder through git: commit, pull, merge and push, without a conflict marker anywhere.
+
+Files that both sides changed stay in both versions. The index is not merged but made from the files. Git runs with the
+user's own settings, never the repository's: the address of the remote is one that the user has agreed to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Final
+
+from ...digests import hex_of
+from ...errors import InputError
+from ...memories.rules.secrets import refuse_secrets
+from ...memories.store.drafts import reindex
+from ...memories.store.index import INDEX
+from ...memories.store.journal_files import read_plain
+from ...memories.store.names import is_memory
+from ...memories.store.records import MemoryRecord, has_conflict, read_record, revised_text
+from ...memories.store.store import MemoryStore
+from ...memories.store.team import refuse_private, write_git_rules
+from ...paths import replace_file
+from ...tools.git import git_identity, run_git, run_remote_git
+from ...values import record
+
+__all__ = ["SyncResult", "TeamSync"]
+
+_REMOTES: Final = "team-remotes.json"
+_ROUNDS: Final = 5
+_PULLED: Final = "refs/reverie/pulled"
+
+
+@record
+class SyncResult:
+    """The outcome of a sync: shared files that came and went, and those that are there in two versions now."""
+
+    remote: str
+    branch: str
+    received: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
+    both: tuple[str, ...] = ()
+    """The new files that hold our version of a memory that others changed too."""
+
+
+class TeamSync:
+    """The shared folder of a team, in a git repository of which it may be a part."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        """Work on a folder; raise ``InputError`` if it is in no git repository."""
+        self.folder = folder
+        self._store = MemoryStore(str(folder), scope="team")
+        self._home = home
+        if not folder.is_dir():
+            raise InputError(f"{folder} does not exist; clone your team's repository there")
+        top, objects = self._git("rev-parse", "--show-toplevel", "--git-path", "objects").split("\n")
+        self._top, self._objects = Path(top), folder / objects
+        self._scratch = home / "cache" / "team-git" / hex_of(os.fsencode(self._top))[:16]
+
+    # -- the remote
+
+    @property
+    def agreed_remote(self) -> str:
+        """The address that the user agreed to for this repository; empty if there is none."""
+        return self._remotes().get(str(self._top), "")
+
+    @property
+    def named_remote(self) -> str:
+        """The address that the repository's own settings name, which is only a proposal."""
+        found = run_git(self.folder, "config", "--local", "--get", "remote.origin.url")
+        return found.stdout.strip()
+
+    def agree(self, remote: str) -> None:
+        """Record that the user wants to share with this address; raise ``InputError`` if it could run a program."""
+        if not remote or remote.startswith("-") or "::" in remote or any(letter < " " for letter in remote):
+            raise InputError(f"{remote[:200]!r} is not an address of a git repository")
+        known = {**self._remotes(), str(self._top): remote}
+        replace_file(str(self._home), _REMOTES, json.dumps(known, indent=1).encode())
+
+    def _remotes(self) -> dict[str, str]:
+        try:
+            found = json.loads((self._home / _REMOTES).read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+    # -- the exchange
+
+    def run(self) -> SyncResult:
+        """Commit, pull, merge and push until both sides are equal, and return the outcome.
+
+        Raise ``InputError`` if a shared file must not be shared, if other files of the repository conflict, or if the
+        remote cannot be reached.
+        """
+        remote = self.agreed_remote
+        if not remote:
+            raise InputError("no remote is agreed to yet: 'reverie memory sync --remote ADDRESS' names one")
+        branch = self._git("symbolic-ref", "--short", "HEAD")
+        received: dict[str, None] = {}
+        both: list[str] = []
+        sent: tuple[str, ...] = ()
+        for _ in range(_ROUNDS):
+            theirs = self._fetched(remote, branch)
+            self._commit("Memories of the team")
+            if theirs:
+                came, kept = self._merged(theirs)
+                received |= dict.fromkeys(came)
+                both += kept
+            head = self._git("rev-parse", "HEAD")
+            if head == theirs:
+                return SyncResult(remote, branch, tuple(received), sent, tuple(both))
+            sent = self._names_between(theirs, head)
+            pushed = self._remote_git("push", "--quiet", remote, f"{head}:refs/heads/{branch}")
+            if pushed.returncode == 0:
+                return SyncResult(remote, branch, tuple(received), sent, tuple(both))
+            if "rejected" not in pushed.stderr and "fetch first" not in pushed.stderr:
+                raise InputError(f"nothing was sent to {remote}: {_last_line(pushed.stderr)}")
+        raise InputError(f"others write to {remote} all the time; try again")
+
+    def _fetched(self, remote: str, branch: str) -> str:
+        """Fetch the branch of the remote and return its commit; empty if the remote has no such branch."""
+        listed = self._remote_git("ls-remote", "--heads", remote, f"refs/heads/{branch}")
+        theirs = listed.stdout.partition("\t")[0].strip()
+        head = run_git(self.folder, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
+        done = listed
+        if theirs and theirs != head:
+            wanted = f"+refs/heads/{branch}:{_PULLED}"
+            done = self._remote_git("fetch", "--quiet", "--no-tags", remote, wanted)
+        if done.returncode:
+            raise InputError(f"{remote} cannot be reached: {_last_line(done.stderr)}")
+        if theirs and not head:  # an empty clone begins with the others' commits
+            self._git("update-ref", "HEAD", theirs)
+            self._git("read-tree", theirs)
+            run_git(
+                self.folder, "checkout-index", "--all", "--quiet"
+            )  # it fails for files that are there, and keeps them
+        return theirs
+
+    def _remote_git(self, *arguments: str) -> CompletedProcess[str]:
+        return run_remote_git(self._objects, self._scratch, *arguments)
+
+    # -- commits
+
+    def _commit(self, why: str, *, merge: bool = False) -> None:
+        """Commit the shared folder as it is, with an index made from its files."""
+        write_git_rules(str(self.folder))
+        self._check()
+        self._store.commit(lambda table: reindex(table, who="sync"), notice=True)
+        self._git("add", "--all", "--", ".")
+        if not merge and run_git(self.folder, "diff", "--cached", "--quiet", "--", ".").returncode == 0:
+            return
+        author = (f"--author={name}",) if (name := git_identity()) and "<" in name else ()
+        only = () if merge else ("--", ".")
+        self._git("commit", "--quiet", "--no-gpg-sign", "--no-verify", *author, "-m", why, *only)
+
+    def _check(self) -> None:
+        """Raise ``InputError`` for a file that must not be shared: about a person, with a secret, or torn."""
+        for path in sorted(self.folder.glob("*.md")):
+            data = path.read_bytes()
+            text = data.decode("utf-8", "replace")
+            if path.name != INDEX:
+                refuse_private(path.name, data)
+                if has_conflict(text):
+                    raise InputError(f"{path} has conflict markers of git; keep the right version first")
+            refuse_secrets(text, str(path))
+
+    # -- merges
+
+    def _merged(self, theirs: str) -> tuple[list[str], list[str]]:
+        """Merge a commit; return the shared files that came with it, and the files for our versions of some."""
+        ours = self._git("rev-parse", "HEAD")
+        base = run_git(self.folder, "merge-base", ours, theirs).stdout.strip() if theirs != ours else ours
+        if theirs == base:
+            return [], []
+        came = self._names_between(base, theirs)
+        mine = {name: self._bytes(name) for name in self._names_between(base, ours)}
+        twice = [name for name in came if name in mine and name != INDEX]
+        options = ("--no-commit", "--no-ff", "--allow-unrelated-histories", "--quiet")
+        merged = run_git(self.folder, "merge", *options, theirs)
+        here = [os.path.relpath(self._top / name, self.folder) for name in self._unmerged()]
+        if merged.returncode and (not here or any(name.startswith("..") for name in here)):
+            run_git(self.folder, "merge", "--abort")
+            why = f"{here[0]} conflicts" if here else _last_line(merged.stderr or merged.stdout)
+            raise InputError(f"the repository cannot be merged: {why}; merge it by hand, then sync again")
+        both: list[str] = []
+        for name in dict.fromkeys((*twice, *here)):
+            kept = self._keep_both(name, mine.get(name), self._taken(theirs, name))
+            both += [kept] if kept else []
+        self._commit("Merge memories of the team", merge=True)
+        return [name for name in came if name != INDEX], both
+
+    def _keep_both(self, name: str, ours: bytes | None, theirs: bytes | None) -> str:
+        """Put the others' version of a file in its place and ours beside it; return the name of ours, '' if equal."""
+        root = str(self.folder)
+        kept = theirs if theirs is not None else ours
+        if kept is not None:
+            replace_file(root, name, kept)
+        if ours is None or theirs is None or ours == theirs or not is_memory(name):
+            return ""
+        beside = f"{name.removesuffix('.md')}_conflict_{hex_of(ours)[:6]}.md"
+        replace_file(root, beside, _renamed(read_record(name, ours), ours))
+        return beside
+
+    def _taken(self, commit: str, name: str) -> bytes | None:
+        """Put a file of a commit in its place and return its bytes; None if the commit has no such file."""
+        done = run_git(self.folder, "checkout", "--quiet", commit, "--", name)
+        return self._bytes(name) if done.returncode == 0 else None
+
+    def _bytes(self, name: str) -> bytes | None:
+        return read_plain(str(self.folder), name)
+
+    def _unmerged(self) -> list[str]:
+        return self._git("diff", "--name-only", "-z", "--diff-filter=U").split("\0")[:-1]
+
+    def _names_between(self, old: str, new: str) -> tuple[str, ...]:
+        """Return the shared Markdown files that differ between two commits; all of ``new`` without an old one."""
+        if old:
+            found = self._git("diff", "--name-only", "-z", "--relative", old, new, "--", ".")
+        else:
+            found = self._git("ls-tree", "-r", "-z", "--name-only", new, "--", ".")
+        return tuple(name for name in found.split("\0") if name.endswith(".md"))
+
+    def _git(self, *arguments: str) -> str:
+        done = run_git(self.folder, *arguments)
+        if done.returncode:
+            raise InputError(f"'git {arguments[0]}' failed in {self.folder}: {_last_line(done.stderr or done.stdout)}")
+        return done.stdout.strip("\n")
+
+
+def _renamed(memory: MemoryRecord, data: bytes) -> bytes:
+    """Return a memory's bytes with a name that says that it is one of two versions."""
+    try:
+        return revised_text(data.decode(), {"name": f"{memory.name} (conflict)"}).encode()
+    except (InputError, UnicodeDecodeError):
+        return data
+
+
+def _last_line(text: str) -> str:
+    lines: Sequence[str] = text.strip().splitlines()
+    return lines[-1] if lines else "git gave no reason"

@@ -1,0 +1,183 @@
+"""Two people share memories through git: no conflict marker, nothing lost, and no setting of the repository counts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reverie.errors import InputError
+from reverie.memories.store.index import lines_of
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.memory.team_sync import TeamSync
+
+pytestmark = pytest.mark.slow
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+class Person:
+    """Somebody with a clone of the team's repository."""
+
+    def __init__(self, folder: Path, name: str, remote: Path) -> None:
+        self.team, self.home = folder / name / "team", folder / name / "home"
+        git(folder, "clone", "--quiet", str(remote), str(self.team))
+        self.home.mkdir()
+        self.memory = Memory(folder / name / "memory", team=self.team)
+        self.sync = TeamSync(self.team, self.home)
+
+    def save(self, text: str, name: str) -> str:
+        saved = self.memory.save(text, type="project", name=name, why="agreed in the team", scope="team")
+        return saved.file.removeprefix("team/")
+
+    def files(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.team.glob("*.md") if path.name != "MEMORY.md"}
+
+    def is_right(self) -> bool:
+        """Return whether the index lists exactly the files, and nothing has a marker."""
+        index = (self.team / "MEMORY.md").read_text()
+        texts = [index, *self.files().values()]
+        assert not any(marker in text for text in texts for marker in ("<<<<<<<", ">>>>>>>"))
+        return sorted(line.file for line in lines_of(index)) == sorted(self.files())
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Person, Person]:
+    (tmp_path / "userhome").mkdir()
+    (tmp_path / "userhome" / ".gitconfig").write_text(
+        "[user]\n\tname = Ada Low\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path / "userhome"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    remote = tmp_path / "remote.git"
+    git(tmp_path, "init", "--quiet", "--bare", "-b", "main", str(remote))
+    found = Person(tmp_path, "ada", remote), Person(tmp_path, "ben", remote)
+    for one in found:
+        one.sync.agree(str(remote))
+    return found
+
+
+@pytest.mark.requirement("M12")
+def test_twelve_memories_of_two_people_survive_five_merges(people: tuple[Person, Person]) -> None:
+    ada, ben = people
+    for turn in range(6):
+        ada.save(f"The ward of floor {turn} has {turn + 3} beds and one nurse", f"ward {turn}")
+        ben.save(f"The lab of floor {turn} closes at {turn + 15} hours", f"lab {turn}")
+        for one in (ada, ben):
+            one.sync.run()
+            assert one.is_right()
+    ada.sync.run()
+    assert int(git(ada.team, "rev-list", "--merges", "--count", "HEAD")) >= 5
+    assert len(ada.files()) == 12
+    assert ada.files() == ben.files()
+    assert (ada.team / "MEMORY.md").read_text() == (ben.team / "MEMORY.md").read_text()
+    assert git(ada.team, "status", "--porcelain") == ""
+    assert "Ada Low" in git(ada.team, "log", "--format=%an")
+    assert not [path for path in git(ada.team, "ls-files").split() if ".journal" in path]
+
+
+@pytest.mark.requirement("M12")
+def test_plain_git_merges_leave_no_marker_and_an_index_of_the_files(people: tuple[Person, Person]) -> None:
+    ada, ben = people
+    ada.save("The rota of the ward is on the door", "rota")
+    ada.sync.run()
+    ben.sync.run()
+    for turn in range(5):
+        for one, name in ((ada, "ward"), (ben, "lab")):
+            one.save(f"The {name} of floor {turn} has {turn + 3} rooms", f"{name} {turn}")
+            git(one.team, "add", "-A")
+            git(one.team, "commit", "-qm", f"{name} {turn}")
+        git(ada.team, "push", "-q", "origin", "HEAD:main")
+        git(ben.team, "pull", "-q", "--no-rebase", "--no-edit", "origin", "main")
+        assert ben.is_right()
+        git(ben.team, "push", "-q", "origin", "HEAD:main")
+        git(ada.team, "pull", "-q", "--no-rebase", "--no-edit", "origin", "main")
+    assert len(ben.files()) == 11
+
+
+@pytest.mark.requirement("M10", "M12")
+def test_a_memory_that_both_changed_is_kept_in_both_versions_and_one_removed_is_kept(
+    people: tuple[Person, Person],
+) -> None:
+    ada, ben = people
+    file, other = ada.save("Beds are counted at six", "beds"), ada.save("Keys hang in room 9", "keys")
+    ada.sync.run()
+    ben.sync.run()
+    ada.memory.update(f"team/{file}", "Beds are counted at seven")
+    ben.memory.update(f"team/{file}", "Beds are counted at eight\r\n")
+    ada.memory.forget(f"team/{other}")
+    ben.memory.update(f"team/{other}", "Keys hang in room 10")
+    ada.sync.run()
+    done = ben.sync.run()
+    ada.sync.run()
+    assert len(done.both) == 1
+    texts = ben.files()
+    assert "seven" in texts[file]
+    assert "eight" in texts[done.both[0]]
+    assert "(conflict)" in texts[done.both[0]]
+    assert "room 10" in texts[other], "a change is not lost by a removal"
+    assert ada.files() == texts
+    assert ada.is_right()
+
+
+@pytest.mark.requirement("M12")
+def test_no_program_and_no_address_of_the_repository_is_used(people: tuple[Person, Person], tmp_path: Path) -> None:
+    ada, _ = people
+    ada.save("Gloves are in the cupboard", "gloves")
+    mark, hooks = tmp_path / "ran", ada.team / ".git" / "hooks"
+    script = tmp_path / "evil.sh"
+    script.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    script.chmod(0o755)
+    for name in ("pre-commit", "post-commit", "pre-push", "post-merge", "reference-transaction"):
+        (hooks / name).write_text(script.read_text())
+        (hooks / name).chmod(0o755)
+    settings = {
+        "core.sshCommand": str(script),
+        "core.fsmonitor": str(script),
+        "credential.helper": str(script),
+        "core.hooksPath": str(hooks),
+        "remote.origin.url": f"ext::{script}",
+        "remote.origin.uploadpack": str(script),
+        "remote.origin.receivepack": str(script),
+        f"url.ext::{script}.insteadOf": str(tmp_path),
+        "commit.gpgSign": "true",
+        "gpg.program": str(script),
+    }
+    for key, value in settings.items():
+        git(ada.team, "config", key, value)
+    done = ada.sync.run()
+    assert "project_gloves.md" in done.sent
+    assert not mark.exists()
+    with pytest.raises(InputError, match="not an address"):
+        ada.sync.agree(ada.sync.named_remote)
+
+
+@pytest.mark.requirement("M12")
+def test_nothing_private_torn_or_secret_is_sent(people: tuple[Person, Person]) -> None:
+    ada, ben = people
+    ada.save("Gloves are in the cupboard", "gloves")
+    wrong = {
+        "user_ada.md": "---\nname: Ada\ntype: user\n---\nAda works at night.\n",
+        "project_torn.md": "---\nname: x\n---\n<<<<<<< HEAD\na\n=======\nb\n>>>>>>> other\n",
+        "project_key.md": "---\nname: key\n---\nAKIA" + "QYLPMN5HHHFPZAM2" + " is the access key\n",
+    }
+    for name, text in wrong.items():
+        (ada.team / name).write_text(text)
+        with pytest.raises(InputError):
+            ada.sync.run()
+        os.unlink(ada.team / name)
+    ada.sync.run()
+    ben.sync.run()
+    assert set(ben.files()) == {"project_gloves.md"}
+
+
+def test_without_an_agreed_remote_nothing_is_sent(tmp_path: Path, people: tuple[Person, Person]) -> None:
+    ada, _ = people
+    fresh = TeamSync(ada.team, tmp_path / "other-home")
+    with pytest.raises(InputError, match="--remote"):
+        fresh.run()
