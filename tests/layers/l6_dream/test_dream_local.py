@@ -81,6 +81,9 @@ DIFFERENT = [
     ("The wiki moved from Confluence to Notion.", "The wiki moved from Notion to Confluence."),
     ("The importer is written in C.", "The importer is written in C++."),
     ("Nie am Freitag ausliefern.", "Immer am Freitag ausliefern."),
+    ("我喜欢茶。", "我不喜欢茶。"),
+    ("模型在A100上训练。", "模型在H100上训练。"),
+    ("Wei Lin leads the autumn release of the planner.", "Ines Moreau leads the autumn release of the planner."),
 ]
 
 
@@ -115,11 +118,40 @@ def test_a_dreamer_by_shared_words_would_merge_what_differs() -> None:
         ("Never commit to main.", "Commits to main are forbidden."),
         ("The falcon team sits in room 101.", "The garnet team sits in room 102."),
         ("Use pnpm.", "Use npm."),
-        ("我喜欢茶。", "我不喜欢茶。"),
     ],
 )
 def test_what_is_said_in_other_words_is_left_alone(one: str, other: str) -> None:
     files = {"a.md": memory(one), "b.md": memory(other)}
+    dreamed, after = dreamt(files)
+    assert after == files
+    assert dreamed.questions == ()
+
+
+@pytest.mark.requirement("L6.11")
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Write to both calendars until 2026-11-10.", True),
+        ("Der Import ist bis zum 10.11.2026 gesperrt.", True),
+        ("临时频率使用到2026年11月10日为止。", True),
+        ("The freeze holds until the end of October 2026.", False),
+        ("The freeze holds until November 10th, 2026, for all.", True),
+        ("Write to both calendars until 2027-01-31.", False),
+        ("Winter rules hold from 2026-11-10 until 2027-03-15.", False),
+        ("The pager broke on 2026-10-30.", False),
+        ("The pager uses version 2026-11.", False),
+    ],
+)
+def test_a_last_date_that_has_passed_since_it_was_written_is_a_question(said: str, asked: bool) -> None:
+    files = {"a.md": memory(said)}
+    dreamed, after = dreamt(files)
+    assert after == files
+    assert [question.topic for question in dreamed.questions] == (["ended"] if asked else [])
+
+
+def test_a_superseded_memory_is_neither_changed_nor_asked_about() -> None:
+    old = memory("Deploy on Mondays.", superseded_by="b.md", ended="2026-11-10", expires="2026-11-01")
+    files = {"a.md": old, "b.md": memory("Deploy on Thursdays.")}
     dreamed, after = dreamt(files)
     assert after == files
     assert dreamed.questions == ()

@@ -11,7 +11,7 @@ from ...values import field, record
 __all__ = ["Act", "DreamProposal", "FileChange", "Question", "Topic"]
 
 Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
-Topic: TypeAlias = Literal["contradiction", "expired", "similar", "unreadable", "vague"]
+Topic: TypeAlias = Literal["contradiction", "ended", "expired", "similar", "unreadable", "vague"]
 
 
 @record

@@ -1,56 +1,68 @@
 """Compare memories by their normalised words: equal ones are merged, similar ones become questions.
 
 There is no vocabulary here. A number, a name or a "not" is a word like any other, so one different word makes two
-memories similar and never equal.
+memories similar and never equal. In scripts without spaces each letter counts as a word.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from ...memories.store.records import MemoryRecord
-from ...text.words import has_run, words
+from ...text.words import words
 from .changes import Question
 
-__all__ = ["equal_groups", "similar_groups", "similarity_question"]
+__all__ = ["adds_words", "equal_groups", "similar_groups", "similarity_question"]
 
 _FEW_WORDS: Final = 3
 """The fewest words that two similar memories share."""
+_SLOT_WORDS: Final = 2
+"""The most words of a number, a name or a negation, in which two similar memories may differ at one place."""
+_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_PIECE: Final = re.compile(f"[{_UNSPACED}]|[^{_UNSPACED}]+")
 _QUOTE_CHARS: Final = 240
 _MAX_DIFFERENT_WORDS: Final = 6
 _REASONS: Final = ("\n**Why:**", "\n**How to apply:**")
 
 
 def equal_groups(memories: Mapping[str, MemoryRecord]) -> list[list[str]]:
-    """Return groups of files whose memories have the same type and the same words in the same order."""
+    """Return groups of files whose memories have the same type and a body of the same words in the same order."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for file, memory in sorted(memories.items()):
-        if said := _all_words(memory):
+        if said := words(memory.body):
             groups[memory.type, said].append(file)
     return [files for files in groups.values() if len(files) > 1]
 
 
-def _all_words(memory: MemoryRecord) -> tuple[str, ...]:
-    """Return the words of name, description and body; a name or description that the body repeats is left out."""
-    body = words(memory.body)
-    heads = (words(memory.name), words(memory.description))
-    return tuple(word for head in heads if not has_run(body, head) for word in head) + body
+def adds_words(one: MemoryRecord, other: MemoryRecord | None = None) -> int:
+    """Count the words in a memory's name and description that neither its body nor another memory has."""
+    known = set(words(one.body))
+    if other is not None:
+        known |= {*words(other.name), *words(other.description)}
+    return len({*words(one.name), *words(one.description)} - known)
 
 
 def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[list[str]]:
     """Return groups of files whose memories have the same type and nearly the same words.
 
-    Two are similar if they differ in one word, or if they have at least ``least`` of their words in common (Dice).
+    Two are similar if they differ in one word, if they differ in at most two words at one place and those are at most
+    a third, or if they have at least ``least`` of their words in common (Dice).
     """
-    claims = {file: _numbered(_claim(memory)) for file, memory in memories.items()}
+    said = {file: _claim(memory) for file, memory in memories.items()}
+    claims = {file: _numbered(one) for file, one in said.items()}
     group = {file: {file} for file in memories}
+    for equal in map(set, equal_groups(memories)):
+        group.update((file, equal) for file in equal)
     for one, other in _candidates(claims, least):
         same_type = memories[one].type == memories[other].type
-        if same_type and group[one] is not group[other] and _is_similar(claims[one], claims[other], least):
+        if not same_type or group[one] is group[other]:
+            continue
+        if _is_similar(claims[one], claims[other], least) or _differs_at_one_place(said[one], said[other]):
             group[one] |= group[other]
             group.update(dict.fromkeys(group[other], group[one]))
     found = {id(files): sorted(files) for files in group.values() if len(files) > 1}
@@ -62,7 +74,8 @@ def _claim(memory: MemoryRecord) -> tuple[str, ...]:
     body = memory.body
     for label in _REASONS:
         body = body.split(label, 1)[0]
-    return words(body) or words(memory.description)
+    found = words(body) or words(memory.description)
+    return tuple(piece for word in found for piece in _PIECE.findall(word))
 
 
 def _numbered(said: tuple[str, ...]) -> frozenset[tuple[str, int]]:
@@ -82,6 +95,17 @@ def _is_similar(one: frozenset[tuple[str, int]], other: frozenset[tuple[str, int
     return max(len(one), len(other)) - shared <= 1 or 2 * shared >= least * (len(one) + len(other))
 
 
+def _differs_at_one_place(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    start, most = 0, min(len(one), len(other))
+    while start < most and one[start] == other[start]:
+        start += 1
+    end = 0
+    while end < most - start and one[-1 - end] == other[-1 - end]:
+        end += 1
+    apart = max(len(one), len(other)) - start - end
+    return apart <= _SLOT_WORDS and start + end >= max(_FEW_WORDS, 2 * apart)
+
+
 def _candidates(claims: Mapping[str, frozenset[tuple[str, int]]], least: float) -> Iterator[tuple[str, str]]:
     """Yield the pairs of files that can be similar: each such pair shares one of the rarest words of both."""
     counts = Counter(word for said in claims.values() for word in said)
@@ -89,7 +113,7 @@ def _candidates(claims: Mapping[str, frozenset[tuple[str, int]]], least: float) 
     having: dict[tuple[str, int], list[str]] = defaultdict(list)
     for file in sorted(claims):
         ranked = sorted(claims[file], key=lambda word: (counts[word], word))
-        rarest = ranked[: max(2, len(ranked) - math.ceil(share * len(ranked)) + 1)]
+        rarest = ranked[: max(_SLOT_WORDS + 1, len(ranked) - math.ceil(share * len(ranked)) + 1)]
         others = {other for word in rarest for other in having[word]}
         yield from ((other, file) for other in sorted(others))
         for word in rarest:

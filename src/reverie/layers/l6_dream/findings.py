@@ -22,6 +22,7 @@ _FAULTS: Final[dict[str, Fault]] = {
     "unreadable": "wrong",
     "vague": "stale",
     "expired": "stale",
+    "ended": "stale",
 }
 
 

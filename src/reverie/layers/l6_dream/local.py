@@ -1,14 +1,15 @@
 """The local dreamer: tidy memories without a model. Pure and deterministic.
 
 It makes only certain changes: it merges memories with equal words, makes English dates absolute, repairs links,
-shortens descriptions and removes expired memories. It asks about similar memories. Dates in other languages stay. It
-repeats until nothing changes, so a second dream on its result changes nothing.
+shortens descriptions and removes expired memories. It asks about similar memories, and about those whose last date has
+passed. Relative dates in other languages stay. It repeats until nothing changes, so a second dream on its result
+changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final
 
 from ...errors import InputError
@@ -17,7 +18,8 @@ from ...memories.store.frontmatter import Value
 from ...memories.store.records import MemoryRecord, revised_text
 from ...text.dates import absolute, iso_day
 from .changes import DreamProposal, Question
-from .comparison import equal_groups, similar_groups, similarity_question
+from .comparison import adds_words, equal_groups, similar_groups, similarity_question
+from .end_dates import last_day
 from .facts import DreamFacts
 from .index_lines import shortened
 from .links import relinked
@@ -57,6 +59,7 @@ def dream(
     groups = similar_groups(copy.ours, policy.similar)
     questions += [similarity_question([copy.record(file) for file in group]) for group in groups]
     questions += _undated(copy)
+    questions += _ended(copy, now.date())
     return DreamProposal(copy.changes(), tuple(questions), written_on=days)
 
 
@@ -125,6 +128,17 @@ def _undated(copy: WorkingCopy) -> list[Question]:
     return found
 
 
+def _ended(copy: WorkingCopy, today: date) -> list[Question]:
+    """Return a question for each memory whose last date was ahead when it was written, and has passed."""
+    found: list[Question] = []
+    for file, memory in copy.ours.items():
+        last, written = last_day(memory.body), day_of(memory)
+        if last and written and written < last < today and not copy.why[file]:
+            text = f"{file} names {last}, which has passed since it was written. Does it still hold? If not, forget it."
+            found.append(Question("ended", (file,), text))
+    return found
+
+
 # -- several files
 
 
@@ -155,10 +169,11 @@ def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> li
 def _merge(copy: WorkingCopy, policy: DreamPolicy) -> None:
     """Merge memories with equal words in the working copy; an existing file stays rather than a drafted one."""
     for group in equal_groups(copy.ours):
-        kept, *others = sorted(group, key=lambda file: (file in copy.drafts, -len(copy.record(file).body), file))
+        kept, *others = sorted(group, key=lambda file: (file in copy.drafts, -adds_words(copy.record(file)), file))
         for gone in others:
             text = merged_text(copy.record(kept), copy.text(kept), copy.record(gone))
-            if text is None or len(text.encode()) > policy.max_file_bytes:
+            adds = adds_words(copy.record(gone), copy.record(kept))
+            if text is None or adds or len(text.encode()) > policy.max_file_bytes:
                 continue
             if text != copy.text(kept):
                 copy.write(kept, text, f"also holds the text of {gone}")
