@@ -28,9 +28,9 @@ def differs_at_one_place(one: list[str], other: list[str]) -> bool:
         for slot, new in ((slot, new) for slot in range(3) for new in range(3)):
             same_end = one[start + slot :] == other[start + new :]
             kept, apart = start + len(one) - start - slot, max(slot, new)
-            if one[:start] == other[:start] and same_end and slot <= len(one) - start and new <= len(other) - start:
-                if kept >= max(3, 2 * apart):
-                    return True
+            fits = slot <= len(one) - start and new <= len(other) - start and kept >= max(3, 2 * apart)
+            if one[:start] == other[:start] and same_end and fits:
+                return True
     return False
 
 

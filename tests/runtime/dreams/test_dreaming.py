@@ -250,7 +250,7 @@ def test_every_request_is_valid_small_and_fences_what_others_wrote(house: House)
     for request in model.requests:
         assert problems(request) == []
         assert {tool["name"] for tool in request["tools"]} == {
-            *("Glob", "Grep", "Read", "Edit", "Write", "Forget", "Ask", "SearchTranscripts")
+            *("Glob", "Grep", "Read", "Edit", "Write", "Forget", "Supersede", "Ask", "SearchTranscripts")
         }
     answers = [
         block

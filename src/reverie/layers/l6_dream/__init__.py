@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from .prompts import system_prompt, task_prompt
     from .report import DreamChange, DreamReport, ModelUsage, OpenQuestion, SkippedChange, change_of, markdown
     from .support import Support
-    from .transaction import DreamTransaction, capped_index, dream_transaction, files_on, undo_draft
+    from .transaction import (
+        DreamTransaction,
+        capped_index,
+        dream_transaction,
+        files_on,
+        restored_files,
+        undo_draft,
+        undone_entries,
+    )
     from .validate import RefusedChange, validation
 
 __all__ = [
@@ -58,10 +66,12 @@ __all__ = [
     "lowered",
     "markdown",
     "records_of",
+    "restored_files",
     "seconds_until_due",
     "system_prompt",
     "task_prompt",
     "undo_draft",
+    "undone_entries",
     "validation",
 ]
 
@@ -73,7 +83,9 @@ __getattr__ = lazily(
             "dream_transaction",
             "capped_index",
             "files_on",
+            "restored_files",
             "undo_draft",
+            "undone_entries",
         ),
         "changes": (
             "DreamProposal",

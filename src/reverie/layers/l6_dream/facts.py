@@ -21,6 +21,8 @@ class DreamFacts:
     """Project files that memories link to and that do not exist."""
     drafts: Mapping[str, bytes] = field(default_factory=lambda: dict[str, bytes]())
     """New memories drafted from daily logs, by their file."""
+    restored: frozenset[str] = frozenset()
+    """Files that a person restored by undoing a dream; they stay as they are."""
     gone_sessions: frozenset[str] = frozenset()
     """Sessions that memories name as their source and that no longer exist."""
     unsupported: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())

@@ -193,7 +193,7 @@ def _counted(changes: Sequence[DreamChange]) -> Iterable[str]:
 
 def _costs(spent: ModelUsage) -> list[tuple[str, str]]:
     if not spent.model:
-        return [("model", "none; only equal texts are merged, and only English dates are read")]
+        return [("model", "none; only equal texts are merged, and relative dates only in English")]
     cost = "price unknown" if spent.cost_usd is None else f"${spent.cost_usd:.4f}"
     rows = [
         ("model", f"{spent.model}, {spent.turns} turns, {spent.tools} tool calls"),

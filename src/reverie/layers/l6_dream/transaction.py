@@ -13,7 +13,7 @@ from typing import Final
 from ...errors import InputError, UnsafePath
 from ...memories.store.drafts import Draft, TransactionView
 from ...memories.store.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, lines_of, listed_line, patched, rebuilt
-from ...memories.store.journal import JournalEntry
+from ...memories.store.journal import History, JournalEntry
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record, version_of
 from ...memories.store.trust import TRUSTS, Trust
@@ -30,7 +30,9 @@ __all__ = [
     "capped_index",
     "dream_transaction",
     "files_on",
+    "restored_files",
     "undo_draft",
+    "undone_entries",
 ]
 
 AUTHOR: Final = "dream"
@@ -74,7 +76,8 @@ def dream_transaction(
             else:
                 skipped.append(RefusedChange(change, "it was changed meanwhile"))
         left.append(replace(dreamed, changes=tuple(fresh)))
-    checked = validation(now, left, policy, trusts=trusts, confirmed=confirmed)
+    restored = restored_files(table.history)
+    checked = validation(now, left, policy, trusts=trusts, restored=restored, confirmed=confirmed)
     skipped += checked.refused
     after = dict(now)
     for change in checked.kept:
@@ -179,6 +182,24 @@ def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
 
 
 # -- undo
+
+
+def undone_entries(history: History) -> set[str]:
+    """Return the ids of the entries that later ones undid and that were not made again by undoing those."""
+    gone: set[str] = set()
+    for entry in reversed(history.entries):
+        if entry.undoes and entry.id not in gone:
+            gone.update(entry.undoes)
+    return gone
+
+
+def restored_files(history: History) -> frozenset[str]:
+    """Return the files that stand as they were before a dream that a person undid; later dreams leave them so."""
+    undone = undone_entries(history)
+    dreamed = [entry for entry in history.entries if entry.act == "dreamed" and entry.id in undone]
+    return frozenset(
+        change.file for entry in dreamed for change in entry.changes if history.known.get(change.file) == change.before
+    )
 
 
 def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:

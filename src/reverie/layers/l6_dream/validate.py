@@ -8,7 +8,7 @@ rewrite that drops statements, counts as a deletion, and the number of deletions
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
 from ...errors import UnsafePath
@@ -50,20 +50,22 @@ def validation(
     policy: DreamPolicy,
     *,
     trusts: Mapping[str, Trust] | None = None,
+    restored: Collection[str] = (),
     confirmed: bool = False,
 ) -> Validation:
     """Return the valid and the refused ones of the changes that these dreams propose to the files ``before``.
 
-    ``trusts`` may lower the trust that a file claims; ``confirmed`` says that a person allows any number of
-    deletions.
+    ``trusts`` may lower the trust that a file claims; ``restored`` are files that a person restored by undoing a dream;
+    ``confirmed`` says that a person allows any number of deletions.
     """
     by = {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
     kept = {change.file: change for dreamed in dreams for change in dreamed.changes}
     refused: list[RefusedChange] = []
     days = {file: day for dreamed in dreams for file, day in dreamed.written_on.items()}
     check = _Check(before, policy, trusts or {}, days)
+    undone = {file: "a person undid a dream's change of it" for file in restored if file in kept}
     while True:
-        wrong = check.wrong(kept)
+        wrong = {file: why for file, why in undone.items() if file in kept} or check.wrong(kept)
         if not wrong:
             losses = check.losses(kept)
             wrong = {} if confirmed else _over_limit(losses, by, len(before), policy)
@@ -188,6 +190,12 @@ class _Check:
         dead = [one for one in link_targets(new.body) if one not in stems and (one in self._stems or one not in had)]
         if dead:
             return f"it would point to {dead[0]!r}, which is not there"
+        if new.superseded_by and (old is None or not old.superseded_by):
+            by = self._after(new.superseded_by, kept)
+            if by is None or by.file == new.file or by.superseded_by:
+                return f"it would be superseded by {new.superseded_by}, which does not hold"
+            if TRUSTS.index(by.trust) > TRUSTS.index(new.trust):
+                return f"it would be superseded by {by.file}, which is less trusted"
         merged = [self._old[one.file] for one in kept.values() if one.into == change.file and one.after is None]
         if merged and TRUSTS.index(new.trust) < TRUSTS.index(worst(one.trust for one in merged)):
             return f"its trust would be {new.trust}, better than that of {merged[0].file}, which goes into it"
@@ -235,6 +243,8 @@ class _Check:
             return [old.description or old.name]
         target = self._after(change.into or change.file, kept)
         assert target is not None  # otherwise the change would have been refused
+        if target.superseded_by and not old.superseded_by:
+            return [old.description or old.name]  # nothing shows it any more
         lost = self._gone(old, target)
         if not lost or change.after is None:
             return lost

@@ -21,14 +21,14 @@ class WorkingCopy:
 
     def __init__(self, files: Mapping[str, bytes], facts: DreamFacts) -> None:
         self.before = dict(files)
-        self.drafts = {file: data for file, data in facts.drafts.items() if file not in files}
+        self.drafts = {file: data for file, data in facts.drafts.items() if file not in {*files, *facts.restored}}
         self.files: dict[str, bytes] = {**files, **self.drafts}
         self.moved: dict[str, str] = {}
         self.removed: dict[str, str] = {}
         self.why: dict[str, list[str]] = defaultdict(list)
         self.unreadable: dict[str, str] = {}
-        self.aside: set[str] = set()
-        """Files that are read and never changed: expired ones about which a person is asked."""
+        self.aside: set[str] = set(facts.restored)
+        """Files that are read and never changed: restored ones, and expired ones about which a person is asked."""
         self._facts = facts
         self._records: dict[str, MemoryRecord] = {}
         for file in sorted(self.files):

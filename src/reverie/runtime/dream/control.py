@@ -14,15 +14,20 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from ...errors import InputError
+from ...errors import InputError, ModelUnknown
 from ...layers.l6_dream import DreamPolicy
 from ...memories.store.journal_files import JOURNAL
+from ...models import open_model
 from ...paths import explained, open_file
+from ...settings import Settings
 from ...values import record
 from ..places.processes import end
 from .lock import DreamLock, HeldLock, LockHolder
 
-__all__ = ["STDERR", "StoppedDream", "start", "stop", "stop_hung", "take_lock"]
+__all__ = ["DREAM_ALIAS", "STDERR", "StoppedDream", "dream_model", "start", "stop", "stop_hung", "take_lock"]
+
+DREAM_ALIAS: Final = "dream"
+"""The alias of the model for dreams, if it is not the one in use."""
 
 STDERR: Final = "dream-stderr"
 """The journal file that receives the standard error of a child."""
@@ -40,6 +45,23 @@ class StoppedDream:
     gone: bool
 
 
+def dream_model(settings: Settings, in_use: str = "") -> str | None:
+    """Return the full name of the model for a dream; None if there is none.
+
+    The alias ``dream`` comes first, then the model in use (that of a session), the configured one, and the default one
+    by the keys in the environment.
+    """
+    set_here = settings.model_aliases.get(DREAM_ALIAS) or settings.model
+    names = [settings.model_aliases.get(DREAM_ALIAS), in_use, settings.model]
+    for asked in (*filter(None, names), None):
+        try:
+            return open_model(asked, aliases=settings.model_aliases).name
+        except ModelUnknown:
+            if asked and asked == set_here:
+                raise
+    return None
+
+
 def start(
     project: str | os.PathLike[str],
     *,
@@ -53,8 +75,8 @@ def start(
 ) -> int:
     """Start a dream over a project's memories in a process of its own and return the process id.
 
-    ``local`` uses no model even if one is set; ``confirmed`` allows more deletions than the policy does;
-    ``only_if_due`` ends the process if another dream ran first.
+    ``model`` is the name of the model in use, ``local`` uses none; ``confirmed`` allows more deletions than the
+    policy does; ``only_if_due`` ends the process if another dream ran first.
     """
     if not sys.executable:
         raise InputError("the path of the Python interpreter is unknown; run 'reverie dream --now' instead")

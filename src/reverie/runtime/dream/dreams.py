@@ -50,6 +50,7 @@ from .facts import facts_for, oversized
 from .lock import DreamLock
 from .model_run import DreamModelRun
 from .progress import ProgressWriter, progress_events, read_progress
+from .project_reader import ProjectReader
 from .reports import ReportFiles, open_questions, settled_report
 from .status import DreamStatus, status_of
 from .tools import DreamSources, DreamTools, Transcripts
@@ -205,6 +206,7 @@ class Dreams:
             dreamt=DreamLock(self._root).last(),
             excluded=excluded,
         )
+        facts = replace(facts, restored=before.restored)
         dreamed = dream_locally(files, now=self._clock(), policy=self._policy, facts=facts)
         questions = [
             Question("unreadable", (file,), f"{file} was not changed: {why}.") for file, why in excluded.items()
@@ -238,7 +240,11 @@ class Dreams:
             now=self._clock(),
             support=support,
             sources=DreamSources(
-                {name: partial(read_plain, self._root, name) for name in self._logs()}, search, self._slug
+                {name: partial(read_plain, self._root, name) for name in self._logs()},
+                search,
+                self._slug,
+                ProjectReader(self._project, self._settings.permissions),
+                before.restored,
             ),
         )
 

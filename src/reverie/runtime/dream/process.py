@@ -22,6 +22,7 @@ from ...settings import Settings, load_settings
 from ..memory.memory import Memory
 from ..memory.scopes import memory_directory
 from ..places.projects import canonical_root
+from .control import dream_model
 from .dreams import Dreams
 from .lock import DreamLock
 
@@ -69,8 +70,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _dream(options: argparse.Namespace, settings: Settings) -> int:
-    name = None if options.local else options.model or settings.model
-    model = open_model(name, aliases=settings.model_aliases) if name else None
+    name = None if options.local else dream_model(settings, options.model or "")
+    model = open_model(name, aliases=settings.model_aliases, corrections=settings.models) if name else None
     try:
         memory = Memory.open(options.project, settings=settings)
         dreams = Dreams(memory, settings, project=options.project, model=model)

@@ -22,10 +22,8 @@ from .control import start
 from .gate import DreamGate
 from .progress import progress_events, read_progress
 
-__all__ = ["DREAM_ALIAS", "DreamScheduler"]
+__all__ = ["DreamScheduler"]
 
-DREAM_ALIAS: Final = "dream"
-"""The alias of the model for dreams, if it is not the agent's own."""
 _BEGIN_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 
@@ -70,9 +68,15 @@ class DreamScheduler:
             self._tasks.start_soon(self._follow)
         return True
 
-    def _start(self) -> int:
-        named = self._settings.model_aliases.get(DREAM_ALIAS)
-        return start(self._project, home=self._settings.home, memory_dir=self._directory, model=named, only_if_due=True)
+    def _start(self, *, only_if_due: bool = True) -> int:
+        model = self._session.model
+        return start(
+            self._project,
+            home=self._settings.home,
+            memory_dir=self._directory,
+            model=model.name if model is not None else None,
+            only_if_due=only_if_due,
+        )
 
     async def _follow(self) -> None:
         """Emit the progress of the started dream until it ends; the dream does not need this process."""

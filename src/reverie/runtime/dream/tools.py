@@ -1,7 +1,7 @@
-"""The tools of a dreaming model: read and change a copy of the memories, and search transcripts.
+"""The tools of a dreaming model: read and change a copy of the memories, read the project, search transcripts.
 
-The copy is in memory, so a path is a name in the copy or is refused; nothing else can be reached. Calls of other tools
-are refused and recorded. Every text is returned in a fence, as data.
+The copy is in memory, so a path is a name in the copy, or a file of the project that is only read; nothing else can be
+reached. Calls of other tools are refused and recorded. Every text is returned in a fence, as data.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from ...layers.l6_dream import DreamPolicy, ModelStatements, Question, SkippedCh
 from ...memories.recall.fence import escaped, fenced
 from ...memories.rules.secrets import find_secrets, refuse_secrets
 from ...memories.store.daily import read_log
+from ...memories.store.frontmatter import Value
 from ...memories.store.index import INDEX
 from ...memories.store.names import check_file
-from ...memories.store.records import read_record
+from ...memories.store.records import read_record, revised_text
 from ...tools.files.replacement import text_edit
 from ...values import field, record
 from ..memory.extract.tools import INDEX_NOTE
 from ..search.sessions import SearchHit
 from ..session.forks import ForkToolResult
 from ..session.replies import Call
+from .project_reader import ProjectReader
 
 __all__ = ["DEFINITIONS", "DreamSources", "DreamTools", "Transcripts"]
 
-_DENIED: Final = "This call was not run: a dream has no such tool. Use Glob, Grep, Read, Edit, Write, Forget, Ask."
+_DENIED: Final = (
+    "This call was not run: a dream has no such tool. Use Glob, Grep, Read, Edit, Write, Supersede, Forget, Ask."
+)
+_WRITES: Final = ("Write", "Edit", "Forget", "Supersede")
+_LOOKS: Final = ("Read", "Grep", "Glob")
 _MAX_CHARS: Final = 16_000
 _MAX_LINES: Final = 200
 _MAX_HITS: Final = 50
@@ -61,6 +67,10 @@ class DreamSources:
     transcripts: Transcripts | None = None
     project: str | None = None
     """The project whose transcripts are searched; None searches all."""
+    files: ProjectReader | None = None
+    """The files of the project; None if they cannot be read."""
+    restored: frozenset[str] = frozenset()
+    """Memories that a person restored by undoing a dream, which stay as they are."""
 
 
 def _tool(name: str, description: str, needed: Sequence[str], **fields: str) -> dict[str, Any]:
@@ -74,21 +84,31 @@ def _tool(name: str, description: str, needed: Sequence[str], **fields: str) -> 
     return {"name": name, "description": description, "input_schema": schema}
 
 
+_WHERE: Final = "memories (if left out) or project: the files of the project, which you can read and not change."
+
 DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
-    _tool("Glob", "List memory files by a pattern such as feedback_*.md.", ["pattern"], pattern="Shell pattern."),
+    _tool(
+        "Glob",
+        "List memory files by a pattern such as feedback_*.md, or files of the project.",
+        ["pattern"],
+        pattern="Shell pattern.",
+        where=_WHERE,
+    ),
     _tool(
         "Grep",
         "Find lines in memories and daily logs that contain a text, ignoring case.",
         ["pattern"],
         pattern="Plain text; several alternatives are separated by |.",
         glob="Only in files that match this pattern.",
+        where=_WHERE,
     ),
     _tool(
         "Read",
-        "Read one memory or daily log.",
+        "Read one memory or daily log, or one file of the project.",
         ["file_path"],
         file_path="A name such as feedback_testing.md, or logs/2026/11/2026-11-15.md.",
-        offset="The character to start at, if a file is longer than one answer.",
+        offset="The character to start at (in the project: the line), if a file is longer than one answer.",
+        where=_WHERE,
     ),
     _tool(
         "Edit",
@@ -110,10 +130,18 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "Forget",
-        "Remove a memory whose facts are in another one, or that a newer one contradicts.",
+        "Remove a memory whose facts are in another one.",
         ["file_path", "reason"],
         file_path="The memory's file.",
         merged_into="The file that now contains all of its facts.",
+        reason="Why; the user reads it.",
+    ),
+    _tool(
+        "Supersede",
+        "Mark a memory that no longer holds: its file stays, and it is not recalled any more.",
+        ["file_path", "superseded_by", "reason"],
+        file_path="The memory that no longer holds.",
+        superseded_by="The memory that says what holds now, at least as trusted.",
         reason="Why, and which source contradicts it; the user reads it.",
     ),
     _tool(
@@ -164,6 +192,7 @@ class DreamTools:
         self._logs = sources.logs
         self._transcripts = sources.transcripts
         self._project = sources.project
+        self._sources = sources
         self._most_files = len(files) + 4 * policy.max_added_files
 
     @property
@@ -186,6 +215,7 @@ class DreamTools:
             "Edit": self._edit,
             "Write": self._write,
             "Forget": self._forget,
+            "Supersede": self._supersede,
             "Ask": self._ask,
         }
         if call.name == "SearchTranscripts" and self._transcripts is not None and call.problem is None:
@@ -196,6 +226,8 @@ class DreamTools:
             return ForkToolResult(_DENIED, is_error=True, allowed=False)
         if call.problem is not None:
             return ForkToolResult(f"The input does not match the tool's schema: {call.problem[:500]}", is_error=True)
+        if call.name in _LOOKS and call.input.get("where") == "project":
+            return await self._read_project(call)
         try:
             return ForkToolResult(await to_thread.run_sync(act, call.input))
         except UnsafePath as error:
@@ -205,7 +237,7 @@ class DreamTools:
 
     def _denied(self, call: Call, why: str) -> ForkToolResult:
         path = str(call.input.get("file_path", ""))
-        if call.name in ("Write", "Edit", "Forget"):
+        if call.name in _WRITES:
             self.paths[path[:200]] = None
             act = "removed" if call.name == "Forget" else "added"
             self.refused.append(SkippedChange(path[:200], act, why[:300], "model"))
@@ -279,13 +311,33 @@ class DreamTools:
             self._data("from transcripts", "\n".join(lines)) if lines else "No message has these words."
         )
 
+    async def _read_project(self, call: Call) -> ForkToolResult:
+        reader = self._sources.files
+        if reader is None:
+            return ForkToolResult("The files of the project cannot be read in this dream.", is_error=True)
+        given = {key: value for key, value in call.input.items() if key != "where"}
+        if call.name == "Grep":
+            given |= {"output_mode": "content", "head_limit": _MAX_LINES}
+        text, is_error = await reader.read(call.name, given)
+        return ForkToolResult(text[:2_000] if is_error else self._data("from the project", text), is_error=is_error)
+
     # -- changing the copy
 
     def _written_name(self, given: Mapping[str, Any]) -> str:
         name = self._file(str(given["file_path"]))
         check_file(name)
+        if name in self._sources.restored:
+            raise InputError(f"the user undid a dream's change of {name}, so it stays as it is")
         self.paths[name] = None
         return name
+
+    def _supersede(self, given: Mapping[str, Any]) -> str:
+        name, target = self._written_name(given), self._file(str(given["superseded_by"]))
+        if name not in self.files or target not in self.files or name == target:
+            raise InputError("both memories must be there; write the one that holds now first")
+        fields: dict[str, Value | None] = {"superseded_by": target, "ended": self._now.date().isoformat()}
+        self._put(name, revised_text(self._text(name), fields), given)
+        return f"{name} is marked as superseded by {target} in the copy."
 
     def _edit(self, given: Mapping[str, Any]) -> str:
         if self._file(str(given["file_path"])) == INDEX:

@@ -23,7 +23,9 @@ from ...layers.l6_dream import (
     change_of,
     dream_transaction,
     files_on,
+    restored_files,
     undo_draft,
+    undone_entries,
     validation,
 )
 from ...memories.rules.taxonomy import lint_memory
@@ -46,6 +48,8 @@ class Snapshot:
     trusts: Mapping[str, Trust]
     index: str
     time: str
+    restored: frozenset[str] = frozenset()
+    """The files that a person restored by undoing a dream."""
 
 
 @record
@@ -65,7 +69,8 @@ def snapshot_of(store: MemoryStore, *, notice: bool = True) -> Snapshot:
 
     def look(transaction: Transaction) -> None:
         files, trusts = files_on(transaction)
-        found.append(Snapshot(files, trusts, transaction.index, transaction.now))
+        restored = restored_files(transaction.history)
+        found.append(Snapshot(files, trusts, transaction.index, transaction.now, restored))
 
     store.commit(look, notice=notice, dry_run=True)
     return found[0]
@@ -83,7 +88,14 @@ class DreamApplication:
     def planned(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
         """Return the report with the changes that pass the checks, without writing anything."""
         files = self._before.files
-        checked = validation(files, dreams, self._policy, trusts=self._before.trusts, confirmed=confirmed)
+        checked = validation(
+            files,
+            dreams,
+            self._policy,
+            trusts=self._before.trusts,
+            restored=self._before.restored,
+            confirmed=confirmed,
+        )
         after = files_after(files, checked.kept)
         index = capped_index(self._before.index, after, [one.file for one in checked.kept if one.after is not None])
         return replace(
@@ -208,10 +220,7 @@ def undo_dream(store: MemoryStore, reports: ReportFiles, dream: str | None, *, a
 
 def _undoable(history: History, dream: str | None) -> JournalEntry:
     """Return the journal entry of a dream that is not undone, by default the last; else raise ``InputError``."""
-    gone: set[str] = set()
-    for entry in reversed(history.entries):
-        if entry.undoes and entry.id not in gone:
-            gone.update(entry.undoes)
+    gone = undone_entries(history)
     for entry in reversed(history.entries):
         if entry.act == "dreamed" and (dream is None or dream in (entry.id, entry.why.partition(":")[0])):
             if entry.id not in gone:
