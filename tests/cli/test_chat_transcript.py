@@ -305,3 +305,30 @@ def test_memories_that_were_recalled_and_saved_are_said_with_the_way_back() -> N
     assert said.count("recalled") == 1
     assert "saved 1 memory: c.md · /memory undo undoes this" in said
     assert said.count("saved") == 1
+
+
+@pytest.mark.requirement("L6.8", "L6.10")
+def test_a_dream_is_shown_with_its_files_its_text_and_the_way_back() -> None:
+    from reverie.events import DreamChanged
+
+    page = Watched()
+    for state, text, paths in (
+        ("starting", "", []),
+        ("updating", "", ["a.md"]),
+        ("updating", "I read the project.", ["a.md", "b.md"]),
+        ("updating", "I read the project.", ["a.md", "b.md"]),
+        ("completed", "1 merged, 1 changed", ["a.md", "b.md"]),
+        ("starting", "", []),
+        ("completed", "nothing to change", []),
+    ):
+        page.show(DreamChanged("s", "d1", state, text, 2, paths))
+    said = [line.strip() for line in page.text.splitlines() if line.strip()]
+    assert said == [
+        "☾ consolidating memories · /dream stop ends it",
+        "☾ changes a.md",
+        "☾ changes b.md",
+        "☾ I read the project.",
+        "☾ dream completed: 1 merged, 1 changed · /dream undo takes it back",
+        "☾ consolidating memories · /dream stop ends it",
+        "☾ dream completed: nothing to change",
+    ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -12,7 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reverie.cli.memory.dream import command
+from reverie.cli.terminal.commands import run_command
+from reverie.errors import InputError, SessionBusy
 from reverie.events import DreamChanged, Event
+from reverie.runtime.dream.lock import DreamLock
 from reverie.runtime.dream.scheduler import DreamScheduler
 from reverie.runtime.memory.memory import Memory
 from reverie.settings import Settings, load_settings
@@ -101,6 +106,7 @@ class Heard:
     def __init__(self, settings: Settings) -> None:
         self.name = "s1"
         self.settings = settings
+        self.model = None
         self.events: list[Event] = []
 
     def emit(self, event: Event) -> None:
@@ -157,6 +163,14 @@ def test_a_systemd_timer_is_written_shown_and_taken_away(
     assert made == dry["files"]
     assert all(line in shown for text in made.values() for line in text.splitlines())
     assert any(f"WorkingDirectory={project}" in text for text in made.values())
+    home = os.environ["REVERIE_HOME"]
+    [service] = [text for path, text in made.items() if path.endswith(".service")]
+    assert f"Environment=REVERIE_HOME={home}" in service
+    assert f"StandardError=append:{home}/dream-timer.log" in service
+    Path(home, "dream-timer.log").write_text("SettingsError: no such setting\n")
+    status = run(project, "--status").output
+    assert ".timer" in status
+    assert "no such setting" in status
     assert "enable --now" in calls.read_text()
     assert "removed" in run(project, "--remove-timer").output
     assert not any(Path(path).exists() for path in made)
@@ -175,8 +189,41 @@ def test_without_systemd_a_line_of_cron_is_added_once_beside_the_others(
         line = said(project, "--install-timer")["line"]
         assert table.read_text() == f"0 1 * * * other\n{line}\n"
     assert str(project) in line
+    assert f"REVERIE_HOME={os.environ['REVERIE_HOME']}" in line
+    assert f"2>>{os.environ['REVERIE_HOME']}/dream-timer.log" in line
+    assert said(project, "--status")["timer"]["installed"] == ["a line in your crontab"]
     run(project, "--remove-timer")
     assert table.read_text() == "0 1 * * * other\n"
+    assert "timer: none" in run(project, "--status").output
+
+
+@pytest.mark.requirement("L6.10")
+def test_a_second_dream_ends_at_once_and_names_the_process_of_the_first(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = DreamLock(Memory.open(project).path).take(time.time())
+    assert held is not None
+    monkeypatch.setattr("reverie.cli.memory.dream.start", lambda *_, **__: pytest.fail("a process was started"))
+    with held, pytest.raises(SessionBusy, match=f"process {os.getpid()}"):
+        run(project, "--now")
+
+
+@pytest.mark.requirement("L6.10")
+def test_a_dream_that_cannot_start_says_why_as_soon_as_its_process_ends(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_MODEL", "nobody-knows-it")
+    began = time.monotonic()
+    with pytest.raises(InputError, match="nobody-knows-it"):
+        run(project, "--now")
+    assert time.monotonic() - began < 60, "it does not wait for a progress file that never comes"
+
+
+@pytest.mark.requirement("L6.10")
+def test_where_there_is_nothing_to_do_a_dream_says_so_and_ends_with_0(tmp_path: Path) -> None:
+    done = run(tmp_path, "--now")
+    assert (done.exit_code, "no memories" in done.output) == (0, True)
+    assert said(tmp_path, "--now")["reason"] == "no_memories"
 
 
 def test_what_a_dream_asks_waits_in_the_review(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,3 +239,39 @@ def test_what_a_dream_asks_waits_in_the_review(project: Path, monkeypatch: pytes
     assert "30 seconds" in CliRunner().invoke(review, [], catch_exceptions=False).output
     memory.forget(found["questions"][0]["files"][0])
     assert json.loads(CliRunner().invoke(review, ["--json"], catch_exceptions=False).output)["questions"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("L6.10")
+def test_the_terminal_starts_follows_stops_and_undoes_a_dream(project: Path) -> None:
+    before = contents(project)
+    heard = Heard(load_settings(project=project))
+    notes: list[str] = []
+
+    async def talk() -> None:
+        async with anyio.create_task_group() as tasks:
+            dreaming = DreamScheduler(heard, project, heard.settings, tasks=tasks)  # type: ignore[arg-type]
+            parts = SimpleNamespace(memory=SimpleNamespace(dreaming=dreaming))
+            page = SimpleNamespace(note=lambda text, *_: notes.append(text))
+            chat: Any = SimpleNamespace(agent=SimpleNamespace(parts=parts), transcript=page)
+            await run_command(chat, "/dream stop")
+            await run_command(chat, "/dream sideways")
+            await run_command(chat, "/dream")
+            with anyio.fail_after(60):
+                while not heard.events or heard.events[-1].state != "completed":  # type: ignore[attr-defined]
+                    await anyio.sleep(0.05)
+            held = DreamLock(Memory.open(project).path).take(time.time())
+            assert held is not None
+            with held:
+                await run_command(chat, "/dream")
+            assert contents(project) != before
+            await run_command(chat, "/dream undo")
+
+    anyio.run(talk)
+    assert contents(project) == before
+    assert notes[0] == "no dream is running"
+    assert "usage" in notes[1]
+    assert f"process {os.getpid()}" in notes[2]
+    assert notes[3].startswith("undone: 2 files")
+    touched = [event for event in heard.events if isinstance(event, DreamChanged) and event.paths]
+    assert touched, "the files were told"

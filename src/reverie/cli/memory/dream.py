@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from ...errors import InputError
+from ...errors import InputError, SessionBusy
 from ...events import DreamChanged
 from ...layers.l6_dream import DreamReport, GateOpen, markdown
-from ...runtime.dream.control import start, stop
+from ...runtime.dream.control import STDERR, dream_model, start, stop
 from ...runtime.dream.dreams import Dreams
 from ...runtime.dream.gate import DreamGate
+from ...runtime.dream.lock import DreamLock
 from ...runtime.dream.progress import read_progress
-from ...runtime.dream.scheduler import DREAM_ALIAS
 from ...runtime.memory.memory import Memory
 from ...runtime.places.projects import canonical_root, project_slug
 from ...settings import Settings, load_settings
 from ..output import counted, emit_json, paint, printable, say, warn
-from .dream_timer import install_timer, remove_timer
+from .dream_timer import install_timer, remove_timer, timer_state
 
 if TYPE_CHECKING:
     from ...runtime.dream.status import DreamStatus
@@ -74,7 +75,8 @@ def command(
     expired memories, and ask you about similar and contradicting ones.
 
     Without an option, dream if one is due. A dream works on a copy; its valid results are applied as one change, which
-    --undo reverts byte for byte. It uses a model if one is set ('model', or the alias 'dream'), within its budget.
+    --undo reverts byte for byte. It uses the model that 'reverie chat' would use (or the alias 'dream'), within its
+    budget, and no model if there is none.
     """
     asked = [status, watch, ending, undo is not None, report is not None, install_timer, remove_timer]
     if sum(asked) > 1:
@@ -120,23 +122,17 @@ class _DreamCommand:
         if not self.settings.switches.dream:
             raise InputError("dreams are switched off: set switches.dream to true")
         if not os.path.isdir(self.root):
-            raise InputError(f"there are no memories in {self.root} yet")
+            return self._not_due("no_memories", f"nothing is in {self.root} yet", None)
+        if (holder := DreamLock(self.root).holder()) is not None:
+            raise SessionBusy(f"a dream is already running: {holder}; --watch follows it, --kill stops it")
         if not at_once:
             slug = project_slug(self.project)
             gate = DreamGate(self.root, home=self.settings.home, project=slug, policy=self.settings.dream).check()
             if not isinstance(gate, GateOpen):
                 return self._not_due(gate.reason, gate.detail, gate.wait_seconds)
         before = read_progress(self.root)
-        named = self.settings.model_aliases.get(DREAM_ALIAS)
-        start(
-            self.project,
-            home=self.settings.home,
-            memory_dir=self.root,
-            model=None if local else named,
-            local=local,
-            confirmed=confirmed,
-        )
-        return anyio.run(self._follow, before.dream if before else "")
+        pid = start(self.project, home=self.settings.home, memory_dir=self.root, local=local, confirmed=confirmed)
+        return anyio.run(self._follow, before.dream if before else "", pid)
 
     def _not_due(self, reason: str, detail: str, wait_seconds: float | None) -> int:
         when = f"; try again in {_duration(wait_seconds)}" if wait_seconds else ""
@@ -144,15 +140,17 @@ class _DreamCommand:
             emit_json({"dreamt": False, "reason": reason, "detail": detail, "wait_seconds": wait_seconds})
         else:
             say(f"No dream is due: {reason.replace('_', ' ')}{f' ({detail})' if detail else ''}{when}.")
-            say("'reverie dream --now' starts one anyway; 'reverie dream --dry-run' shows its changes.")
+            if reason != "no_memories":
+                say("'reverie dream --now' starts one anyway; 'reverie dream --dry-run' shows its changes.")
         return 0
 
-    async def _follow(self, before: str) -> int:
+    async def _follow(self, before: str, pid: int) -> int:
         """Wait for a dream whose id is not ``before``, print its progress and report, and return the exit code."""
         deadline = time.monotonic() + _BEGIN_SECONDS
         while (now := read_progress(self.root)) is None or now.dream == before:
-            if time.monotonic() > deadline:
-                raise InputError(f"the dream did not start; see {self.root}/.journal/dream-stderr")
+            is_over = not _is_there(pid) and ((now := read_progress(self.root)) is None or now.dream == before)
+            if is_over or time.monotonic() > deadline:
+                raise InputError(f"the dream did not start: {_last_error(self.root)}")
             await anyio.sleep(0.05)
         async for change in self._dreams().watch():
             self._print_progress(change)
@@ -167,7 +165,7 @@ class _DreamCommand:
             return await self._dreams().run(dry_run=True, confirmed=confirmed, listener=self._print_progress)
 
         self._show(anyio.run(run))
-        named = None if local else self.settings.model_aliases.get(DREAM_ALIAS) or self.settings.model
+        named = None if local else dream_model(self.settings)
         if named and not self.json:
             say(f"A dry run calls no model. 'reverie dream --now' asks {named} as well and may change more.")
         return 0
@@ -204,11 +202,16 @@ class _DreamCommand:
         return 0 if ended is None or ended.gone else 1
 
     def status(self) -> int:
-        status = self._dreams().status()
+        status, timer = self._dreams().status(), timer_state(self.project, self.settings.home)
         if self.json:
-            emit_json({"directory": self.root, "questions": self._dreams().questions(), **_status_object(status)})
+            questions = self._dreams().questions()
+            emit_json({"directory": self.root, "questions": questions, **_status_object(status), "timer": timer})
         else:
             self._describe(status)
+            where = ", ".join(timer["installed"])
+            say(f"timer: every night, {where}" if where else "timer: none; --install-timer dreams every night")
+            if timer["error"]:
+                say(f"last error of the timer: {printable(timer['error'])}")
         return 0
 
     def _describe(self, status: DreamStatus) -> None:
@@ -253,7 +256,8 @@ class _DreamCommand:
         return 0
 
     def timer(self, *, install: bool, dry_run: bool) -> int:
-        made = (install_timer if install else remove_timer)(self.project, dry_run=dry_run)
+        change = install_timer if install else remove_timer
+        made = change(self.project, self.settings.home, dry_run=dry_run)
         if self.json:
             emit_json({"dry_run": dry_run, **made})
             return 0
@@ -280,6 +284,23 @@ class _DreamCommand:
         paint((line, _STYLES.get(line[:1], "")) for line in markdown(report).splitlines(keepends=True))
         if report.entry and not report.undone:
             say(f"'reverie dream --undo {report.dream}' undoes all of it.")
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _last_error(root: str) -> str:
+    path = os.path.join(root, ".journal", STDERR)
+    with suppress(OSError):
+        lines = Path(path).read_text("utf-8", "replace").strip().splitlines()
+        if lines:
+            return lines[-1]
+    return f"see {path}"
 
 
 def _summary(report: DreamReport) -> str:

@@ -13,10 +13,12 @@ from typing import Any
 from ...errors import InputError
 from ...runtime.places.projects import project_slug
 
-__all__ = ["install_timer", "remove_timer"]
+__all__ = ["install_timer", "remove_timer", "timer_state"]
 
 _MARK = "# reverie dream"
 _HOUR, _MINUTE = 3, 17
+_LOG = "dream-timer.log"
+"""The file of Reverie's home to which timers append errors."""
 _SERVICE = """\
 [Unit]
 Description=Consolidate the memories of {project}
@@ -24,7 +26,9 @@ Description=Consolidate the memories of {project}
 [Service]
 Type=oneshot
 WorkingDirectory={project}
+Environment={home}
 ExecStart={command}
+StandardError=append:{log}
 Nice=10
 """
 _TIMER = """\
@@ -41,10 +45,10 @@ WantedBy=timers.target
 """
 
 
-def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
+def install_timer(project: Path, home: Path, *, dry_run: bool = False) -> dict[str, Any]:
     """Install the nightly dream of a project; return a dict of files or the crontab line, and lines to print."""
     if _has_systemd():
-        files = _units(project)
+        files = _units(project, home)
         if not dry_run:
             for path, text in files.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +59,7 @@ def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
         verb = "would be written" if dry_run else "written"
         said = [line for path, text in written.items() for line in (f"{path} ({verb}):", *text.splitlines(), "")]
         return {"kind": "systemd", "files": written, "said": said}
-    line = _cron_line(project)
+    line = _cron_line(project, home)
     if shutil.which("crontab") is None:
         raise InputError(f"found neither a systemd user session nor cron; run this every night yourself: {line}")
     before = _crontab()
@@ -68,10 +72,10 @@ def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
     }
 
 
-def remove_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
+def remove_timer(project: Path, home: Path, *, dry_run: bool = False) -> dict[str, Any]:
     """Remove the timer of a project from systemd and cron; return a dict of removed files and lines to print."""
     gone: list[str] = []
-    files = [path for path in _units(project) if path.exists()]
+    files = [path for path in _units(project, home) if path.exists()]
     if files:
         if not dry_run and _has_systemd():
             _run(["systemctl", "--user", "disable", "--now", f"{_unit(project)}.timer"])
@@ -92,6 +96,17 @@ def remove_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
     return {"removed": gone, "said": [f"{verb}: {name}" for name in gone] or ["This project has no timer."]}
 
 
+def timer_state(project: Path, home: Path) -> dict[str, Any]:
+    """Return the installed timers of a project, and the last error that one wrote; both empty if there is none."""
+    found = [str(path) for path in _units(project, home) if path.suffix == ".timer" and path.exists()]
+    if shutil.which("crontab") is not None:
+        lines = _crontab()
+        found += ["a line in your crontab"] if _others(lines, project) != lines else []
+    log = home / _LOG
+    said = log.read_text("utf-8", "replace").strip().splitlines() if log.is_file() else []
+    return {"installed": found, "error": said[-1] if said and found else ""}
+
+
 def _program() -> list[str]:
     script = Path(sys.executable).with_name("reverie")
     return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "reverie.cli.start"]
@@ -101,11 +116,13 @@ def _unit(project: Path) -> str:
     return f"reverie-dream-{project_slug(project)}"
 
 
-def _units(project: Path) -> dict[Path, str]:
+def _units(project: Path, home: Path) -> dict[Path, str]:
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
     escaped = str(project).replace("%", "%%")
     command = " ".join(_quoted(word) for word in [*_program(), "dream", "--json"])
-    service = _SERVICE.format(project=escaped, command=command)
+    kept = _quoted(f"REVERIE_HOME={home}")
+    log = str(home / _LOG).replace("%", "%%")
+    service = _SERVICE.format(project=escaped, command=command, home=kept, log=log)
     timer = _TIMER.format(project=escaped, hour=_HOUR, minute=_MINUTE)
     return {folder / f"{_unit(project)}.service": service, folder / f"{_unit(project)}.timer": timer}
 
@@ -116,8 +133,9 @@ def _quoted(word: str) -> str:
     return f'"{plain}"' if any(sign in plain for sign in " \t'\"\\;") else plain
 
 
-def _cron_line(project: Path) -> str:
-    command = f"cd {shlex.quote(str(project))} && {shlex.join([*_program(), 'dream', '--json'])} >/dev/null 2>&1"
+def _cron_line(project: Path, home: Path) -> str:
+    words = shlex.join(["env", f"REVERIE_HOME={home}", *_program(), "dream", "--json"])
+    command = f"cd {shlex.quote(str(project))} && {words} >/dev/null 2>>{shlex.quote(str(home / _LOG))}"
     return f"{_MINUTE} {_HOUR} * * * {command.replace('%', chr(92) + '%')} {_MARK} {project_slug(project)}"
 
 

@@ -269,6 +269,25 @@ async def show_memory(chat: Chat, rest: str) -> None:
         chat.transcript.put("block", lines)
 
 
+async def dream(chat: Chat, rest: str) -> None:
+    """Start a dream and follow it; for "stop", stop the running one; for "undo", undo the last one."""
+    agent_memory = chat.agent.parts.memory
+    if agent_memory is None:
+        chat.transcript.note("memory is off: switched off in the settings, or the model's window is too small")
+        return
+    dreaming = agent_memory.dreaming
+    if rest == "stop":
+        was_running = await dreaming.stop()
+        chat.transcript.note("the dream was stopped; nothing was changed" if was_running else "no dream is running")
+    elif rest == "undo":
+        undone = await dreaming.undo()
+        chat.transcript.note(f"undone: {counted(len(undone.restored), 'file')} as before; a dream leaves them so")
+    elif rest:
+        raise InputError("usage: /dream, /dream stop, or /dream undo")
+    else:
+        await dreaming.start_now()
+
+
 async def show_agents(chat: Chat, rest: str) -> None:
     """List the agents of this session, or stop one if ``rest`` is "stop" and its id."""
     word, _, name = rest.partition(" ")
@@ -304,6 +323,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "notes": Command("the running notes", show_notes, anytime=True),
     "skillify": Command("turn this session into a skill: /skillify [NAME]", make_skill),
     "memory": Command("list, show or undo memories: /memory [FILE | undo]", show_memory, anytime=True),
+    "dream": Command("consolidate the memories now: /dream [stop | undo]", dream, anytime=True),
     "rules": Command("rules that hold for this session: /rules [add TEXT | drop ID]", show_rules, anytime=True),
     "agents": Command("agents of this session: /agents [stop ID]", show_agents, anytime=True),
     "plan": Command("the plan: /plan [approve | reject | edit | drop]", plan_command, anytime=True),

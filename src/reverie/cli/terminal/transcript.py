@@ -18,6 +18,7 @@ from ...events import (
     CompactionEnded,
     CompactionProgressed,
     DecisionMade,
+    DreamChanged,
     Event,
     FellBack,
     HookRan,
@@ -90,6 +91,7 @@ class Transcript:
         self._compacting = ""
         self._provider_clears = False
         self._recalled: set[str] = set()
+        self._dream: DreamChanged | None = None
         """Whether this query has a line about clearing by the provider; each request of it may clear more."""
         self._agents = AgentLines(paint, clock)
 
@@ -203,10 +205,29 @@ class Transcript:
             case DecisionMade(decision=MemoriesSurfaced(names=names)) if not self._recalled.issuperset(names):
                 self.note(f"⌁ recalled {_memories([name for name in names if name not in self._recalled])}")
                 self._recalled.update(names)
+            case DreamChanged():
+                self._show_dream(event)
             case DecisionMade(decision=MemoriesExtracted(names=names)) if names:
                 self.note(f"⌁ saved {_memories(names)} · /memory undo undoes this")
             case _:
                 pass
+
+    def _show_dream(self, event: DreamChanged) -> None:
+        """Write the start of a dream, the files it touches, the model's text, and its end with the way back."""
+        before, text = self._dream, one_line(event.text, 200)
+        if event.state in ("starting", "updating"):
+            if before is None:
+                self.note("☾ consolidating memories · /dream stop ends it")
+            fresh = [path for path in event.paths if before is None or path not in before.paths]
+            if fresh:
+                self.note(f"☾ changes {', '.join(one_line(path) for path in fresh)}")
+            if text and (before is None or text != one_line(before.text, 200)):
+                self.note(f"☾ {text}")
+            self._dream = event
+            return
+        self._dream = None
+        undo = " · /dream undo takes it back" if event.state == "completed" and event.paths else ""
+        self.note(f"☾ dream {event.state}{f': {text}' if text else ''}{undo}")
 
     def _show_provider_clearing(self, event: ResultsTrimmed) -> None:
         """Write one line a query: the footer counts the tokens of all that the provider has cleared."""

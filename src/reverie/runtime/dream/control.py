@@ -17,7 +17,7 @@ from typing import Final
 from ...errors import InputError, ModelUnknown
 from ...layers.l6_dream import DreamPolicy
 from ...memories.store.journal_files import JOURNAL
-from ...models import open_model
+from ...models.names import full_name
 from ...paths import explained, open_file
 from ...settings import Settings
 from ...values import record
@@ -55,7 +55,7 @@ def dream_model(settings: Settings, in_use: str = "") -> str | None:
     names = [settings.model_aliases.get(DREAM_ALIAS), in_use, settings.model]
     for asked in (*filter(None, names), None):
         try:
-            return open_model(asked, aliases=settings.model_aliases).name
+            return full_name(asked, aliases=settings.model_aliases)
         except ModelUnknown:
             if asked and asked == set_here:
                 raise

@@ -43,14 +43,17 @@ class DreamGate:
         self._clock = clock
         self._scanned: float | None = None
 
-    def check(self, current_session: str = "", *, enabled: bool = True, main: bool = True) -> Gate:
+    def check(
+        self, current_session: str = "", *, enabled: bool = True, main: bool = True, is_recorded: bool = True
+    ) -> Gate:
         """Return ``GateOpen`` if a dream may start now, else ``GateClosed`` with the reason.
 
-        ``current_session`` does not count as a new session; the gate is closed unless ``enabled`` and ``main``.
+        ``current_session`` does not count as a new session; the gate is closed unless ``enabled`` and ``main``. A
+        check that is not recorded delays no later one.
         """
         off: Reason | None = None if enabled and main else ("not_main" if enabled else "off")
         now = self._clock()
-        return gate_state(_GateFacts(self, off, now, current_session), self.policy, now)
+        return gate_state(_GateFacts(self, off, now, current_session, is_recorded), self.policy, now)
 
     # -- facts of one check
 
@@ -65,11 +68,12 @@ class DreamGate:
             return self._scanned
         return None
 
-    def touched(self, since: float, now: float, current_session: str) -> int:
+    def touched(self, since: float, now: float, current_session: str, is_recorded: bool) -> int:
         """Count the sessions written after a time, up to the number that opens the gate, and record this scan."""
-        self._scanned = now
-        with suppress(StorageError):  # without the record, the next check scans again
-            self._note_scan(now)
+        if is_recorded:
+            self._scanned = now
+            with suppress(StorageError):  # without the record, the next check scans again
+                self._note_scan(now)
         own = current_session + _LOG
         count = 0
         with explained("list", self._logs), suppress(FileNotFoundError), os.scandir(self._logs) as entries:
@@ -99,9 +103,12 @@ class DreamGate:
 class _GateFacts:
     """The facts of one check of the gate."""
 
-    __slots__ = ("_current", "_gate", "_now", "_off")
+    __slots__ = ("_current", "_gate", "_is_recorded", "_now", "_off")
 
-    def __init__(self, gate: DreamGate, off: Reason | None, now: float, current_session: str) -> None:
+    def __init__(
+        self, gate: DreamGate, off: Reason | None, now: float, current_session: str, is_recorded: bool
+    ) -> None:
+        self._is_recorded = is_recorded
         self._gate = gate
         self._off: Reason | None = off
         self._now = now
@@ -120,7 +127,7 @@ class _GateFacts:
         return os.path.isdir(self._gate.lock.root)
 
     def touched_sessions(self, since: float) -> int:
-        return self._gate.touched(since, self._now, self._current)
+        return self._gate.touched(since, self._now, self._current, self._is_recorded)
 
     def running_dream(self) -> str:
         return self._gate.running()

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ...errors import ReverieError
+from ...errors import ModelUnknown, ReverieError
 from ...layers.l6_dream import seconds_until_due
 from ...models import open_model
 from ...settings import Settings, load_settings
 from ..memory.memory import Memory
 from ..memory.scopes import memory_directory
 from ..places.projects import canonical_root
-from .control import dream_model
+from .control import DREAM_ALIAS, dream_model
 from .dreams import Dreams
 from .lock import DreamLock
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         return asyncio.run(_dream(options, settings))
     except ReverieError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(" ".join(f"{type(error).__name__}: {error}".split()), file=sys.stderr)
         return _FAILED
 
 
@@ -71,7 +71,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 async def _dream(options: argparse.Namespace, settings: Settings) -> int:
     name = None if options.local else dream_model(settings, options.model or "")
-    model = open_model(name, aliases=settings.model_aliases, corrections=settings.models) if name else None
+    model = None
+    try:
+        model = open_model(name, aliases=settings.model_aliases, corrections=settings.models) if name else None
+    except ModelUnknown as error:
+        if options.model or settings.model or DREAM_ALIAS in settings.model_aliases:
+            raise
+        print(f"the dream uses no model: {error}", file=sys.stderr)  # nobody named one, and its package is missing
     try:
         memory = Memory.open(options.project, settings=settings)
         dreams = Dreams(memory, settings, project=options.project, model=model)

@@ -11,16 +11,19 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from ...errors import ReverieError
+from ...errors import InputError, ReverieError, SessionBusy
 from ...events import DreamChanged, FellBack
 from ...layers.l6_dream import GateOpen
 from ...settings import Settings
+from ..memory.memory import Memory
 from ..memory.scopes import memory_directory
 from ..places.projects import project_slug
 from ..session.port import SessionPort
-from .control import start
+from .control import start, stop
+from .dreams import Dreams, DreamUndo
 from .gate import DreamGate
-from .progress import progress_events, read_progress
+from .lock import DreamLock
+from .progress import DreamProgress, progress_events, read_progress
 
 __all__ = ["DreamScheduler"]
 
@@ -51,6 +54,26 @@ class DreamScheduler:
         self.started = 0
         """The number of dreams this agent has started."""
 
+    async def start_now(self) -> None:
+        """Start a dream even if none is due, and follow it; raise ``SessionBusy`` if one is running."""
+        holder = await to_thread.run_sync(DreamLock(self._directory).holder)
+        if holder is not None:
+            raise SessionBusy(f"a dream is already running: {holder}")
+        if not self._directory.is_dir():
+            raise InputError("there are no memories yet, so a dream has nothing to do")
+        before = await to_thread.run_sync(read_progress, str(self._directory))
+        await to_thread.run_sync(lambda: self._start(only_if_due=False))
+        self._watch(before)
+
+    async def stop(self) -> bool:
+        """Stop the running dream and discard its changes; return whether there was one."""
+        return await to_thread.run_sync(stop, self._directory) is not None
+
+    async def undo(self) -> DreamUndo:
+        """Undo the last dream and return the restored files."""
+        dreams = Dreams(Memory.open(self._project, settings=self._settings), self._settings, project=self._project)
+        return await to_thread.run_sync(dreams.undo)
+
     async def after_query(self) -> bool:
         """Start a dream if one is due and return whether one was started; a closed gate costs one ``stat``."""
         switches = self._session.settings.switches
@@ -59,14 +82,18 @@ class DreamScheduler:
             gate = await to_thread.run_sync(lambda: self._gate.check(self._session.name, enabled=enabled))
             if not isinstance(gate, GateOpen):
                 return False
+            before = await to_thread.run_sync(read_progress, str(self._directory))
             await to_thread.run_sync(self._start)
         except (ReverieError, OSError) as error:
             self._session.emit(FellBack(self._session.name, "dream", f"no dream was started: {error}"))
             return False
+        self._watch(before)
+        return True
+
+    def _watch(self, before: DreamProgress | None) -> None:
         self.started += 1
         if self._tasks is not None:
-            self._tasks.start_soon(self._follow)
-        return True
+            self._tasks.start_soon(self._follow, before)
 
     def _start(self, *, only_if_due: bool = True) -> int:
         model = self._session.model
@@ -78,10 +105,9 @@ class DreamScheduler:
             only_if_due=only_if_due,
         )
 
-    async def _follow(self) -> None:
-        """Emit the progress of the started dream until it ends; the dream does not need this process."""
+    async def _follow(self, before: DreamProgress | None) -> None:
+        """Emit the progress of the dream that follows ``before`` until it ends; it does not need this process."""
         root, name = str(self._directory), self._session.name
-        before = await to_thread.run_sync(read_progress, root)
         self._session.emit(DreamChanged(name, "", "starting"))
         last = ""
         begun = False
