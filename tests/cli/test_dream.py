@@ -213,10 +213,9 @@ def test_a_dream_that_cannot_start_says_why_as_soon_as_its_process_ends(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_MODEL", "nobody-knows-it")
-    began = time.monotonic()
+    monkeypatch.setattr("reverie.cli.memory.dream._BEGIN_SECONDS", 3600.0)
     with pytest.raises(InputError, match="nobody-knows-it"):
         run(project, "--now")
-    assert time.monotonic() - began < 60, "it does not wait for a progress file that never comes"
 
 
 @pytest.mark.requirement("L6.10")
@@ -260,8 +259,11 @@ def test_the_terminal_starts_follows_stops_and_undoes_a_dream(project: Path) -> 
             with anyio.fail_after(60):
                 while not heard.events or heard.events[-1].state != "completed":  # type: ignore[attr-defined]
                     await anyio.sleep(0.05)
-            held = DreamLock(Memory.open(project).path).take(time.time())
-            assert held is not None
+            held = None
+            with anyio.fail_after(60):
+                while held is None:  # the process may still be ending
+                    held = DreamLock(Memory.open(project).path).take(time.time())
+                    await anyio.sleep(0.05)
             with held:
                 await run_command(chat, "/dream")
             assert contents(project) != before
@@ -272,6 +274,6 @@ def test_the_terminal_starts_follows_stops_and_undoes_a_dream(project: Path) -> 
     assert notes[0] == "no dream is running"
     assert "usage" in notes[1]
     assert f"process {os.getpid()}" in notes[2]
-    assert notes[3].startswith("undone: 2 files")
+    assert notes[3].startswith("undone: 1 file ")
     touched = [event for event in heard.events if isinstance(event, DreamChanged) and event.paths]
     assert touched, "the files were told"

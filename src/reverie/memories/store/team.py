@@ -17,7 +17,7 @@ GIT_RULES: Final[Mapping[str, tuple[str, ...]]] = {
     ".gitignore": (f"{JOURNAL}/", ".consolidate-lock"),
     ".gitattributes": ("*.md merge=union",),
 }
-"""Lines of git's own files: what each user keeps alone, and that lines of both sides stay, without markers."""
+"""Lines of git's own files: ignore the files of one user, and keep the lines of both sides without markers."""
 
 
 def refuse_private(file: str, data: bytes | None) -> None:

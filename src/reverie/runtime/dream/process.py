@@ -77,7 +77,7 @@ async def _dream(options: argparse.Namespace, settings: Settings) -> int:
     except ModelUnknown as error:
         if options.model or settings.model or DREAM_ALIAS in settings.model_aliases:
             raise
-        print(f"the dream uses no model: {error}", file=sys.stderr)  # nobody named one, and its package is missing
+        print(f"the dream uses no model: {error}", file=sys.stderr)  # the default one, without its package
     try:
         memory = Memory.open(options.project, settings=settings)
         dreams = Dreams(memory, settings, project=options.project, model=model)

@@ -141,7 +141,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
         "Mark a memory that no longer holds: its file stays, and it is not recalled any more.",
         ["file_path", "superseded_by", "reason"],
         file_path="The memory that no longer holds.",
-        superseded_by="The memory that says what holds now, at least as trusted.",
+        superseded_by="The newer memory, at least as trusted.",
         reason="Why, and which source contradicts it; the user reads it.",
     ),
     _tool(
