@@ -8,6 +8,7 @@ changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Final
@@ -15,21 +16,25 @@ from typing import Final
 from ...errors import InputError
 from ...memories.rules.taxonomy import description_for
 from ...memories.store.frontmatter import Value
+from ...memories.store.index import LINE_CHARS
 from ...memories.store.records import MemoryRecord, revised_text
+from ...memories.store.trust import worst
 from ...text.dates import absolute, iso_day
+from ...text.words import has_run, words
 from .changes import DreamProposal, Question
 from .comparison import adds_words, equal_groups, similar_groups, similarity_question
+from .coverage import missing
 from .end_dates import last_day
 from .facts import DreamFacts
-from .index_lines import shortened
 from .links import relinked
-from .merge import merged_text
 from .policy import DreamPolicy
 from .working_copy import WorkingCopy, day_of
 
 __all__ = ["DreamFacts", "dream"]
 
 _ROUNDS: Final = 12
+_MIN_CHARS: Final = 60
+_BREAK: Final = re.compile(r"(?<=[.;!?])\s|,\s|\s[—–-]\s|:\s|\s\(")
 
 
 def dream(
@@ -178,3 +183,62 @@ def _merge(copy: WorkingCopy, policy: DreamPolicy) -> None:
             if text != copy.text(kept):
                 copy.write(kept, text, f"also holds the text of {gone}")
             copy.merge(gone, kept)
+
+
+def merged_text(kept: MemoryRecord, text: str, gone: MemoryRecord) -> str | None:
+    """Return ``text``, the file of ``kept``, with the sources of both; None if that loses a sentence of ``gone``.
+
+    Trust is the lower of both, the creation date the earlier one, the modification date the later one.
+    """
+    if missing(gone.body, kept.body):
+        return None
+    try:
+        return revised_text(text, _fields(kept, gone))
+    except InputError:
+        return None
+
+
+def _fields(kept: MemoryRecord, gone: MemoryRecord) -> dict[str, Value | None]:
+    """Return the front matter fields of ``kept`` that change in the merge; None deletes a field."""
+    fields: dict[str, Value | None] = {}
+    sources = list(dict.fromkeys((*kept.source, *gone.source)))
+    if tuple(sources) != kept.source:
+        fields["source"] = sources[0] if len(sources) == 1 else sources
+    trust = worst((kept.trust, gone.trust))
+    if trust != kept.trust:
+        fields["trust"] = trust
+    created = min((one for one in (kept.created, gone.created) if one), default="")
+    modified = max(kept.modified, gone.modified)
+    # A missing date means no expiry; the later date never removes a memory sooner.
+    expires = max(kept.expires, gone.expires) if kept.expires and gone.expires else ""
+    fields |= {
+        key: new or None
+        for key, old, new in (
+            ("created", kept.created, created),
+            ("modified", kept.modified, modified),
+            ("expires", kept.expires, expires),
+            ("description", kept.description, kept.description or gone.description),
+        )
+        if new != old
+    }
+    return fields | {key: value for key, value in gone.extra.items() if key not in kept.extra}
+
+
+# -- the index
+
+
+def shortened(description: str, body: str) -> tuple[str, str]:
+    """Return a description cut to one index line, and a body that holds all words of a cut description."""
+    plain = " ".join(description.split())
+    if len(plain) <= LINE_CHARS:
+        return description, body
+    breaks = [found.start() for found in _BREAK.finditer(plain[: LINE_CHARS + 1]) if found.start() >= _MIN_CHARS]
+    if breaks:
+        short = plain[: breaks[-1]].rstrip(" ,;:—–-(")
+    else:
+        cut = plain[: LINE_CHARS - 1]
+        short = (cut.rsplit(" ", 1)[0] if " " in cut[_MIN_CHARS:] else cut).rstrip(" ,;:—–-(") + "…"
+    if has_run(words(body), words(plain)):
+        return short, body
+    text = plain if plain[-1] in ".!?…" else f"{plain}."
+    return short, f"{body.rstrip()}\n\n{text}\n" if body.strip() else f"{text}\n"

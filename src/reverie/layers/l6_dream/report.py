@@ -9,10 +9,9 @@ from typing import Final, Literal, TypeAlias
 
 from ...schemas import REPORT
 from ...values import field, record
-from .changes import FileChange
+from .changes import Act, FileChange
 
 __all__ = [
-    "Act",
     "DreamChange",
     "DreamReport",
     "ModelUsage",
@@ -24,7 +23,6 @@ __all__ = [
 ]
 
 Outcome: TypeAlias = Literal["applying", "completed", "failed", "killed"]
-Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
 
 _MAX_DIFF_LINES: Final = 120
 _MAX_LINE_CHARS: Final = 400

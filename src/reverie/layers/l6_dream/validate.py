@@ -22,6 +22,7 @@ from .changes import DreamProposal, FileChange
 from .coverage import missing
 from .plan import link_targets, linked_to, records_of, whole_text
 from .policy import DreamPolicy
+from .working_copy import claims_team
 
 __all__ = ["RefusedChange", "Validation", "validation"]
 
@@ -152,7 +153,7 @@ class _Check:
             old is None or not vagueness(old.description, old.name)
         ):
             return f"it {vague}"
-        if _scope_of(data) == "team" and _scope_of(self._before.get(new.file, b"")) != "team":
+        if claims_team(data) and not claims_team(self._before.get(new.file, b"")):
             return "a private memory is never made the team's by a dream"
         known = Counter(finding.rule for finding in find_secrets(self._text(old)))
         for found in find_secrets(data.decode("utf-8", "replace")):
@@ -283,13 +284,3 @@ class _Check:
         gone = {file for file, change in kept.items() if change.after is None}
         files = [file for file in self._before if file not in gone]
         return {linked_to(file) for file in (*files, *(file for file in kept if file not in gone))}
-
-
-def _scope_of(data: bytes) -> str:
-    """Return the ``scope`` that a file's own front matter claims, in lower case; empty if it claims none."""
-    head = data.decode("utf-8", "replace").split("\n---", 1)[0]
-    for line in head.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "scope":
-            return value.strip().strip("\"'").casefold()
-    return ""

@@ -13,7 +13,7 @@ from ...text.dates import iso_day
 from .changes import FileChange
 from .facts import DreamFacts
 
-__all__ = ["WorkingCopy", "day_of"]
+__all__ = ["WorkingCopy", "claims_team", "day_of"]
 
 
 class WorkingCopy:
@@ -38,7 +38,7 @@ class WorkingCopy:
         memory = read_record(file, self.files[file], modified=_seconds(self._facts.modified.get(file, 0.0)))
         if memory.problem:
             self.unreadable[file] = memory.problem
-        elif not memory.superseded_by and file.split("/", 1)[0] not in FOLDERS and not _is_shared(self.files[file]):
+        elif not memory.superseded_by and file.split("/", 1)[0] not in FOLDERS and not claims_team(self.files[file]):
             self._records[file] = memory
 
     @property
@@ -101,7 +101,8 @@ class WorkingCopy:
         return file
 
 
-def _is_shared(data: bytes) -> bool:
+def claims_team(data: bytes) -> bool:
+    """Return whether a file's own front matter says that it is shared; True if that cannot be read."""
     try:
         return front_matter(data.decode()).fields.get("scope") == "team"
     except (InputError, UnicodeDecodeError):
