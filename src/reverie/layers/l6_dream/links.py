@@ -14,7 +14,7 @@ from ...values import record
 __all__ = ["RelinkedText", "links_in", "relinked", "without_links"]
 
 _LINK: Final = re.compile(r"(?<!!)\[((?:[^\[\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^()\s]+)(\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)")
-_WIKI: Final = re.compile(r"\[\[([^\[\]|\n]+\.md)(?:\|([^\[\]\n]+))?\]\]")
+_WIKI: Final = re.compile(r"\[\[([^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|([^\[\]\n]+))?\]\]")
 _CODE: Final = re.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _DEAD: Final = re.compile(r" \((?:[^()\n]*, )?a (?:memory|file) that is no longer there\)")
 _ENCODED: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
@@ -37,11 +37,12 @@ def links_in(file: str, text: str) -> list[str]:
 
 
 def relinked(
-    file: str, text: str, *, there: frozenset[str], moved: Mapping[str, str], gone: frozenset[str]
+    file: str, text: str, *, there: frozenset[str], moved: Mapping[str, str], gone: frozenset[str] | None
 ) -> RelinkedText:
     """Return a memory's text in which links to merged memories lead on and links to missing ones are plain text.
 
-    ``there`` are existing paths, ``moved`` maps merged memories to their new file, ``gone`` are missing files.
+    ``there`` are existing paths, ``moved`` maps merged memories to their new file, ``gone`` are missing files (None:
+    links to missing ones stay). A wiki link without ``.md`` may name anything, so it only leads on.
     """
     parts: list[str] = []
     dead: list[str] = []
@@ -56,7 +57,7 @@ def relinked(
         if into != path and into in there:
             led_on.append(path)
             new = _led_to(file, into, found, shown)
-        elif path in gone or _is_memory(path):
+        elif gone is not None and (path in gone or _is_memory(path)) and not _is_bare(found):
             dead.append(path)
             what = "file" if path in gone and not _is_memory(path) else "memory"
             name = "" if shown == path else f"{path}, "
@@ -70,7 +71,7 @@ def relinked(
 
 def without_links(text: str) -> str:
     """Return a text with each link replaced by its visible words, to compare texts whose link targets changed."""
-    shown = _LINK.sub(r"\1", _WIKI.sub(lambda found: found[2] or "", text))
+    shown = _LINK.sub(r"\1", _WIKI.sub(lambda found: found[2] or (found[1] if _is_bare(found) else ""), text))
     return _DEAD.sub("", shown)
 
 
@@ -82,11 +83,17 @@ def _links(text: str) -> list[re.Match[str]]:
 
 
 def _target(file: str, found: re.Match[str]) -> str:
-    raw = found[2].removeprefix("<").removesuffix(">") if found.re is _LINK else found[1]
+    raw = found[2].removeprefix("<").removesuffix(">") if found.re is _LINK else found[1].strip()
+    raw += ".md" if _is_bare(found) else ""
     path = _ENCODED.sub(_decoded, raw.split("#", 1)[0].split("?", 1)[0])
     if not path or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|/|~", path):
         return path if path.startswith("/") else ""
     return posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
+
+
+def _is_bare(found: re.Match[str]) -> bool:
+    """Return whether a match is a wiki link by a name without ``.md``."""
+    return found.re is _WIKI and not found[1].strip().endswith(".md")
 
 
 def _is_memory(path: str) -> bool:
@@ -107,7 +114,8 @@ def _led_to(file: str, into: str, found: re.Match[str], shown: str) -> str:
         return shown
     path = posixpath.relpath(into, posixpath.dirname(file) or ".")
     if found.re is _WIKI:
-        return f"[[{path}|{shown}]]" if found[2] else f"[[{path}]]"
+        name = path.removesuffix(".md") if _is_bare(found) else path
+        return f"[[{name}|{shown}]]" if found[2] else f"[[{name}]]"
     target = f"<{path}>" if re.search(r"[\s()]", path) else path
     return f"[{found[1]}]({target}{found[3] or ''})"
 

@@ -6,9 +6,7 @@ here, and a link to a merged memory is pointed to its new file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from ...errors import InputError
 from ...memories.store.frontmatter import Value
@@ -18,13 +16,10 @@ from ...memories.store.trust import Trust, worst
 from ...values import field, record, replace
 from .changes import DreamProposal, FileChange
 from .coverage import missing
+from .links import relinked
 from .support import Support
 
-__all__ = ["ModelStatements", "changes_between", "link_targets", "linked_to", "lowered", "records_of", "whole_text"]
-
-_LINK: Final = re.compile(
-    r"\[\[([^\]\[|#\n]{1,200})(?:[|#][^\]\n]*)?\]\]|\]\(<?(?:\./)?([^)\s>:#]{1,200}\.md)>?(?:#[^)]*)?\)"
-)
+__all__ = ["ModelStatements", "changes_between", "lowered", "records_of", "whole_text"]
 
 
 @record
@@ -65,17 +60,6 @@ def _lowered(change: FileChange, trust: Trust) -> FileChange:
 def whole_text(memory: MemoryRecord) -> str:
     """Return the name, description and body of a memory, each as a paragraph."""
     return f"{memory.name}\n\n{memory.description}\n\n{memory.body}"
-
-
-def link_targets(body: str) -> list[str]:
-    """Return the names of the files that a text links to, without folder and extension."""
-    found = (stem or path for stem, path in _LINK.findall(body))
-    return [one.strip().rsplit("/", 1)[-1].removesuffix(".md") for one in found]
-
-
-def linked_to(file: str) -> str:
-    """Return the name by which links are compared with a file: its last part without ``.md``."""
-    return file.rsplit("/", 1)[-1].removesuffix(".md")
 
 
 def changes_between(
@@ -202,19 +186,13 @@ def _follow_links(
     before: Mapping[str, bytes], copy: Mapping[str, bytes], into: Mapping[str, str], made: dict[str, FileChange]
 ) -> None:
     """Add changes to ``made`` that point links to merged memories to their new file and alter nothing else."""
-    moved = {linked_to(file): linked_to(target) for file, target in into.items()}
-    for file in sorted(before) if moved else ():
+    there = frozenset(copy)
+    for file in sorted(before) if into else ():
         now = made[file].after if file in made else copy.get(file)
-        if now is None or not is_memory(file) or not moved.keys() & set(link_targets(now.decode("utf-8", "replace"))):
+        if now is None or not is_memory(file):
             continue
-        data = _LINK.sub(lambda found: _moved(found, moved), now.decode("utf-8", "surrogateescape"))
-        why = made[file].why if file in made else "a link follows the memory it named"
-        made[file] = FileChange(file, before[file], data.encode("utf-8", "surrogateescape"), "changed", why)
-
-
-def _moved(found: re.Match[str], moved: Mapping[str, str]) -> str:
-    name = (found[1] or found[2]).strip()
-    stem = name.rsplit("/", 1)[-1].removesuffix(".md")
-    if stem not in moved:
-        return found.group()
-    return found.group().replace(name, moved[stem] + (".md" if name.endswith(".md") else ""), 1)
+        links = relinked(file, now.decode("utf-8", "surrogateescape"), there=there, moved=into, gone=None)
+        if links.led_on:
+            why = made[file].why if file in made else "a link follows the memory it named"
+            data = links.text.encode("utf-8", "surrogateescape")
+            made[file] = FileChange(file, before[file], data, "changed", why)

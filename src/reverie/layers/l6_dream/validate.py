@@ -14,13 +14,14 @@ from datetime import date
 from ...errors import UnsafePath
 from ...memories.rules.secrets import find_secrets
 from ...memories.rules.taxonomy import TYPES, refusal, vagueness
-from ...memories.store.names import check_file
+from ...memories.store.names import check_file, is_memory
 from ...memories.store.records import MemoryRecord, read_record
 from ...memories.store.trust import TRUSTS, Trust, worst
 from ...values import record
 from .changes import DreamProposal, FileChange
 from .coverage import missing
-from .plan import link_targets, linked_to, records_of, whole_text
+from .links import links_in
+from .plan import records_of, whole_text
 from .policy import DreamPolicy
 from .working_copy import claims_team
 
@@ -102,8 +103,7 @@ class _Check:
         self._policy = policy
         self._old = records_of(before, trusts)
         self._days = days
-        self._links = {file: {*link_targets(memory.body)} for file, memory in self._old.items()}
-        self._stems = {linked_to(file) for file in before}
+        self._links = {file: _memory_links(memory) for file, memory in self._old.items()}
         self._new: dict[tuple[str, bytes], MemoryRecord] = {}
         self._alone: dict[tuple[str, bytes | None], str] = {}
         self._missing: dict[tuple[bytes, bytes], list[str]] = {}
@@ -113,16 +113,16 @@ class _Check:
     def wrong(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
         """Return the first broken rule of each invalid change, by file."""
         found: dict[str, str] = {}
-        stems, pointing = self._stems_after(kept), self._pointing(kept)
+        there, pointing = self._files_after(kept), self._pointing(kept)
         for file, change in kept.items():
             key = (file, change.after)
             if key not in self._alone:
                 self._alone[key] = self._wrong_alone(change)
             why = self._alone[key]
             if not why and change.after is None:
-                why = self._wrong_removal(change, kept, stems, pointing)
+                why = self._wrong_removal(change, kept, there, pointing)
             elif not why:
-                why = self._wrong_together(change, kept, stems)
+                why = self._wrong_together(change, kept, there)
             if why:
                 found[file] = why
         return found
@@ -182,13 +182,13 @@ class _Check:
 
     # -- one change among the others
 
-    def _wrong_together(self, change: FileChange, kept: Mapping[str, FileChange], stems: set[str]) -> str:
+    def _wrong_together(self, change: FileChange, kept: Mapping[str, FileChange], there: set[str]) -> str:
         assert change.after is not None
         old, new = self._old.get(change.file), self._read(change.file, change.after)
         if old is None and any(file.casefold() == change.file.casefold() for file in self._before):
             return "a memory with nearly that name is there already"
         had = self._links.get(change.file, set[str]())
-        dead = [one for one in link_targets(new.body) if one not in stems and (one in self._stems or one not in had)]
+        dead = [one for one in _memory_links(new) if one not in there and (one in self._before or one not in had)]
         if dead:
             return f"it would point to {dead[0]!r}, which is not there"
         if new.superseded_by and (old is None or not old.superseded_by):
@@ -203,11 +203,10 @@ class _Check:
         return ""
 
     def _wrong_removal(
-        self, change: FileChange, kept: Mapping[str, FileChange], stems: set[str], pointing: Mapping[str, str]
+        self, change: FileChange, kept: Mapping[str, FileChange], there: set[str], pointing: Mapping[str, str]
     ) -> str:
-        stem = linked_to(change.file)
-        if stem not in stems and stem in pointing:
-            return f"{pointing[stem]} points to it"
+        if change.file in pointing:
+            return f"{pointing[change.file]} points to it"
         if not change.into:
             return ""
         target = self._after(change.into, kept)
@@ -277,10 +276,14 @@ class _Check:
         found = {one: file for file, links in self._links.items() if file not in kept for one in links}
         for file, change in kept.items():
             if change.after is not None:
-                found.update((one, file) for one in link_targets(self._read(file, change.after).body))
+                found.update((one, file) for one in _memory_links(self._read(file, change.after)))
         return found
 
-    def _stems_after(self, kept: Mapping[str, FileChange]) -> set[str]:
+    def _files_after(self, kept: Mapping[str, FileChange]) -> set[str]:
         gone = {file for file, change in kept.items() if change.after is None}
-        files = [file for file in self._before if file not in gone]
-        return {linked_to(file) for file in (*files, *(file for file in kept if file not in gone))}
+        return {*self._before, *kept} - gone
+
+
+def _memory_links(memory: MemoryRecord) -> set[str]:
+    """Return the files of other memories that a memory links to."""
+    return {one for one in links_in(memory.file, memory.body) if is_memory(one)}
