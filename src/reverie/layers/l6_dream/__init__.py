@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .changes import DreamProposal, FileChange, Question
     from .facts import DreamFacts
     from .findings import Finding, Findings, findings_in
-    from .gates import Gate, GateClosed, GateOpen, Reason, gate_state, seconds_until_due
+    from .gates import Gate, GateClosed, GateFacts, GateOpen, Reason, gate_state, seconds_until_due
     from .links import links_in
     from .local import dream
     from .plan import ModelStatements, changes_between, lowered, records_of
@@ -45,6 +45,7 @@ __all__ = [
     "Findings",
     "Gate",
     "GateClosed",
+    "GateFacts",
     "GateOpen",
     "ModelStatements",
     "ModelUsage",
@@ -90,7 +91,7 @@ __getattr__ = lazily(
         "changes": ("DreamProposal", "FileChange", "Question"),
         "facts": ("DreamFacts",),
         "findings": ("Finding", "Findings", "findings_in"),
-        "gates": ("GateClosed", "Gate", "GateOpen", "Reason", "gate_state", "seconds_until_due"),
+        "gates": ("GateClosed", "Gate", "GateFacts", "GateOpen", "Reason", "gate_state", "seconds_until_due"),
         "links": ("links_in",),
         "local": ("dream",),
         "plan": ("ModelStatements", "changes_between", "lowered", "records_of"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
 
 from ...values import record
 from .policy import DreamPolicy
@@ -37,32 +38,20 @@ class GateClosed:
 Gate: TypeAlias = GateOpen | GateClosed
 
 
-class GateFacts(Protocol):
+@record
+class GateFacts:
     """The facts that ``gate_state`` asks for one by one, each only if no earlier one closed the gate."""
 
-    def disabled_reason(self) -> Reason | None:
-        """Return why no dream may start here at all (switched off, or not the main agent); None if one may."""
-        ...
-
-    def last_dream_at(self) -> float | None:
-        """Return the time of the last dream in seconds since 1970; None if there was none."""
-        ...
-
-    def last_scan_at(self) -> float | None:
-        """Return the time of the last scan of the sessions in seconds since 1970; None if there was none."""
-        ...
-
-    def has_memories(self) -> bool:
-        """Say whether the memory directory has any memories to tidy."""
-        ...
-
-    def touched_sessions(self, since: float) -> int:
-        """Return how many other sessions were touched since a time; stop at the required number."""
-        ...
-
-    def running_dream(self) -> str:
-        """Return a text naming the process that is dreaming and not hung; empty if there is none."""
-        ...
+    disabled_reason: Callable[[], Reason | None]
+    """Returns why no dream may start here at all (switched off, or not the main agent); None if one may."""
+    last_dream_at: Callable[[], float | None]
+    last_scan_at: Callable[[], float | None]
+    """These return a time in seconds since 1970; None if there was none."""
+    has_memories: Callable[[], bool]
+    touched_sessions: Callable[[float], int]
+    """Returns how many other sessions were touched since a time; it stops at the required number."""
+    running_dream: Callable[[], str]
+    """Returns a text naming the process that is dreaming and not hung; empty if there is none."""
 
 
 def seconds_until_due(now: float, dreamt: float | None, policy: DreamPolicy) -> float:

@@ -42,8 +42,6 @@ _ROOM_LINES: Final = 20
 _ROOM_BYTES: Final = 2_500
 """Space that a shortened index leaves for memories saved until the next dream."""
 _LEFT_OUT: Final = "> {many} more memories are not listed here; search finds them."
-_LEFT_OUT_START: Final = "> "
-_LEFT_OUT_END: Final = " more memories are not listed here; search finds them."
 _ORDER: Final = ("feedback", "user", "reference", "project")
 
 
@@ -136,7 +134,7 @@ def capped_index(text: str, files: Mapping[str, bytes], fresh: Iterable[str] = (
 
 
 def _is_left_out(line: str) -> bool:
-    return line.startswith(_LEFT_OUT_START) and line.rstrip("\r").endswith(_LEFT_OUT_END)
+    return line.startswith("> ") and line.rstrip("\r").endswith(_LEFT_OUT.partition("}")[2])
 
 
 def _is_long(row: str, hook: str, memory: MemoryRecord) -> bool:

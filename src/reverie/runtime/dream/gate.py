@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream import DreamPolicy, Gate, Reason, gate_state
+from ...layers.l6_dream import DreamPolicy, Gate, GateFacts, Reason, gate_state
 from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_file
 from .lock import DreamLock
@@ -53,11 +53,19 @@ class DreamGate:
         """
         off: Reason | None = None if enabled and main else ("not_main" if enabled else "off")
         now = self._clock()
-        return gate_state(_GateFacts(self, off, now, current_session, is_recorded), self.policy, now)
+        facts = GateFacts(
+            lambda: off,
+            self.lock.last,
+            lambda: self._last_scan(now),
+            lambda: os.path.isdir(self.lock.root),
+            lambda since: self._touched(since, now, current_session, is_recorded),
+            self._running,
+        )
+        return gate_state(facts, self.policy, now)
 
     # -- facts of one check
 
-    def scanned(self, now: float) -> float | None:
+    def _last_scan(self, now: float) -> float | None:
         """Return the time of the last scan of the sessions by this process, else by any; None without a scan."""
         pause = self.policy.scan_minutes * 60.0
         own = self._scanned
@@ -68,7 +76,7 @@ class DreamGate:
             return self._scanned
         return None
 
-    def touched(self, since: float, now: float, current_session: str, is_recorded: bool) -> int:
+    def _touched(self, since: float, now: float, current_session: str, is_recorded: bool) -> int:
         """Count the sessions written after a time, up to the number that opens the gate, and record this scan."""
         if is_recorded:
             self._scanned = now
@@ -92,45 +100,12 @@ class DreamGate:
             finally:
                 os.close(descriptor)
 
-    def running(self) -> str:
+    def _running(self) -> str:
         """Return a description of the running dream; empty without one, or if it hangs and will be stopped."""
         holder = self.lock.holder()
         if holder is None or holder.is_hung(self.policy.hung_minutes * 60.0):
             return ""
         return str(holder)
-
-
-class _GateFacts:
-    """The facts of one check of the gate."""
-
-    __slots__ = ("_current", "_gate", "_is_recorded", "_now", "_off")
-
-    def __init__(
-        self, gate: DreamGate, off: Reason | None, now: float, current_session: str, is_recorded: bool
-    ) -> None:
-        self._is_recorded = is_recorded
-        self._gate = gate
-        self._off: Reason | None = off
-        self._now = now
-        self._current = current_session
-
-    def disabled_reason(self) -> Reason | None:
-        return self._off
-
-    def last_dream_at(self) -> float | None:
-        return self._gate.lock.last()
-
-    def last_scan_at(self) -> float | None:
-        return self._gate.scanned(self._now)
-
-    def has_memories(self) -> bool:
-        return os.path.isdir(self._gate.lock.root)
-
-    def touched_sessions(self, since: float) -> int:
-        return self._gate.touched(since, self._now, self._current, self._is_recorded)
-
-    def running_dream(self) -> str:
-        return self._gate.running()
 
 
 def _time_of(entry: os.DirEntry[str]) -> float:
