@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.layers.l6_dream.changes import DreamProposal
-from reverie.layers.l6_dream.facts import DreamFacts
+from reverie.layers.l6_dream.changes import DreamFacts, DreamProposal
 from reverie.layers.l6_dream.findings import findings_in
 from reverie.layers.l6_dream.local import dream
 from reverie.layers.l6_dream.policy import DreamPolicy

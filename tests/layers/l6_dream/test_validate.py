@@ -114,8 +114,8 @@ def test_a_merge_needs_facts_provenance_and_no_more_trust_in_its_target() -> Non
     unsourced = BOTH.replace(b", s2 m2", b"")
     gone = to("reference_2.md", None, into="reference_1.md")
     assert judged(to("reference_1.md", lost), gone).deletions == ("reference_2.md",)
-    assert {one.change.file for one in judged(to("reference_1.md", unsourced), gone).refused} == {"reference_2.md"}
-    assert "reference_2.md" in {one.change.file for one in judged(*SOUND["a merge"], reference_2="unconfirmed").refused}
+    assert {one.file for one in judged(to("reference_1.md", unsourced), gone).refused} == {"reference_2.md"}
+    assert "reference_2.md" in {one.file for one in judged(*SOUND["a merge"], reference_2="unconfirmed").refused}
 
 
 def test_what_leans_on_a_change_that_falls_falls_with_it() -> None:

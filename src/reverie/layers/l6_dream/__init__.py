@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .changes import DreamProposal, FileChange, Question
-    from .facts import DreamFacts
+    from .changes import DreamFacts, DreamProposal, FileChange, Question, SkippedChange
     from .findings import Finding, Findings, findings_in
     from .gates import Gate, GateClosed, GateFacts, GateOpen, Reason, gate_state, seconds_until_due
     from .links import links_in
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from .plan import ModelStatements, changes_between, lowered, records_of
     from .policy import DreamPolicy
     from .prompts import system_prompt, task_prompt
-    from .report import DreamChange, DreamReport, ModelUsage, OpenQuestion, SkippedChange, change_of, markdown
+    from .report import DreamChange, DreamReport, ModelUsage, OpenQuestion, change_of, markdown
     from .support import Support
     from .transaction import (
         DreamTransaction,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
         undo_draft,
         undone_entries,
     )
-    from .validate import RefusedChange, validation
+    from .validate import validation
 
 __all__ = [
     "DreamChange",
@@ -52,7 +51,6 @@ __all__ = [
     "OpenQuestion",
     "Question",
     "Reason",
-    "RefusedChange",
     "SkippedChange",
     "Support",
     "capped_index",
@@ -88,8 +86,7 @@ __getattr__ = lazily(
             "undo_draft",
             "undone_entries",
         ),
-        "changes": ("DreamProposal", "FileChange", "Question"),
-        "facts": ("DreamFacts",),
+        "changes": ("DreamFacts", "DreamProposal", "FileChange", "Question", "SkippedChange"),
         "findings": ("Finding", "Findings", "findings_in"),
         "gates": ("GateClosed", "Gate", "GateFacts", "GateOpen", "Reason", "gate_state", "seconds_until_due"),
         "links": ("links_in",),
@@ -97,16 +94,8 @@ __getattr__ = lazily(
         "plan": ("ModelStatements", "changes_between", "lowered", "records_of"),
         "policy": ("DreamPolicy",),
         "prompts": ("system_prompt", "task_prompt"),
-        "report": (
-            "DreamChange",
-            "DreamReport",
-            "ModelUsage",
-            "SkippedChange",
-            "OpenQuestion",
-            "change_of",
-            "markdown",
-        ),
+        "report": ("DreamChange", "DreamReport", "ModelUsage", "OpenQuestion", "change_of", "markdown"),
         "support": ("Support",),
-        "validate": ("RefusedChange", "validation"),
+        "validate": ("validation",),
     },
 )

@@ -1,4 +1,4 @@
-"""The proposal of a dream, as data: a list of changes to files, and questions for a person."""
+"""A dream as data: facts from outside the files, proposed changes to files, and questions for a person."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from ...values import field, record
 
-__all__ = ["Act", "DreamProposal", "FileChange", "Question", "Topic"]
+__all__ = ["Act", "DreamFacts", "DreamProposal", "FileChange", "Question", "SkippedChange", "Topic"]
 
 Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
 Topic: TypeAlias = Literal["contradiction", "ended", "expired", "similar", "unreadable", "vague"]
@@ -24,6 +24,16 @@ class FileChange:
     act: Act
     why: str
     into: str = ""
+
+
+@record
+class SkippedChange:
+    """A proposed change that was not made, with the reason for that."""
+
+    file: str
+    act: Act
+    why: str
+    by: str = "local"
 
 
 @record
@@ -45,3 +55,23 @@ class DreamProposal:
     """The author of the proposal: ``local`` (the local dreamer) or ``model``."""
     written_on: Mapping[str, date] = field(default_factory=lambda: dict[str, date]())
     """The date of each file, from which its relative dates were made absolute."""
+
+
+@record
+class DreamFacts:
+    """Facts from outside the memory files, collected before a dream; each is optional."""
+
+    modified: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
+    """Modification times in seconds, for files whose front matter has none."""
+    known_paths: frozenset[str] = frozenset()
+    """Existing files beneath the directory that are not memories of this scope: logs, team memories, the index."""
+    missing_paths: frozenset[str] = frozenset()
+    """Project files that memories link to and that do not exist."""
+    drafts: Mapping[str, bytes] = field(default_factory=lambda: dict[str, bytes]())
+    """New memories drafted from daily logs, by their file."""
+    restored: frozenset[str] = frozenset()
+    """Files that a person restored by undoing a dream; they stay as they are."""
+    gone_sessions: frozenset[str] = frozenset()
+    """Sessions that memories name as their source and that no longer exist."""
+    unsupported: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """Memories that their source does not support, with the reason."""

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from ...memories.rules.taxonomy import lint_memory
 from ...values import record
-from .facts import DreamFacts
+from .changes import DreamFacts
 from .local import dream
 from .policy import DreamPolicy
 from .working_copy import WorkingCopy

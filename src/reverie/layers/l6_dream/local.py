@@ -21,11 +21,10 @@ from ...memories.store.records import MemoryRecord, revised_text
 from ...memories.store.trust import worst
 from ...text.dates import absolute, iso_day
 from ...text.words import has_run, words
-from .changes import DreamProposal, Question
+from .changes import DreamFacts, DreamProposal, Question
 from .comparison import adds_words, equal_groups, similar_groups, similarity_question
 from .coverage import missing
 from .end_dates import last_day
-from .facts import DreamFacts
 from .links import relinked
 from .policy import DreamPolicy
 from .working_copy import WorkingCopy, day_of

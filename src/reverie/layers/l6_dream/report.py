@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from ...schemas import REPORT
 from ...values import field, record
-from .changes import Act, FileChange
+from .changes import Act, FileChange, SkippedChange
 
 __all__ = [
     "DreamChange",
@@ -17,7 +17,6 @@ __all__ = [
     "ModelUsage",
     "OpenQuestion",
     "Outcome",
-    "SkippedChange",
     "change_of",
     "markdown",
 ]
@@ -40,16 +39,6 @@ class DreamChange:
     by: str = "local"
     into: str = ""
     diff: str = ""
-
-
-@record
-class SkippedChange:
-    """A proposed change that was not made, with the reason for that."""
-
-    file: str
-    act: Act
-    why: str
-    by: str = "local"
 
 
 @record

@@ -19,10 +19,10 @@ from ...memories.store.records import MemoryRecord, read_record, version_of
 from ...memories.store.trust import TRUSTS, Trust
 from ...text.words import has_run, words
 from ...values import record, replace
-from .changes import DreamProposal, FileChange
+from .changes import DreamProposal, FileChange, SkippedChange
 from .plan import whole_text
 from .policy import DreamPolicy
-from .validate import RefusedChange, validation
+from .validate import validation
 
 __all__ = [
     "AUTHOR",
@@ -51,7 +51,7 @@ class DreamTransaction:
 
     draft: Draft | None
     made: tuple[FileChange, ...] = ()
-    skipped: tuple[RefusedChange, ...] = ()
+    skipped: tuple[SkippedChange, ...] = ()
     files: int = 0
     """The number of memories after the transaction."""
 
@@ -64,7 +64,7 @@ def dream_transaction(
     ``confirmed`` says that a person allows any number of deletions.
     """
     now, trusts = files_on(table)
-    skipped: list[RefusedChange] = []
+    skipped: list[SkippedChange] = []
     left: list[DreamProposal] = []
     for dreamed in dreams:
         fresh: list[FileChange] = []
@@ -72,7 +72,7 @@ def dream_transaction(
             if now.get(change.file) == change.before:
                 fresh.append(change)
             else:
-                skipped.append(RefusedChange(change, "it was changed meanwhile"))
+                skipped.append(SkippedChange(change.file, change.act, "it was changed meanwhile", dreamed.by))
         left.append(replace(dreamed, changes=tuple(fresh)))
     restored = restored_files(table.history)
     checked = validation(now, left, policy, trusts=trusts, restored=restored, confirmed=confirmed)

@@ -18,22 +18,14 @@ from ...memories.store.names import check_file, is_memory
 from ...memories.store.records import MemoryRecord, read_record
 from ...memories.store.trust import TRUSTS, Trust, worst
 from ...values import record
-from .changes import DreamProposal, FileChange
+from .changes import DreamProposal, FileChange, SkippedChange
 from .coverage import missing
 from .links import links_in
 from .plan import records_of, whole_text
 from .policy import DreamPolicy
 from .working_copy import claims_team
 
-__all__ = ["RefusedChange", "Validation", "validation"]
-
-
-@record
-class RefusedChange:
-    """A proposed change that was left out, with the reason."""
-
-    change: FileChange
-    why: str
+__all__ = ["Validation", "validation"]
 
 
 @record
@@ -41,7 +33,7 @@ class Validation:
     """The valid changes of a dream, and the refused ones."""
 
     kept: tuple[FileChange, ...] = ()
-    refused: tuple[RefusedChange, ...] = ()
+    refused: tuple[SkippedChange, ...] = ()
     deletions: tuple[str, ...] = ()
     """The files among the valid changes whose text, or a part of it, no other file holds."""
 
@@ -62,7 +54,7 @@ def validation(
     """
     by = {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
     kept = {change.file: change for dreamed in dreams for change in dreamed.changes}
-    refused: list[RefusedChange] = []
+    refused: list[SkippedChange] = []
     days = {file: day for dreamed in dreams for file, day in dreamed.written_on.items()}
     check = _Check(before, policy, trusts or {}, days)
     undone = {file: "a person undid a dream's change of it" for file in restored if file in kept}
@@ -74,7 +66,7 @@ def validation(
         wrong = wrong or check.too_many_added(kept, by)
         if not wrong:
             return Validation(tuple(kept.values()), tuple(refused), tuple(check.losses(kept)))
-        refused += [RefusedChange(kept.pop(file), why) for file, why in wrong.items()]
+        refused += [SkippedChange(file, kept.pop(file).act, why, by[file]) for file, why in wrong.items()]
 
 
 def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, policy: DreamPolicy) -> dict[str, str]:

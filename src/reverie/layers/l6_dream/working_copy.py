@@ -10,8 +10,7 @@ from ...errors import InputError
 from ...memories.store.names import FOLDERS
 from ...memories.store.records import MemoryRecord, front_matter, read_record
 from ...text.dates import iso_day
-from .changes import FileChange
-from .facts import DreamFacts
+from .changes import DreamFacts, FileChange
 
 __all__ = ["WorkingCopy", "claims_team", "day_of"]
 

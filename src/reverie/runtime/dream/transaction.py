@@ -17,8 +17,6 @@ from ...layers.l6_dream import (
     DreamTransaction,
     FileChange,
     OpenQuestion,
-    RefusedChange,
-    SkippedChange,
     capped_index,
     change_of,
     dream_transaction,
@@ -101,7 +99,7 @@ class DreamApplication:
         return replace(
             report,
             changes=_changes(checked.kept, dreams),
-            not_done=(*report.not_done, *_skipped(checked.refused, dreams)),
+            not_done=(*report.not_done, *checked.refused),
             questions=_questions(dreams, after),
             files_before=len(files),
             files_after=len(after),
@@ -136,7 +134,7 @@ class DreamApplication:
             state="completed",
             entry=entry,
             changes=_changes(done.made, dreams),
-            not_done=(*report.not_done, *_skipped(done.skipped, dreams)),
+            not_done=(*report.not_done, *done.skipped),
             questions=_questions(dreams, after),
             files_after=done.files,
             wrong_after=_wrong(after, self._before.time),
@@ -168,20 +166,9 @@ def _chosen(dreams: Sequence[DreamProposal], files: set[str]) -> list[DreamPropo
     return [replace(one, changes=tuple(change for change in one.changes if change.file in files)) for one in dreams]
 
 
-def _by(dreams: Sequence[DreamProposal]) -> dict[str, str]:
-    return {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
-
-
 def _changes(changes: Sequence[FileChange], dreams: Sequence[DreamProposal]) -> tuple[DreamChange, ...]:
-    by = _by(dreams)
+    by = {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
     return tuple(change_of(change, by.get(change.file, "local")) for change in changes)
-
-
-def _skipped(refused: Sequence[RefusedChange], dreams: Sequence[DreamProposal]) -> tuple[SkippedChange, ...]:
-    by = _by(dreams)
-    return tuple(
-        SkippedChange(one.change.file, one.change.act, one.why, by.get(one.change.file, "local")) for one in refused
-    )
 
 
 def _questions(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> tuple[OpenQuestion, ...]:
