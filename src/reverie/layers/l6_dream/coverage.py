@@ -29,8 +29,4 @@ def missing(old: str, new: str, *, written_on: date | None = None) -> list[str]:
     if lost and written_on is not None:
         dated = absolute(plain, written_on, only_certain=True).text
         lost = [one for one in sentences(dated) if one not in there]
-    return [_shown(" ".join(one)) for one in lost]
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+    return [" ".join(one)[:_SHOWN_CHARS] for one in lost]

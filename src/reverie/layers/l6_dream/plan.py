@@ -90,7 +90,8 @@ def changes_between(
         if data is None:
             target = into.get(file, "")
             act = "merged" if target else "removed"
-            made[file] = FileChange(file, before[file], None, act, why or _reason(target), target)
+            why = why or (f"its content is in {target}" if target else "the model gave no reason")
+            made[file] = FileChange(file, before[file], None, act, why, target)
         elif data != before.get(file) or file in theirs:
             merged = [one for one, target in into.items() if target == file]
             settled = _settled(file, data, old.get(file), [old[one] for one in merged], support, now)
@@ -103,10 +104,6 @@ def changes_between(
     _follow_links(before, copy, into, made)
     kept = tuple(one for one in local.changes if copy.get(one.file) == one.after and one.file not in made)
     return kept, tuple(change for change in made.values() if change.before != change.after)
-
-
-def _reason(target: str) -> str:
-    return f"its content is in {target}" if target else "the model gave no reason"
 
 
 def _destinations(

@@ -12,7 +12,17 @@ from typing import Final
 
 from ...errors import InputError, UnsafePath
 from ...memories.store.drafts import Draft, TransactionView
-from ...memories.store.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, lines_of, listed_line, patched, rebuilt
+from ...memories.store.index import (
+    LINE_CHARS,
+    MAX_BYTES,
+    MAX_LINES,
+    Hunk,
+    changed,
+    lines_of,
+    listed_line,
+    patched,
+    rebuilt,
+)
 from ...memories.store.journal import History, JournalEntry
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record, version_of
@@ -227,13 +237,14 @@ def _index_before(
 ) -> str:
     """Return the current index with the lines of the undone files as before the dream; other later lines stay."""
     now = table.index
-    back = patched(now, entry.index, backwards=True) if entry.index is not None else now
+    hunk = entry.index or Hunk(0, [], [])
+    back = patched(now, hunk, backwards=True)
     if back is not None and not stay:
-        there = {line.file for line in lines_of(now)} - {line.file for line in lines_of("\n".join(_new(entry)))}
+        there = {line.file for line in lines_of(now)} - {line.file for line in lines_of("\n".join(hunk.new))}
         if there <= {line.file for line in lines_of(back)}:
             return back
     lines: dict[str, str | None] = {}
-    old = {line.file: text for text in _old(entry) for line in lines_of(text)}
+    old = {line.file: text for text in hunk.old for line in lines_of(text)}
     listed = {line.file for line in lines_of(now)}
     for file, data in files.items():
         if data is None:
@@ -244,11 +255,3 @@ def _index_before(
     known = {head.file for head in table.heads()}
     lines.update((file, line) for file, line in unlisted.items() if file in known)
     return changed(now, lines)
-
-
-def _old(entry: JournalEntry) -> list[str]:
-    return entry.index.old if entry.index is not None else []
-
-
-def _new(entry: JournalEntry) -> list[str]:
-    return entry.index.new if entry.index is not None else []
