@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .session_state import SessionState
     from .settings import HookSettings
 
-__all__ = ["handle", "prompt_digest"]
+__all__ = ["handle"]
 
 _INDEX_CHARS: Final = 5_500
 _NOTES_CHARS: Final = 3_000
@@ -145,7 +145,8 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
     if not event.prompt.strip():
         return HookResponse()
     state = SessionState(settings.home, event)
-    state.add_prompt(prompt_digest(event.prompt), event.prompt if _needs_words(event) else "")
+    if _needs_words(event):
+        state.add_prompt(event.prompt)
     if not settings.recalls:
         return HookResponse()
     response = _recall(event, settings, state)
@@ -264,8 +265,3 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
 def _needs_words(event: HookEvent) -> bool:
     """Return whether the hook must store prompts and replies, because there is no transcript to read later."""
     return not event.transcript or event.host in ("gemini", "cursor")
-
-
-def prompt_digest(prompt: str) -> str:
-    """Return a digest of a prompt, ignoring white space, by which the worker finds it in the transcript."""
-    return hex_of(" ".join(prompt.split()).encode("utf-8", "replace"))

@@ -10,11 +10,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ..conversation.authorship import own_words
 from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry, marked_imported
 from ..conversation.log import parse_log
 from ..conversation.view import View
@@ -23,15 +22,15 @@ from ..importers import ImportedSession, read_session
 from ..importers.import_result import RecordSource, SessionDraft
 from ..layers.l5_extract import after_cursor, wrote_memories
 from ..runtime.memory.extract.candidates import CandidateWriter, ExtractionRun
+from ..runtime.memory.extract.past_sessions import PastSessions
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.scopes import memory_directory
 from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
 from ..values import record
-from .handlers import prompt_digest
 from .queue import Job, Queue
-from .session_state import overheard_messages, prompt_digests
+from .session_state import overheard_messages
 
 __all__ = ["JobResult", "main", "work"]
 
@@ -162,19 +161,18 @@ def _extract(
     if not new or wrote or not settings.switches.extraction:
         return ExtractionRun("skipped" if wrote else "nothing"), later
     named = settings.model_aliases.get(MODEL)
-    if named:
-        ran = _extract_with_model(job, named, memory, new, settings)
-        if ran is not None:
-            return ran, later
-    seen = prompt_digests(queue.home, job.host, job.session)
-    strangers = {entry.uuid for entry in entries if entry.kind == USER and prompt_digest(own_words(entry)) not in seen}
-    before = reversed(entries[: len(entries) - len(new)])
-    writer = CandidateWriter(memory, job.session)
-    return writer.save_found(new, before, _instructions(job, settings), settings.extract.max_memories, strangers), later
+    with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+        past = PastSessions(storage, project_slug(Path(job.cwd)), without=job.session)
+        ran = _extract_with_model(job, named, memory, new, settings, past) if named else None
+        if ran is None:
+            writer = CandidateWriter(memory, job.session, daily_logs=settings.daily_logs)
+            most = settings.extract.max_memories
+            ran = writer.save_found(new, past.sayings(), _instructions(job, settings), most)
+    return ran, later
 
 
 def _extract_with_model(
-    job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings
+    job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings, past: PastSessions
 ) -> ExtractionRun | None:
     """Let the named model extract and save memories; return None if it failed, else the result."""
     import anyio
@@ -199,6 +197,8 @@ def _extract_with_model(
                     policy=settings.extract,
                     budget=DailyBudget(home=settings.home),
                     instructions=lambda: _instructions(job, settings),
+                    past=past,
+                    daily_logs=settings.daily_logs,
                 )
                 extractor = Extractor(session.parts.host, memory, options, model=asked)
                 await extractor.after_query()

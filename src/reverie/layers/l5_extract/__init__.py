@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .prompts import MemoryProposal, directive, proposals_in
     from .provenance import Witnesses
     from .repetition import Embed, PastSayings, RepeatedWish
-    from .sayings import Saying, sayings_of
+    from .sayings import TypedMessage, sayings_of
 
 __all__ = [
     "CURSOR",
@@ -30,7 +30,7 @@ __all__ = [
     "MemoryProposal",
     "PastSayings",
     "RepeatedWish",
-    "Saying",
+    "TypedMessage",
     "Witnesses",
     "after_cursor",
     "directive",
@@ -71,6 +71,6 @@ __getattr__ = lazily(
         "policy": ("ExtractPolicy",),
         "provenance": ("Witnesses",),
         "repetition": ("Embed", "PastSayings", "RepeatedWish"),
-        "sayings": ("Saying", "sayings_of"),
+        "sayings": ("TypedMessage", "sayings_of"),
     },
 )

@@ -7,8 +7,7 @@ to a model. A proposal quotes the person and waits for approval.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ...conversation.entries import Entry
@@ -19,14 +18,13 @@ from ...memories.store.trust import Trust
 from ...text.dates import absolute
 from ...text.words import sentences, words
 from ...values import record, replace
-from .repetition import PastSayings, RepeatedWish, are_alike
-from .sayings import Saying, sayings_of
+from .repetition import PastSayings, RepeatedWish, are_equal
+from .sayings import TypedMessage, sayings_of
 
 __all__ = ["MAX_CANDIDATES", "LocalExtraction", "MemoryCandidate", "extract"]
 
 MAX_CANDIDATES: Final = 20
 _ALWAYS: Final = "In all later work here, until the user says otherwise."
-_QUOTE_CHARS: Final = 300
 _URL: Final = re.compile(r"https?://\S")
 
 
@@ -64,15 +62,15 @@ def extract(
     existing: Iterable[MemoryRecord] = (),
     *,
     instructions: Sequence[str] = (),
-    without: Collection[str] = (),
+    trust: Trust = "unconfirmed",
     most: int = MAX_CANDIDATES,
 ) -> LocalExtraction:
     """Return the wishes in a session's entries that an earlier session has too, at most ``most``, and refusals.
 
-    ``instructions`` are texts of instruction files, ``without`` the uuids of messages to leave out. ``existing`` is
-    read only after a repeated wish is found, which is rare.
+    ``instructions`` are texts of instruction files, ``trust`` is that of the memories. ``existing`` is read only after
+    a repeated wish is found, which is rare.
     """
-    wishes = past.repeated(list(sayings_of(session, entries, without=without)))
+    wishes = past.repeated(list(sayings_of(session, entries)))
     known: list[str] | None = None
     kept: list[MemoryCandidate] = []
     refused: list[tuple[str, str]] = []
@@ -81,7 +79,7 @@ def extract(
         new = [quote for quote in wish.quotes if not _is_known(quote, known)]
         if len(new) < 2 or all(quote.session != session for quote in new):
             continue
-        made = candidate_of(replace(wish, quotes=tuple(new)))
+        made = _candidate(replace(wish, quotes=tuple(new)), trust)
         reason = _problem(made, instructions)
         if not reason and len(kept) >= most:
             reason = f"one run keeps {most} memories at most"
@@ -93,12 +91,11 @@ def extract(
     return LocalExtraction(tuple(kept), tuple(refused))
 
 
-def candidate_of(wish: RepeatedWish, trust: Trust = "unconfirmed") -> MemoryCandidate:
+def _candidate(wish: RepeatedWish, trust: Trust) -> MemoryCandidate:
     """Return the memory for a repeated wish: the clearest sentence, then all of them as quotes."""
-    newest = wish.quotes[-1]
-    dated = absolute(wish.text, _day_of(newest), only_certain=True)
-    quotes = "; ".join(_quoted(saying) for saying in wish.quotes)
-    why = f"The user said it in {len(wish.quotes)} sessions: {quotes}."
+    dated = absolute(wish.text, wish.quotes[-1].day, only_certain=True)
+    said = "The user said it" if trust == "user" else "It was said"  # the author of a recording may be another person
+    why = f"{said} in {len(wish.quotes)} sessions: {wish.quoted()}."
     sources = tuple(f"{saying.session} {saying.message}" for saying in wish.quotes)
     type_name: MemoryType = "reference" if _URL.search(wish.text) else "feedback"
     return MemoryCandidate(type_name, _stated(dated.text), why, _ALWAYS, trust, sources)
@@ -112,28 +109,14 @@ def _problem(made: MemoryCandidate, instructions: Sequence[str]) -> str:
 
 
 def _texts(existing: Iterable[MemoryRecord]) -> list[str]:
-    """Return the sentences of existing memories."""
-    found = (text for one in existing if not one.problem for text in (one.description, one.body) if text)
-    return [" ".join(said) for text in found for said in sentences(text)]
+    """Return the texts of existing memories and each of their sentences, as normalised words."""
+    found = [text for one in existing if not one.problem for text in (one.description, one.body) if text]
+    return [" ".join(said) for text in found for said in (words(text), *sentences(text))]
 
 
-def _is_known(saying: Saying, known: Iterable[str]) -> bool:
+def _is_known(saying: TypedMessage, known: Iterable[str]) -> bool:
     said = " ".join(words(saying.text))
-    return any(said in one or are_alike(saying.text, one) for one in known)
-
-
-def _quoted(saying: Saying) -> str:
-    text = saying.text if len(saying.text) <= _QUOTE_CHARS else f"{saying.text[: _QUOTE_CHARS - 1]}…"
-    day = _day_of(saying)
-    return f"“{text}” ({day.isoformat()})" if day is not None else f"“{text}”"
-
-
-def _day_of(saying: Saying) -> date | None:
-    """Return the day in UTC on which a sentence was typed; None if its time is unknown."""
-    try:
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=saying.at)).date() if saying.at > 0 else None
-    except OverflowError:
-        return None
+    return any(said in one or are_equal(saying.text, one) for one in known)
 
 
 def _stated(text: str) -> str:

@@ -36,17 +36,26 @@ class MemoryProposal:
     updates: str = ""
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _prompt(name: str) -> str:
     return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
 
 
 def directive(
-    form: Form, *, manifest: str, messages: int, path: str, tag: str, unseen: str = "", policy: ExtractPolicy
+    form: Form,
+    *,
+    manifest: str,
+    messages: int,
+    path: str,
+    tag: str,
+    unseen: str = "",
+    repeated: str = "",
+    policy: ExtractPolicy,
 ) -> str:
     """Return the prompt that asks a model to extract memories, for a model with tools or for a structured answer.
 
-    ``unseen`` is text since the last run that is out of view; ``tag`` fences it as data.
+    ``unseen`` is text since the last run that is out of view, ``repeated`` are quotes of wishes that the user repeats;
+    ``tag`` fences both as data.
     """
     kinds = "\n".join(
         f"- {kind.name}: {kind.what} Save when: {kind.when} Shape: {kind.shape}" for kind in TYPES.values()
@@ -59,6 +68,7 @@ def directive(
         "tag": tag,
         "turns": str(policy.max_turns),
         "unseen": f"\n<unseen-{tag}>\n{unseen}\n</unseen-{tag}>\n" if unseen else "",
+        "repeated": _filled(_prompt("repeated"), {"tag": tag, "repeated": repeated}) if repeated else "",
         "form": _prompt(form),
     }
     text = _filled(_prompt("extract"), {"form": values.pop("form")})

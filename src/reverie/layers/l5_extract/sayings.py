@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime
 from typing import Final
 
 from ...conversation.authorship import own_words
@@ -11,7 +12,7 @@ from ...conversation.entries import USER, Entry
 from ...text.sentences import without_pasted
 from ...values import record
 
-__all__ = ["Saying", "sayings_of", "typed_words", "word_count"]
+__all__ = ["TypedMessage", "sayings_of", "typed_words", "word_count"]
 
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _WORD: Final = re.compile(r"\w+(?:[-'’]\w+)*")
@@ -21,7 +22,7 @@ _DOCUMENT_LINES: Final = 14
 
 
 @record
-class Saying:
+class TypedMessage:
     """The words that a person typed in one message of a session."""
 
     session: str
@@ -29,6 +30,14 @@ class Saying:
     """The uuid of the message."""
     text: str
     at: float = 0.0
+
+    @property
+    def day(self) -> date | None:
+        """The day in UTC on which it was typed; None if its time is unknown."""
+        try:
+            return datetime.fromtimestamp(self.at, UTC).date() if self.at > 0 else None
+        except (ValueError, OverflowError, OSError):
+            return None
 
 
 def typed_words(entry: Entry) -> str:
@@ -43,12 +52,12 @@ def typed_words(entry: Entry) -> str:
     return without_pasted(words).strip()
 
 
-def sayings_of(session: str, entries: Iterable[Entry], *, without: Collection[str] = ()) -> Iterator[Saying]:
-    """Yield the messages that a person typed in these entries, in order, except those that ``without`` names."""
+def sayings_of(session: str, entries: Iterable[Entry]) -> Iterator[TypedMessage]:
+    """Yield the messages that a person typed in these entries, in order."""
     for entry in entries:
-        text = typed_words(entry) if entry.uuid not in without else ""
+        text = typed_words(entry)
         if text:
-            yield Saying(session, entry.uuid, text, entry.at)
+            yield TypedMessage(session, entry.uuid, text, entry.at)
 
 
 def word_count(text: str) -> int:
