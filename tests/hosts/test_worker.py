@@ -76,9 +76,8 @@ def test_the_time_limit_holds_between_jobs_and_the_rest_waits(project: Path, tmp
 
 @pytest.mark.requirement("B6", "D4", "L5.6")
 def test_what_the_user_repeats_becomes_a_memory_once_and_the_session_is_found_later(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("REVERIE_WORKER", "off")
     say_before(project)
     file = transcript(tmp_path / "t.jsonl", project, TOLD)
     call("UserPromptSubmit", project, file, prompt=TOLD)
@@ -101,10 +100,7 @@ def test_what_the_user_repeats_becomes_a_memory_once_and_the_session_is_found_la
     storage.close()
 
 
-def test_a_job_that_fails_or_is_garbage_stops_nothing(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REVERIE_WORKER", "off")
+def test_a_job_that_fails_or_is_garbage_stops_nothing(project: Path, tmp_path: Path) -> None:
     say_before(project)
     queue = Queue(home())
     queue.put(Job("claude-code", "gone", str(project), str(tmp_path / "gone.jsonl")))
@@ -207,9 +203,8 @@ def test_an_error_nobody_foresaw_stops_nothing(project: Path, tmp_path: Path, mo
     ("codex", "UserPromptSubmit", "Stop", "Stop"),
 ])  # fmt: skip
 def test_where_no_transcript_can_be_read_what_hooks_heard_is_looked_through(
-    host: str, prompted: str, stopped: str, ended: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: str, prompted: str, stopped: str, ended: str, project: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("REVERIE_WORKER", "off")
     say_before(project)
     own = tmp_path / "own.json"
     own.write_text(json.dumps({"sessionId": "s", "messages": []}))
@@ -245,7 +240,10 @@ def test_what_is_known_of_a_session_goes_long_after_its_end(project: Path, tmp_p
 
 @pytest.mark.requirement("B6")
 @pytest.mark.slow
-def test_many_calls_leave_no_process_and_one_worker_does_it_all(project: Path, tmp_path: Path, torture: bool) -> None:
+def test_many_calls_leave_no_process_and_one_worker_does_it_all(
+    project: Path, tmp_path: Path, torture: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REVERIE_WORKER")
     say_before(project)
     file = transcript(tmp_path / "t.jsonl", project, TOLD)
     calls = 1_000 if torture else 12
@@ -293,7 +291,6 @@ def test_a_named_model_is_asked_until_the_days_budget_is_spent_and_then_nobody_p
 
     said = {"type": "project", "text": "Releases are cut on Tuesdays.", "name": "Release day", "why": "staffing"}
     with MessagesServer(lambda request: json.dumps({"memories": [said]})) as server:
-        monkeypatch.setenv("REVERIE_WORKER", "off")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
         monkeypatch.setenv("REVERIE_MODEL_ALIASES", "worker=anthropic:claude-sonnet-4-5")

@@ -211,6 +211,70 @@ def test_a_model_answers_in_one_turn_on_the_warm_prefix_with_the_manifest(tmp_pa
     with_desk(tmp_path, steps, model=model)
 
 
+@pytest.mark.requirement("L5.0", "L5.6")
+def test_a_model_is_not_asked_about_too_few_words_and_sees_them_with_the_next_ones(tmp_path: Path) -> None:
+    model = ScriptedModel([answer()], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("go on")
+        assert (model.requests, desk.of(BackgroundChanged), desk.decided(CursorMoved)) == ([], [], [])
+        await desk.turn("Please indent every file with tabs.")
+        assert "Look at the last 4 messages above" in str(model.requests[0]["messages"][-1])
+
+    with_desk(tmp_path, steps, model=model)
+
+
+@pytest.mark.requirement("L5.0")
+def test_a_model_is_told_of_a_wish_that_the_user_repeats(tmp_path: Path) -> None:
+    model = ScriptedModel([answer(), answer()], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("The linter has to run before each commit, please.")
+        asked = str(model.requests[0]["messages"][-1])
+        assert "<said-before-" in asked
+        assert "“Run the linter before every commit.”" in asked
+        await desk.turn("Please indent every file with tabs.")
+        assert "<said-before-" not in str(model.requests[1]["messages"][-1])
+
+    with_desk(tmp_path, steps, model=model)
+
+
+def test_saving_the_same_content_again_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "memory" / "tabs.md"
+    front = {"name": "Tabs", "description": "Indent every file with tabs", "type": "feedback"}
+    same = write(file, "Indent every file with tabs.", **front)
+    model = ScriptedModel([[same], "Done.", [same], "Done."], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("Please indent every file with tabs.")
+        assert desk.decided(MemoriesExtracted)[0].names == ["tabs.md"]
+        changes = desk.memory.log()
+        before = file.read_bytes()
+        await desk.turn("As I said, indent them with tabs.")
+        assert "says that already" in str(model.requests[-1]["messages"])
+        assert (desk.memory.log(), file.read_bytes()) == (changes, before)
+        assert desk.decided(MemoriesExtracted)[1].names == []
+        assert desk.of(BackgroundChanged)[-1].detail == "nothing to save"
+
+    with_desk(tmp_path, steps, model=model, tools=True)
+
+
+@pytest.mark.requirement("M11")
+@pytest.mark.parametrize("by", ["model", "local"])
+def test_with_daily_logs_extraction_only_appends(tmp_path: Path, by: str) -> None:
+    model = ScriptedModel([answer(RULE)], name=f"scripted:{MODEL}") if by == "model" else None
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("Indent with tabs. And run the linter before each commit.")
+        assert desk.memory.list() == []
+        assert desk.memory.log() == []
+        [log] = (desk.memory.path / "logs").rglob("*.md")
+        assert ("feedback: Indent with tabs." if by == "model" else "feedback: And run the linter") in log.read_text()
+        assert desk.decided(MemoriesExtracted)[0].names == [log.relative_to(desk.memory.path).as_posix()]
+
+    with_desk(tmp_path, steps, model=model, tools=True, daily_logs=True)
+
+
 @pytest.mark.requirement("L5.7", "B5")
 @pytest.mark.parametrize(
     "said",

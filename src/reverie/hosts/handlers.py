@@ -256,10 +256,9 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
     )  # Codex sends no event for the end
     queue = Queue(settings.home)
     queue.put(Job(event.host, event.session, event.cwd, event.transcript, ended))
-    if os.environ.get("REVERIE_WORKER", "") != "off" and not queue.has_worker():
-        from .worker_process import start_worker
+    from .worker_process import start_worker
 
-        start_worker(settings.home)
+    start_worker(queue)
 
 
 def _needs_words(event: HookEvent) -> bool:

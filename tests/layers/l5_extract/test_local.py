@@ -87,7 +87,9 @@ def test_the_same_message_in_two_logs_is_said_once() -> None:
     assert extract("now", [said(wish, "u0")], fork).candidates == ()
     copied = PastSayings([TypedMessage("fork", "other", wish, said(wish).at)])
     assert extract("now", [said(wish, "u0")], copied).candidates == ()
-    assert len(extract("now", [said(wish, "u0")], PastSayings([TypedMessage("fork", "other", wish, 1.0)])).candidates) == 1
+    assert (
+        len(extract("now", [said(wish, "u0")], PastSayings([TypedMessage("fork", "other", wish, 1.0)])).candidates) == 1
+    )
 
 
 def test_common_words_of_a_project_are_no_repetition() -> None:

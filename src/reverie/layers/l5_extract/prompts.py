@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...errors import InputError
-from ...memories.rules.taxonomy import TYPES
+from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...values import record
 from .policy import ExtractPolicy
 
@@ -27,7 +27,7 @@ _SHORT: Final = {"name": 120, "description": 400, "why": 2_000, "how": 2_000, "u
 class MemoryProposal:
     """One well-formed memory from a model's answer; ``updates`` is the file it changes, empty for a new one."""
 
-    type: str
+    type: MemoryType
     text: str
     why: str = ""
     how: str = ""
@@ -133,4 +133,4 @@ def _asked(row: Any, policy: ExtractPolicy) -> MemoryProposal | str:
         return f"{values['type'][:40]!r} is no type of memory"
     if not values["text"]:
         return "a memory without text"
-    return MemoryProposal(**values)
+    return MemoryProposal(cast("MemoryType", values.pop("type")), **values)
