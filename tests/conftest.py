@@ -129,4 +129,5 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
             monkeypatch.delenv(name)
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("REVERIE_HOME", str(folder))
+    monkeypatch.setenv("REVERIE_WORKER", "off")
     return folder

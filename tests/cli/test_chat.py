@@ -18,6 +18,8 @@ import pytest
 
 from reverie.cli.main import run
 from reverie.events import EVENTS
+from reverie.hosts.worker import work
+from reverie.runtime.memory.memory import Memory
 from reverie.testing.chat_server import ChatServer
 from reverie.testing.messages_server import MessagesServer
 
@@ -92,6 +94,22 @@ def chat(
 @pytest.mark.slow
 def test_print_answers_once(chat: Chat) -> None:
     assert chat("--print", "Hello you there") == (0, "You said 3 words.\n", "")
+
+
+@pytest.mark.requirement("L5.0")
+def test_print_leaves_extraction_to_the_worker(
+    chat: Chat, server: MessagesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.delenv("REVERIE_SWITCH_EXTRACTION")
+    assert chat("--print", "Please indent every file with tabs.")[0] == 0
+    assert len(server.requests) == 1, "nobody waits for extraction"
+    saved = {"type": "feedback", "text": "Indent with tabs.", "name": "Tabs", "why": "asked"}
+    server.reply = lambda request: json.dumps({"memories": [saved]})
+    [done] = work(home)
+    assert (done.problem, done.by, done.saved) == ("", "model", ("feedback_tabs.md",))
+    assert len(server.requests) == 2
+    assert work(home) == []
+    assert [head.file for head in Memory.open(tmp_path / "project").list()] == ["feedback_tabs.md"]
 
 
 def test_what_is_piped_in_is_joined_to_the_prompt(chat: Chat, server: MessagesServer) -> None:

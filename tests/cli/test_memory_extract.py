@@ -19,15 +19,22 @@ from reverie.runtime.places.projects import log_key, project_slug
 
 Told = Callable[..., Any]
 
-SAID = [
-    "Remember that I prefer tabs over spaces.",
-    "Never mock the database in tests because the last mock hid a broken migration.",
-    "Remember that the release freeze starts on Thursday because mobile cuts its branch.",
-    "Remember: bugs of the harbour are at https://linear.example/HARBOUR",
-    "Fix the failing test in test_auth.py, please.",
-    "Remember that the bug was fixed by clearing the cache of the runner.",
-    "Remember that the password of the staging admin is hunter2Zq!7Kx9.",
-]
+SAID = {
+    "rec-1": [
+        "Please use tabs and no spaces in this project.",
+        "Tests must not mock the database, the last mock hid a broken migration.",
+        "Bugs of the harbour are tracked at https://linear.example/HARBOUR",
+        "Fix the failing test in test_auth.py, please.",
+        "the password of the staging admin is hunter2Zq!7Kx9, use it",
+    ],
+    "rec-2": [
+        "We use tabs in this project, no spaces please.",
+        "do not mock the database in tests, a mock hid the broken migration",
+        "the harbour bugs are tracked at https://linear.example/HARBOUR",
+        "Now the parser.",
+        "use the password of the staging admin, hunter2Zq!7Kx9",
+    ],
+}
 
 
 @pytest.fixture
@@ -54,50 +61,53 @@ def told(capsysbinary: pytest.CaptureFixture[bytes], memory: Memory) -> Told:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """Return a session as Claude Code records one, in a folder of its own."""
+    """Return a folder with two sessions as Claude Code records them."""
     folder = tmp_path / "recordings"
     folder.mkdir()
-    lines: list[dict[str, Any]] = []
-    for number, text in enumerate(SAID):
-        parent = f"a{number - 1}" if number else None
-        common = {"sessionId": "rec-1", "timestamp": "2026-11-11T10:00:00.000Z", "cwd": "/srv", "version": "2.0.0"}
-        asked = {"type": "user", "uuid": f"u{number}", "parentUuid": parent, **common}
-        lines.append({**asked, "message": {"role": "user", "content": text}})
-        reply = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "Yes."}]}
-        lines.append(
-            {"type": "assistant", "uuid": f"a{number}", "parentUuid": f"u{number}", **common, "message": reply}
-        )
-    file = folder / "rec-1.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return file
+    for session, said in SAID.items():
+        lines: list[dict[str, Any]] = []
+        for number, text in enumerate(said):
+            parent = f"{session}-a{number - 1}" if number else None
+            common = {"sessionId": session, "timestamp": "2026-11-11T10:00:00.000Z", "cwd": "/srv", "version": "2.0.0"}
+            asked = {"type": "user", "uuid": f"{session}-u{number}", "parentUuid": parent, **common}
+            lines.append({**asked, "message": {"role": "user", "content": text}})
+            reply = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "Yes."}]}
+            answer = {"type": "assistant", "uuid": f"{session}-a{number}", "parentUuid": f"{session}-u{number}"}
+            lines.append({**answer, **common, "message": reply})
+        (folder / f"{session}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
 
 
 @pytest.mark.requirement("S5", "B5")
-def test_a_recording_is_reported_saved_once_and_waits_to_be_confirmed(
+def test_repeated_wishes_are_reported_saved_once_and_wait_to_be_confirmed(
     told: Told, memory: Memory, recording: Path
 ) -> None:
-    planned = told("extract", recording.parent, "--dry-run")
+    planned = told("extract", recording, "--dry-run")
     assert memory.list() == []
-    assert [(one["type"], one["status"], one["trust"]) for one in planned["memories"]] == [
-        ("user", "would save", "unconfirmed"),
+    assert sorted((one["type"], one["status"], one["trust"]) for one in planned["memories"]) == [
         ("feedback", "would save", "unconfirmed"),
-        ("project", "would save", "unconfirmed"),
+        ("feedback", "would save", "unconfirmed"),
         ("reference", "would save", "unconfirmed"),
     ]
-    assert "2026-11-12" in planned["memories"][2]["text"], "dates are absolute"
-    assert planned["memories"][1]["why"].startswith("The last mock")
-    assert len(planned["refused"]) == 2
+    for one in planned["memories"]:
+        assert [source.split()[0] for source in one["source"]] == ["rec-1", "rec-2"]
+        assert one["why"].count("“") == 2
+    assert len(planned["refused"]) == 1
     assert "hunter2" not in json.dumps(planned)
     done = told("extract", recording)
-    assert [one["status"] for one in done["memories"]] == ["saved"] * 4
+    assert [one["status"] for one in done["memories"]] == ["saved"] * 3
     assert {one.trust for one in memory.list()} == {"unconfirmed"}
-    again = told("extract", recording, recording.parent)
-    assert (again["memories"], len(memory.list())) == ([], 4)
     assert {entry.who for entry in memory.log()} == {"extraction"}
-    assert len(told("rm", "--source", "rec-1")["files"]) == 4
-    back = told("extract", recording)
-    assert {one["status"] for one in back["memories"]} == {"forgotten before"}
+    changes = len(memory.log())
+    again = told("extract", recording)
+    assert (again["memories"], len(memory.list()), len(memory.log())) == ([], 3, changes)
+    assert len(told("rm", "--source", "rec-1")["files"]) == 3
+    assert told("extract", recording)["memories"] == [], "what was deleted does not return"
     assert memory.list() == []
+
+
+def test_a_wish_of_one_session_is_not_proposed(told: Told, recording: Path) -> None:
+    assert told("extract", recording / "rec-1.jsonl", "--dry-run")["memories"] == []
 
 
 @pytest.mark.requirement("S5")
@@ -110,40 +120,25 @@ def test_what_i_said_myself_counts_as_my_word_and_the_journal_names_who_wrote_it
     assert {line["who"] for line in told("blame", memory.list()[0].file)} == {"extraction for the user"}
 
 
-def test_without_a_name_the_sessions_of_this_project_are_looked_through(
-    told: Told, memory: Memory, home: Path, recording: Path
-) -> None:
+def test_without_a_name_the_sessions_of_this_project_are_looked_through(told: Told, home: Path) -> None:
     storage = FileStorage(home)
     try:
-        for name, source in (("own", None), ("brought", {"format": "codex", "name": "x"})):
-            said = {
-                "message": {
-                    "role": "user",
-                    "content": {
-                        "own": "Remember that I prefer tabs over spaces.",
-                        "brought": "Remember that I live in Lyon.",
-                    }[name],
-                }
-            }
-            about = {"schema": 1, **({"source": source} if source else {})}
-            meta = Entry(f"{name}0", None, "2026-11-11T10:00:00Z", name, META, about)
-            first = Entry(f"{name}1", f"{name}0", "2026-11-11T10:00:00Z", name, USER, said)
-            key = log_key(project_slug(Path.cwd()), name)
+        for session, said in SAID.items():
+            body = {"message": {"role": "user", "content": said[0]}}
+            meta = Entry(f"{session}0", None, "2026-11-11T10:00:00Z", session, META, {"schema": 1})
+            first = Entry(f"{session}1", f"{session}0", "2026-11-11T10:00:00Z", session, USER, body)
+            key = log_key(project_slug(Path.cwd()), session)
             storage.write(key, encode_entry(meta) + b"\n" + encode_entry(first) + b"\n")
     finally:
         storage.close()
-    found = told("extract", "--dry-run")
-    assert {one["source"].split()[0]: one["trust"] for one in found["memories"]} == {
-        "own": "user",
-        "brought": "unconfirmed",
-    }
-    assert told("extract", "own", "--dry-run")["sessions"] == 1
+    assert [len(one["source"]) for one in told("extract", "--dry-run")["memories"]] == [2]
+    assert told("extract", "rec-1", "--dry-run")["sessions"] == 1
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_looked_through(told: Told, recording: Path) -> None:
     found = told("extract", "no-such-session", recording, "--dry-run", code=2)
     assert [one["path"] for one in found["failed"]] == ["no-such-session"]
-    assert len(found["memories"]) == 4
+    assert len(found["memories"]) == 3
 
 
 FORBIDDEN = {
@@ -179,7 +174,7 @@ def test_the_corpus_leaves_nothing_that_may_not_be_kept_and_nothing_new_the_seco
     assert told("extract", "--mine", *places)["memories"] == []
     assert len(memory.list()) == count
     for one in first["memories"]:
-        print(f"[{one['type']}, {one['by']}, {one['trust']}] {one['text']}")
+        print(f"[{one['type']}, {one['trust']}] {one['text']}")
 
 
 def test_the_rules_of_the_corpus_test_catch_what_they_are_for() -> None:

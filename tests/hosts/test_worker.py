@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
+from reverie.conversation.entries import USER, Entry, encode_entry
 from reverie.hosts.hook import answer
 from reverie.hosts.queue import Job, Queue
 from reverie.hosts.worker import work
 from reverie.importers import read_session
 from reverie.runtime.library import Library
 from reverie.runtime.memory.memory import Memory
-from reverie.runtime.places.projects import project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.storage.files import FileStorage
 
-TOLD = "Remember that releases are cut on Tuesdays, because support is fully staffed then."
+TOLD = "Releases are cut on Tuesdays, because support is fully staffed then."
 
 
 def home() -> Path:
@@ -47,6 +48,15 @@ def transcript(path: Path, project: Path, *said: str, session: str = "abc-123") 
     return path
 
 
+def say_before(project: Path) -> None:
+    """Write an earlier session of the project in which the user said the same."""
+    said = {"message": {"role": "user", "content": "We cut releases on Tuesdays, support is fully staffed then."}}
+    storage = FileStorage(home())
+    entry = Entry("before-1", None, "2026-11-01T10:00:00Z", "before", USER, said)
+    storage.write(log_key(project_slug(project), "before"), encode_entry(entry) + b"\n")
+    storage.close()
+
+
 def call(event: str, project: Path, file: Path, **more: Any) -> None:
     """Call a hook as the host does, in this process."""
     common = {"session_id": "abc-123", "cwd": str(project), "transcript_path": str(file), "hook_event_name": event}
@@ -65,10 +75,10 @@ def test_the_time_limit_holds_between_jobs_and_the_rest_waits(project: Path, tmp
 
 
 @pytest.mark.requirement("B6", "D4", "L5.6")
-def test_what_the_user_said_becomes_a_memory_once_and_the_session_is_found_later(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_the_user_repeats_becomes_a_memory_once_and_the_session_is_found_later(
+    project: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("REVERIE_WORKER", "off")
+    say_before(project)
     file = transcript(tmp_path / "t.jsonl", project, TOLD)
     call("UserPromptSubmit", project, file, prompt=TOLD)
     call("Stop", project, file)
@@ -77,7 +87,7 @@ def test_what_the_user_said_becomes_a_memory_once_and_the_session_is_found_later
     memory = Memory.open(project)
     [kept] = memory.list()
     assert "Tuesdays" in memory.get(kept.file).body
-    assert kept.trust == "user", "a hook saw the user say it"
+    assert (kept.trust, len(kept.source)) == ("unconfirmed", 2)
     assert work(home()) == []
     call("Stop", project, file)
     assert [one.saved for one in work(home())] == [()]
@@ -90,21 +100,8 @@ def test_what_the_user_said_becomes_a_memory_once_and_the_session_is_found_later
     storage.close()
 
 
-@pytest.mark.requirement("S5")
-def test_what_no_hook_saw_the_user_say_is_not_the_users_word(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REVERIE_WORKER", "off")
-    file = transcript(tmp_path / "t.jsonl", project, TOLD)
-    call("Stop", project, file)
-    work(home())
-    assert all(one.trust != "user" for one in Memory.open(project).list())
-
-
-def test_a_job_that_fails_or_is_garbage_stops_nothing(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REVERIE_WORKER", "off")
+def test_a_job_that_fails_or_is_garbage_stops_nothing(project: Path, tmp_path: Path) -> None:
+    say_before(project)
     queue = Queue(home())
     queue.put(Job("claude-code", "gone", str(project), str(tmp_path / "gone.jsonl")))
     queue.put(Job("claude-code", "odd", "/nowhere/at/all", "relative"))
@@ -161,6 +158,7 @@ def test_two_workers_at_once_do_a_job_once(project: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_session_that_kills_its_workers_is_left_alone_after_three(project: Path, tmp_path: Path) -> None:
+    say_before(project)
     file = transcript(tmp_path / "t.jsonl", project, TOLD)
     queue, job = Queue(home()), Job("claude-code", "abc-123", str(project), str(file))
     code = (
@@ -181,6 +179,7 @@ def test_a_session_that_kills_its_workers_is_left_alone_after_three(project: Pat
 
 
 def test_an_error_nobody_foresaw_stops_nothing(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say_before(project)
     queue = Queue(home())
     odd, good = transcript(tmp_path / "odd.jsonl", project, TOLD), transcript(tmp_path / "t.jsonl", project, TOLD)
     queue.put(Job("claude-code", "odd", str(project), str(odd)))
@@ -204,9 +203,9 @@ def test_an_error_nobody_foresaw_stops_nothing(project: Path, tmp_path: Path, mo
     ("codex", "UserPromptSubmit", "Stop", "Stop"),
 ])  # fmt: skip
 def test_where_no_transcript_can_be_read_what_hooks_heard_is_looked_through(
-    host: str, prompted: str, stopped: str, ended: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: str, prompted: str, stopped: str, ended: str, project: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("REVERIE_WORKER", "off")
+    say_before(project)
     own = tmp_path / "own.json"
     own.write_text(json.dumps({"sessionId": "s", "messages": []}))
     common: dict[str, Any] = {"session_id": "abc-123", "cwd": str(project)}
@@ -220,7 +219,7 @@ def test_where_no_transcript_can_be_read_what_hooks_heard_is_looked_through(
     [done] = work(home())
     assert (done.problem, len(done.saved)) == ("", 1)
     [kept] = Memory.open(project).list()
-    assert kept.trust == "user", "a hook saw the user say it"
+    assert kept.trust == "unconfirmed"
     call_host(ended)
     [again] = work(home())
     assert (again.problem, again.saved) == ("", ())
@@ -241,7 +240,11 @@ def test_what_is_known_of_a_session_goes_long_after_its_end(project: Path, tmp_p
 
 @pytest.mark.requirement("B6")
 @pytest.mark.slow
-def test_many_calls_leave_no_process_and_one_worker_does_it_all(project: Path, tmp_path: Path, torture: bool) -> None:
+def test_many_calls_leave_no_process_and_one_worker_does_it_all(
+    project: Path, tmp_path: Path, torture: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REVERIE_WORKER")
+    say_before(project)
     file = transcript(tmp_path / "t.jsonl", project, TOLD)
     calls = 1_000 if torture else 12
     command = [sys.executable, "-P", "-m", "reverie.cli.start", "hook", "--host", "claude-code"]
@@ -288,7 +291,6 @@ def test_a_named_model_is_asked_until_the_days_budget_is_spent_and_then_nobody_p
 
     said = {"type": "project", "text": "Releases are cut on Tuesdays.", "name": "Release day", "why": "staffing"}
     with MessagesServer(lambda request: json.dumps({"memories": [said]})) as server:
-        monkeypatch.setenv("REVERIE_WORKER", "off")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
         monkeypatch.setenv("REVERIE_MODEL_ALIASES", "worker=anthropic:claude-sonnet-4-5")

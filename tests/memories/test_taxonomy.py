@@ -16,6 +16,9 @@ KEPT = [
     ("feedback", "Integration tests must hit a real database, not mocks"),
     ("feedback", "One bundled pull request is right for refactorings in this area"),
     ("feedback", "Never commit to main; open a branch first"),
+    ("feedback", "Never edit src/vendor/client.py by hand"),
+    ("project", "src/billing.py must not use anything newer than Python 3.9"),
+    ("user", "我是后端工程师，不熟悉前端"),
     ("feedback", "Run the linter before you say that something is done"),
     ("project", "The auth rewrite is driven by legal, not by technical debt"),
     ("project", "Merge freeze begins on 2026-12-05 for the mobile release"),
@@ -37,6 +40,14 @@ REFUSED = [
     ("project", "The function parse_log is defined in conversation/log.py", "code"),
     ("project", "settings.py contains the loader of all options", "code"),
     ("project", "The function load in settings.py returns the merged options", "code"),
+    ("project", "The architecture is a hexagonal layout with ports in src/ports.py", "code"),
+    ("project", "The function parse_date in src/dates.py handles ISO strings", "code"),
+    ("feedback", "Dates are parsed by parse_date() and shown in UTC", "code"),
+    ("project", "Il modulo src/date.py gestisce le date ISO", "code"),
+    ("project", "Die Klasse Leser in src/leser.py liest die Konfiguration", "code"),
+    ("project", "Since 3f9a2b1c the parser is a package of its own", "history"),
+    ("project", "Beim Import kam KeyError: 'pallets' heraus", "failure"),
+    ("project", 'Traceback (most recent call last):\n  File "a.py", line 3, in f', "failure"),
     ("project", "```python\ndef f(x):\n    return x + 1\n```", "code"),
     ("project", "   ", "no text"),
     ("opinion", "Everything is fine with the build", "types are"),
@@ -62,6 +73,30 @@ def test_what_an_instruction_file_says_is_not_kept_again() -> None:
     assert "instruction file" in refusal(said, "feedback", instructions=rules)
     assert refusal(said, "feedback") == ""
     assert refusal("Be kind.", "feedback", instructions=rules) == "", "too short to be the same"
+    other = "Before you commit anything, `make check` is always run"
+    assert "instruction file" in refusal(other, "feedback", instructions=rules), "in another order"
+    assert refusal("Always run the slow tests before you merge anything", "feedback", instructions=rules) == ""
+
+
+@pytest.mark.requirement("M5")
+def test_a_statement_about_code_is_kept_with_its_reason() -> None:
+    text = "The parser in src/dates.py stays as it is"
+    assert "code" in refusal(text, "project")
+    assert refusal(text, "project", reason_given=True) == ""
+    assert refusal(f"{text}\n\n**Why:** the auditors signed it off", "project") == ""
+
+
+@pytest.mark.requirement("M3")
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("Use pytest_asyncio and test_login_flow", "Use pytest_asyncio and test_login_flow"),
+        ("# Names\n**Keep** `a_b` in __init__.py", "Names Keep a_b in __init__.py"),
+        ("> C# code: *.cs, never 2 * 3 > 5", "C# code: *.cs, never 2 * 3 > 5"),
+    ],
+)
+def test_a_description_keeps_names_and_loses_markdown(text: str, description: str) -> None:
+    assert description_for(text) == description
 
 
 @pytest.mark.requirement("M4")

@@ -18,7 +18,7 @@ from reverie.cache.usage import Usage
 from reverie.conversation.decisions import Cause, Compacted, CursorMoved, Decision, MemoriesExtracted
 from reverie.errors import ModelUnavailable, StorageError
 from reverie.events import BackgroundChanged, DecisionMade, Event, FellBack, PermissionDecided
-from reverie.layers.l5_extract import ExtractPolicy
+from reverie.layers.l5_extract import ExtractPolicy, PastSayings, TypedMessage
 from reverie.layers.l5_extract.plan import CURSOR
 from reverie.models.scripted_model import ScriptedModel
 from reverie.runtime.memory.extract.budget import DailyBudget
@@ -38,6 +38,25 @@ DECLARED = [
 ]
 
 
+RULES = [
+    "Never touch the billing module without asking.",
+    "Run the linter before every commit.",
+    "Never push to the main branch.",
+    "Answer in German if the customer does.",
+    "Keep fixtures below one megabyte each.",
+    "Only Dana may approve releases on weekends.",
+    "Amounts are integers in cents everywhere.",
+    "Screenshots must show demo accounts alone.",
+]
+
+
+class EarlierSessions:
+    """Earlier sessions of the project, in each of which the user said one of the rules."""
+
+    def sayings(self) -> PastSayings:
+        return PastSayings(TypedMessage(f"before-{at}", f"b{at}", rule, 1.0 + at) for at, rule in enumerate(RULES))
+
+
 class Desk:
     """A session with its memories, and what was told."""
 
@@ -48,6 +67,7 @@ class Desk:
         self.events: list[Event] = []
         session.listen(self.events.append)
         model = options.pop("model", None)
+        options.setdefault("past", EarlierSessions())
         self.extracting = Extractor(session.parts.host, memory, ExtractorOptions(**options), model=model)
         self.serial = 0
 
@@ -124,12 +144,16 @@ RULE = {
 
 
 @pytest.mark.requirement("L5.1", "L5.6", "B5")
-def test_without_a_model_what_the_user_said_is_saved_as_theirs_and_the_cursor_moves(tmp_path: Path) -> None:
+def test_without_a_model_a_repeated_wish_is_proposed_with_both_quotes_and_the_cursor_moves(tmp_path: Path) -> None:
     async def steps(desk: Desk) -> None:
-        await desk.turn("From now on, run the linter before every commit.")
+        await desk.turn("The linter has to run before each commit, please.")
         head = desk.memory.list()[0]
         said = next(entry for entry in desk.session.view.history if entry.kind == "user")
-        assert (head.type, head.trust, head.source) == ("feedback", "user", (f"s {said.uuid}",))
+        assert (head.type, head.trust) == ("feedback", "unconfirmed")
+        assert head.source == ("before-1 b1", f"s {said.uuid}")
+        body = desk.memory.get(head.file).body
+        assert "“Run the linter before every commit.”" in body
+        assert "“The linter has to run before each commit, please.”" in body
         made = desk.decided(MemoriesExtracted)[0]
         assert made.names == [head.file]
         assert made.usage["changes"] == [desk.memory.log()[0].id]
@@ -181,10 +205,74 @@ def test_a_model_answers_in_one_turn_on_the_warm_prefix_with_the_manifest(tmp_pa
         saved = desk.memory.get("feedback_tabs.md")
         assert (saved.trust, saved.source[0][:2]) == ("agent", "s ")
         assert desk.memory.log()[0].who == "extraction"
-        await desk.turn("Thanks.")
+        await desk.turn("Thanks, and go on.")
         assert desk.decided(MemoriesExtracted)[1].names == [], "what a run cost is recorded even where it found nothing"
 
     with_desk(tmp_path, steps, model=model)
+
+
+@pytest.mark.requirement("L5.0", "L5.6")
+def test_a_model_is_not_asked_about_too_few_words_and_sees_them_with_the_next_ones(tmp_path: Path) -> None:
+    model = ScriptedModel([answer()], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("go on")
+        assert (model.requests, desk.of(BackgroundChanged), desk.decided(CursorMoved)) == ([], [], [])
+        await desk.turn("Please indent every file with tabs.")
+        assert "Look at the last 4 messages above" in str(model.requests[0]["messages"][-1])
+
+    with_desk(tmp_path, steps, model=model)
+
+
+@pytest.mark.requirement("L5.0")
+def test_a_model_is_told_of_a_wish_that_the_user_repeats(tmp_path: Path) -> None:
+    model = ScriptedModel([answer(), answer()], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("The linter has to run before each commit, please.")
+        asked = str(model.requests[0]["messages"][-1])
+        assert "<said-before-" in asked
+        assert "“Run the linter before every commit.”" in asked
+        await desk.turn("Please indent every file with tabs.")
+        assert "<said-before-" not in str(model.requests[1]["messages"][-1])
+
+    with_desk(tmp_path, steps, model=model)
+
+
+def test_saving_the_same_content_again_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "memory" / "tabs.md"
+    front = {"name": "Tabs", "description": "Indent every file with tabs", "type": "feedback"}
+    same = write(file, "Indent every file with tabs.", **front)
+    model = ScriptedModel([[same], "Done.", [same], "Done."], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("Please indent every file with tabs.")
+        assert desk.decided(MemoriesExtracted)[0].names == ["tabs.md"]
+        changes = desk.memory.log()
+        before = file.read_bytes()
+        await desk.turn("As I said, indent them with tabs.")
+        assert "says that already" in str(model.requests[-1]["messages"])
+        assert (desk.memory.log(), file.read_bytes()) == (changes, before)
+        assert desk.decided(MemoriesExtracted)[1].names == []
+        assert desk.of(BackgroundChanged)[-1].detail == "nothing to save"
+
+    with_desk(tmp_path, steps, model=model, tools=True)
+
+
+@pytest.mark.requirement("M11")
+@pytest.mark.parametrize("by", ["model", "local"])
+def test_with_daily_logs_extraction_only_appends(tmp_path: Path, by: str) -> None:
+    model = ScriptedModel([answer(RULE)], name=f"scripted:{MODEL}") if by == "model" else None
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("Indent with tabs. And run the linter before each commit.")
+        assert desk.memory.list() == []
+        assert desk.memory.log() == []
+        [log] = (desk.memory.path / "logs").rglob("*.md")
+        assert ("feedback: Indent with tabs." if by == "model" else "feedback: And run the linter") in log.read_text()
+        assert desk.decided(MemoriesExtracted)[0].names == [log.relative_to(desk.memory.path).as_posix()]
+
+    with_desk(tmp_path, steps, model=model, tools=True, daily_logs=True)
 
 
 @pytest.mark.requirement("L5.7", "B5")
@@ -233,7 +321,7 @@ def test_the_model_is_told_how_many_messages_to_look_at_as_it_sees_them(tmp_path
         await desk.turn("Please indent every file with tabs.")
         assert len(desk.session.view.history) == 4
         assert "Look at the last 2 messages above" in str(model.requests[0]["messages"][-1])
-        await desk.say("And now?")
+        await desk.say("And what comes now?")
         await desk.output("something")
         await desk.reply()
         await desk.extracting.after_query()
@@ -256,7 +344,7 @@ def test_a_run_that_fails_is_told_and_its_messages_are_looked_through_again(tmp_
 
     async def steps(desk: Desk) -> None:
         broken = Broken(desk.memory.path)
-        desk.extracting = Extractor(desk.session.parts.host, broken)
+        desk.extracting = Extractor(desk.session.parts.host, broken, ExtractorOptions(past=EarlierSessions()))  # type: ignore[arg-type]
         await desk.turn("Never push to the main branch.")
         assert [event.state for event in desk.of(BackgroundChanged)] == ["started", "failed"]
         assert desk.decided(CursorMoved) == []
@@ -490,7 +578,7 @@ def test_what_a_rule_denies_is_denied_to_a_fork_too(tmp_path: Path) -> None:
     model = ScriptedModel([look, "Nothing."], name=f"scripted:{MODEL}")
 
     async def steps(desk: Desk) -> None:
-        await desk.turn("Hello there.")
+        await desk.turn("Hello there, everybody.")
         assert "hidden" not in str(model.requests[1]["messages"][-1])
         assert [one.tool for one in desk.of(PermissionDecided) if not one.allowed] == ["Read"]
 
@@ -538,7 +626,7 @@ def test_a_fork_that_never_stops_has_five_turns(tmp_path: Path) -> None:
     )
 
     async def steps(desk: Desk) -> None:
-        await desk.turn("Hello there.")
+        await desk.turn("Hello there, everybody.")
         assert len(model.requests) == 5
         assert len(desk.decided(CursorMoved)) == 1
 
@@ -552,7 +640,7 @@ def test_a_spent_budget_stops_the_model_with_an_event_until_the_next_day(tmp_pat
     budget = DailyBudget(clock=lambda: day[0])
 
     async def steps(desk: Desk) -> None:
-        await desk.turn("One.")
+        await desk.turn("This is message one.")
         assert len(model.requests) == 1
         budget.add(Usage(read=900_000), 0.01)
         await desk.turn("Never push to the main branch.")
@@ -560,10 +648,10 @@ def test_a_spent_budget_stops_the_model_with_an_event_until_the_next_day(tmp_pat
         assert "tokens of today's budget" in desk.of(FellBack)[0].why
         assert desk.texts == ["Never push to the main branch."], "what costs nothing goes on"
         day[0] += 86_400
-        await desk.turn("Three.")
+        await desk.turn("This is message three.")
         assert len(model.requests) == 2
         budget.add(Usage(), 5.0)
-        await desk.turn("Four.")
+        await desk.turn("This is message four.")
         assert len(model.requests) == 2
         assert "$5.0" in desk.of(FellBack)[1].why
 
@@ -585,7 +673,7 @@ def test_the_budget_counts_what_other_sessions_of_the_day_used(tmp_path: Path, h
             extracting = Extractor(
                 session.parts.host, memory, ExtractorOptions(policy=policy, budget=budget), model=model
             )
-            await session.say("Hello.")
+            await session.say("Hello there, everybody.")
             await session.prepare(model=MODEL, max_tokens=500)
             await session.observe({"id": "m1", "role": "assistant", "content": "Hi.", "model": MODEL, "usage": {}})
             await extracting.after_query()
@@ -631,9 +719,9 @@ def test_turns_that_end_during_a_run_leave_one_snapshot_and_one_run_follows(tmp_
         desk.extracting.model = ScriptedModel(gate, name=f"scripted:{MODEL}")
         async with anyio.create_task_group() as group:
             desk.extracting.tasks = group
-            await desk.turn("One.")
+            await desk.turn("This is message one.")
             await gate.entered.wait()
-            for words in ("Two.", "Three.", "Four."):
+            for words in ("Now two more.", "Now three more.", "Now four more."):
                 await desk.turn(words)
             assert len(gate.asked) == 1
             gate.entered = anyio.Event()
@@ -650,27 +738,22 @@ def test_turns_that_end_during_a_run_leave_one_snapshot_and_one_run_follows(tmp_
     with_desk(tmp_path, steps)
 
 
-WORDS = [
-    f"Never touch module {name}." for name in ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"]
-]
-
-
 async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extractor]) -> None:
     """Let turns end while runs are slow: True is a turn, False lets the run that waits go on."""
     waiting: list[anyio.Event] = []
     looked: list[int] = []
 
     class Slow(kind):  # type: ignore[misc, valid-type]
-        async def _extract(self, view: Any, found: Any) -> Any:
+        async def _extract(self, *given: Any) -> Any:  # type: ignore[override]
             gate = anyio.Event()
             waiting.append(gate)
             looked.append(len(waiting))
             await gate.wait()
             waiting.remove(gate)
-            return await super()._extract(view, found)
+            return await super()._extract(*given)
 
-    desk.extracting = Slow(desk.session.parts.host, desk.memory)
-    words = iter(WORDS)
+    desk.extracting = Slow(desk.session.parts.host, desk.memory, ExtractorOptions(past=EarlierSessions()))
+    words = iter(RULES)
     async with anyio.create_task_group() as group:
         desk.extracting.tasks = group
         for turn in schedule:
@@ -687,8 +770,8 @@ async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extractor]) -
     said = [entry.uuid for entry in desk.session.view.history]
     places = [said.index(one.message) for one in desk.decided(CursorMoved)]
     assert places == sorted(set(places)), "the cursor went back"
-    taken = [text for text in WORDS if f"{text}" in desk.texts]
-    assert taken == WORDS[: sum(schedule)], "a message was passed over"
+    taken = [text for text in RULES if text in desk.texts]
+    assert taken == RULES[: sum(schedule)], "a message was passed over"
 
 
 @pytest.mark.requirement("L5.2", "L5.6")
@@ -735,12 +818,12 @@ def test_closing_waits_for_what_runs_and_gives_it_up_in_the_end(tmp_path: Path) 
         desk.extracting.model = ScriptedModel(gate, name=f"scripted:{MODEL}")
         async with anyio.create_task_group() as group:
             desk.extracting.tasks = group
-            await desk.turn("One.")
+            await desk.turn("This is message one.")
             await gate.entered.wait()
             assert await desk.extracting.close(0.01) is False
         assert [event.state for event in desk.of(BackgroundChanged)] == ["started", "killed"]
         assert desk.decided(CursorMoved) == []
-        await desk.turn("Two.")
+        await desk.turn("This is message two.")
         assert len(gate.asked) == 1, "nothing begins after closing"
 
         again = Gate()
@@ -749,7 +832,7 @@ def test_closing_waits_for_what_runs_and_gives_it_up_in_the_end(tmp_path: Path) 
         )
         async with anyio.create_task_group() as group:
             desk.extracting.tasks = group
-            await desk.turn("Three.")
+            await desk.turn("This is message three.")
             await again.entered.wait()
             group.start_soon(lambda: _set(again.asked[0]))
             assert await desk.extracting.close() is True
@@ -769,7 +852,7 @@ def test_a_resumed_session_goes_on_from_the_cursor_in_its_log(tmp_path: Path, ho
         memory = Memory(tmp_path / "memory")
         try:
             async with Session(SessionOptions("s", storage=storage, project="p", settings=load_settings())) as session:
-                extracting = Extractor(session.parts.host, memory)
+                extracting = Extractor(session.parts.host, memory, ExtractorOptions(past=EarlierSessions()))  # type: ignore[arg-type]
                 decisions: list[Decision] = []
                 session.listen(
                     lambda event: decisions.append(event.decision) if isinstance(event, DecisionMade) else None

@@ -468,3 +468,39 @@ def test_a_change_of_the_index_alone_is_in_the_journal_for_the_next_process_too(
     assert (tmp_path / "MEMORY.md").read_text() == before
     (tmp_path / "MEMORY.md").write_text(before + "\nA note of my own.\n")
     assert len(Memory(tmp_path).log()) == len(Memory(tmp_path).log())
+
+
+@pytest.mark.requirement("M4")
+def test_relative_dates_are_made_absolute_when_a_memory_is_saved(tmp_path: Path) -> None:
+    wednesday = datetime(2026, 11, 11, 12, tzinfo=UTC)
+    memory = Memory(tmp_path / "memory", clock=lambda: wednesday)
+    kept = {
+        "The freeze starts on Thursday": ("project", "The freeze starts on Thursday 2026-11-12"),
+        "The audit is due next month": ("project", "The audit is due 2026-12"),
+        "Never deploy on Friday": ("feedback", "Never deploy on Friday"),
+        "The user is away until tomorrow": ("user", "The user is away until 2026-11-12"),
+        "The board of next week is at https://b.example/week": (
+            "reference",
+            "The board of next week is at https://b.example/week",
+        ),
+    }
+    for text, (kind, written) in kept.items():
+        saved = memory.save(text, type=kind, why="said so")  # type: ignore[arg-type]
+        found = memory.get(saved.file)
+        assert found.body.split("\n")[0] == written
+        assert found.description == written
+    saved = memory.save("The demo is planned", type="project", why="asked")
+    memory.update(saved.file, "The demo is tomorrow", why="moved")
+    assert memory.get(saved.file).body.startswith("The demo is 2026-11-12")
+    content = "---\nname: x\ndescription: release of the mobile app\ntype: project\n---\n\nShips tomorrow.\n"
+    memory.write("x.md", content, author="agent")
+    assert "Ships 2026-11-12." in memory.get("x.md").body
+
+
+def test_saving_the_same_memory_again_writes_nothing(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory")
+    first = memory.save("Use the real database", type="feedback", why="a mock hid a bug")
+    changes, before = memory.log(), first.path.read_bytes()
+    again = memory.save("Use the real database", type="feedback", why="a mock hid a bug")
+    assert (again.file, again.changed) == (first.file, False)
+    assert (memory.log(), first.path.read_bytes()) == (changes, before)

@@ -135,11 +135,15 @@ def test_the_index_of_the_team_is_shown_too_and_lines_that_nobody_confirmed_are_
 
 
 @pytest.mark.requirement("L5.1")
-def test_what_a_user_asks_to_remember_is_kept_after_the_query_even_where_no_model_helps(tmp_path: Path) -> None:
+def test_a_wish_of_two_sessions_is_proposed_after_the_query_even_where_no_model_helps(tmp_path: Path) -> None:
     home = Home(tmp_path, recall=False)
-    events = home.talk("one", "Remember that the release branch is cut on Thursdays by Dana.", "I will.")
+    first = home.talk("one", "The release branch is cut on Thursdays by Dana.", "I will.")
+    assert not decisions(first, MemoriesExtracted)
+    events = home.talk("two", "Please wait, Dana cuts the release branch on Thursdays.", "I will.")
     assert decisions(events, MemoriesExtracted)
-    assert any("Thursdays" in (home.memory.get(one.file).body or "") for one in home.memory.list())
+    [kept] = home.memory.list()
+    assert [source.split()[0] for source in kept.source] == ["one", "two"]
+    assert "“Please wait, Dana cuts the release branch on Thursdays.”" in home.memory.get(kept.file).body
     assert any(isinstance(event, FellBack) for event in events)
 
 

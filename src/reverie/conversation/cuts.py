@@ -68,7 +68,7 @@ Cut: TypeAlias = Compacted | Collapsed | Snipped
 ContentDecision: TypeAlias = ResultOffloaded | ResultsCleared | ResultsRestored | ImagesDropped | ThinkingDropped
 """The decisions that change how content in the view is shown."""
 LeftOut: TypeAlias = Callable[[str], bool]
-Saying: TypeAlias = tuple[str, str]
+TypedMessage: TypeAlias = tuple[str, str]
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -200,7 +200,7 @@ def visible_items(
     ``is_left_out`` says whether a request lacks the result of a tool call that is visible.
     """
     out: list[Item] = []
-    said: dict[str, Saying] | None = None
+    said: dict[str, TypedMessage] | None = None
     for one in history:
         if isinstance(one, Item):
             out.append(one if said is None else _without_repeats(one, out, said, is_left_out))
@@ -293,7 +293,7 @@ def _without_returned(items: Sequence[Item], start: int, is_left_out: LeftOut) -
     return out
 
 
-def _without_repeats(item: Item, before: Sequence[Item], said: dict[str, Saying], is_left_out: LeftOut) -> Item:
+def _without_repeats(item: Item, before: Sequence[Item], said: dict[str, TypedMessage], is_left_out: LeftOut) -> Item:
     """Return an item without standing context that the items ``before`` it show; a hidden one if that is all.
 
     ``said`` has the last saying of each key before it, and learns those of the item.
@@ -316,7 +316,7 @@ def _without_repeats(item: Item, before: Sequence[Item], said: dict[str, Saying]
     return Item(item.uuid, _HIDDEN if message is None else item.kind, message or item.message, entry)
 
 
-def _sayings(items: Iterable[Item]) -> dict[str, Saying]:
+def _sayings(items: Iterable[Item]) -> dict[str, TypedMessage]:
     """Return the last saying of each key: its digest and state."""
     return {one.key: (one.digest, one.state) for item in items for one in _said_by(item) if one.text.strip()}
 
@@ -345,7 +345,7 @@ def _place_of(id: str, items: Sequence[Item]) -> int | None:
     return None
 
 
-def _repeats(said: SaidItem, before: Saying | None) -> bool:
+def _repeats(said: SaidItem, before: TypedMessage | None) -> bool:
     """Say whether a saying adds nothing to the one before: the same again, or a name for a value that is in view."""
     same, named = (said.digest, said.state), (said.digest, "said") if said.state == "named" else None
     return before is not None and before in (same, named)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .session_state import SessionState
     from .settings import HookSettings
 
-__all__ = ["handle", "prompt_digest"]
+__all__ = ["handle"]
 
 _INDEX_CHARS: Final = 5_500
 _NOTES_CHARS: Final = 3_000
@@ -145,7 +145,8 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
     if not event.prompt.strip():
         return HookResponse()
     state = SessionState(settings.home, event)
-    state.add_prompt(prompt_digest(event.prompt), event.prompt if _needs_words(event) else "")
+    if _needs_words(event):
+        state.add_prompt(event.prompt)
     if not settings.recalls:
         return HookResponse()
     response = _recall(event, settings, state)
@@ -255,17 +256,11 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
     )  # Codex sends no event for the end
     queue = Queue(settings.home)
     queue.put(Job(event.host, event.session, event.cwd, event.transcript, ended))
-    if os.environ.get("REVERIE_WORKER", "") != "off" and not queue.has_worker():
-        from .worker_process import start_worker
+    from .worker_process import start_worker
 
-        start_worker(settings.home)
+    start_worker(queue)
 
 
 def _needs_words(event: HookEvent) -> bool:
     """Return whether the hook must store prompts and replies, because there is no transcript to read later."""
     return not event.transcript or event.host in ("gemini", "cursor")
-
-
-def prompt_digest(prompt: str) -> str:
-    """Return a digest of a prompt, ignoring white space, by which the worker finds it in the transcript."""
-    return hex_of(" ".join(prompt.split()).encode("utf-8", "replace"))

@@ -24,9 +24,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["FOLDER", "Job", "Queue", "session_digest"]
+__all__ = ["FOLDER", "OWN", "Job", "Queue", "session_digest"]
 
 FOLDER: Final = "queue"
+OWN: Final = "reverie"
+"""The host of a job for a session of Reverie itself; its transcript is the session's log."""
 _LOCK: Final = "worker.lock"
 _MAX_BYTES: Final = 64_000
 _LOCK_TRIES: Final = 4
@@ -45,6 +47,8 @@ class Job:
     transcript: str
     ended: bool = False
     """Whether the session is over, so that its transcript can go into the library."""
+    model: str = ""
+    """The model of the session, for a session of Reverie itself."""
 
 
 class Queue:
@@ -59,8 +63,8 @@ class Queue:
         name = _job_file(job)
         before = self._read(name)
         if before is not None and before.ended and not job.ended:
-            job = Job(job.host, job.session, job.cwd, job.transcript, True)
-        body = {field: getattr(job, field) for field in ("host", "session", "cwd", "transcript", "ended")}
+            job = Job(job.host, job.session, job.cwd, job.transcript, True, job.model)
+        body = {field: getattr(job, field) for field in ("host", "session", "cwd", "transcript", "ended", "model")}
         body["schema"] = JOB
         body["put"] = time.time_ns()  # so that a worker sees that this job is not the one it read
         replace_file(self.home, f"{FOLDER}/{name}", json.dumps(body).encode())
@@ -196,10 +200,10 @@ def _job(data: bytes) -> Job | None:
     try:
         given: Any = json.loads(data)
         host, session, cwd, transcript = (given[name] for name in ("host", "session", "cwd", "transcript"))
-        ended = bool(given.get("ended"))
+        ended, model = bool(given.get("ended")), given.get("model") or ""
         if is_newer(given.get("schema"), JOB):
             return None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    texts = (host, session, cwd, transcript)
-    return Job(*texts, ended) if all(isinstance(one, str) for one in texts) else None
+    texts = (host, session, cwd, transcript, model)
+    return Job(*texts[:4], ended, model) if all(isinstance(one, str) for one in texts) else None

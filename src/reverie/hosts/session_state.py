@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["MemoriesInView", "SessionState", "overheard_messages", "prompt_digests"]
+__all__ = ["MemoriesInView", "SessionState", "overheard_messages"]
 
 _MAX_BYTES: Final = 4_000_000
 _KEPT_CHARS: Final = 20_000
@@ -38,9 +38,9 @@ class SessionState:
         self._home = os.fspath(home)
         self._name = _file(event.host, event.session)
 
-    def add_prompt(self, digest: str, words: str = "") -> None:
-        """Append the digest of a prompt that the user wrote and, if given, its words, cut to a limit."""
-        self._append({"prompt": digest, **({"user": words[:_KEPT_CHARS]} if words else {})})
+    def add_prompt(self, words: str) -> None:
+        """Append the words of a prompt, cut to a limit."""
+        self._append({"user": words[:_KEPT_CHARS]})
 
     def add_reply(self, words: str) -> None:
         """Append the words of a reply, cut to a limit."""
@@ -95,12 +95,6 @@ class SessionState:
             append_line(descriptor, json.dumps(body).encode(), path=path, durable=False)
         finally:
             os.close(descriptor)
-
-
-def prompt_digests(home: str | os.PathLike[str], host: str, session: str) -> set[str]:
-    """Return the set of digests of the prompts that hooks saw in a session."""
-    found = (line.get("prompt") for line in _lines(home, _file(host, session)))
-    return {one for one in found if isinstance(one, str)}
 
 
 def overheard_messages(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """The background worker: it extracts memories from sessions that hooks queued, writes notes, and starts a dream.
 
 One worker runs per home, and it ends when the queue is empty. Without a model it costs nothing; it asks a model only
-where the user names one (the alias ``worker``), within the daily budget of layer 5.
+where the user names one (the alias ``worker``) or for a session of Reverie itself, with its model, within the daily
+budget of layer 5.
 """
 
 from __future__ import annotations
@@ -10,28 +11,27 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ..conversation.authorship import own_words
 from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry, marked_imported
 from ..conversation.log import parse_log
 from ..conversation.view import View
 from ..errors import InputError, ReverieError
 from ..importers import ImportedSession, read_session
 from ..importers.import_result import RecordSource, SessionDraft
-from ..layers.l5_extract import after_cursor, wrote_memories
+from ..layers.l5_extract import CURSOR, after_cursor, wrote_memories
 from ..runtime.memory.extract.candidates import CandidateWriter, ExtractionRun
+from ..runtime.memory.extract.past_sessions import PastSessions
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.scopes import memory_directory
 from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
 from ..values import record
-from .handlers import prompt_digest
-from .queue import Job, Queue
-from .session_state import overheard_messages, prompt_digests
+from .queue import OWN, Job, Queue
+from .session_state import overheard_messages
 
 __all__ = ["JobResult", "main", "work"]
 
@@ -111,18 +111,32 @@ def _run_job(queue: Queue, job: Job) -> JobResult:
         if not settings.switches.memory:
             return JobResult(job.session, job.host, problem="memories are switched off")
         queue.save_state(job, {**state, "begun": died + 1})
+        if job.host == OWN:
+            ran, later = _extract(queue, job, _own_entries(job), settings)
+            queue.save_state(job, {**later, "begun": 0})
+            return JobResult(job.session, job.host, _names(ran), len(ran.refused), ran.by)
         found = _read_recording(queue, job)
-        ran, later = _extract(queue, job, found, settings)
+        ran, later = _extract(queue, job, found.entries, settings)
         notes = _write_notes(job, found, settings)
         filed = job.ended and _file_in_library(job, found, settings)
         queue.save_state(job, {**later, "begun": 0})
-        names = tuple(dict.fromkeys(saved.file for saved in ran.saved))
         dream = _start_dream(job, settings)
-        return JobResult(job.session, job.host, names, len(ran.refused), ran.by, notes, filed, dream)
+        return JobResult(job.session, job.host, _names(ran), len(ran.refused), ran.by, notes, filed, dream)
     except Exception as error:  # an unexpected session must not block all others
         with suppress(ReverieError, OSError):
             queue.save_state(job, {**state, "begun": 0})
         return JobResult(job.session, job.host, problem=f"{type(error).__name__}: {error}")
+
+
+def _names(ran: ExtractionRun) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(saved.file for saved in ran.saved))
+
+
+def _own_entries(job: Job) -> Sequence[Entry]:
+    """Return the entries of a session's log after those that the session itself looked through."""
+    entries = parse_log(Path(job.transcript).read_bytes()).entries
+    cursor = View().fold_all(entries).facts.cursors.get(CURSOR)
+    return after_cursor(reversed(entries), cursor)[0]
 
 
 def _read_recording(queue: Queue, job: Job) -> ImportedSession:
@@ -149,32 +163,31 @@ def _read_recording(queue: Queue, job: Job) -> ImportedSession:
 
 
 def _extract(
-    queue: Queue, job: Job, found: ImportedSession, settings: Settings
+    queue: Queue, job: Job, found: Sequence[Entry], settings: Settings
 ) -> tuple[ExtractionRun, dict[str, Any]]:
     """Extract and save memories from messages since the last job; return the result and the next job's state."""
     state = queue.load_state(job)
     cursor = state.get("cursor")
-    entries = [entry for entry in found.entries if entry.kind != META]
+    entries = [entry for entry in found if entry.kind != META]
     new, _ = after_cursor(reversed(entries), cursor if isinstance(cursor, str) else None)
     later = {**state, "cursor": new[-1].uuid} if new else state
     memory = Memory.open(job.cwd, settings=settings)
     wrote = bool(new) and wrote_memories(new, str(memory.path), cwd=job.cwd)
     if not new or wrote or not settings.switches.extraction:
         return ExtractionRun("skipped" if wrote else "nothing"), later
-    named = settings.model_aliases.get(MODEL)
-    if named:
-        ran = _extract_with_model(job, named, memory, new, settings)
-        if ran is not None:
-            return ran, later
-    seen = prompt_digests(queue.home, job.host, job.session)
-    strangers = {entry.uuid for entry in entries if entry.kind == USER and prompt_digest(own_words(entry)) not in seen}
-    before = reversed(entries[: len(entries) - len(new)])
-    writer = CandidateWriter(memory, job.session)
-    return writer.save_found(new, before, _instructions(job, settings), settings.extract.max_memories, strangers), later
+    named = settings.model_aliases.get(MODEL) or job.model
+    with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+        past = PastSessions(storage, project_slug(Path(job.cwd)), without=job.session)
+        ran = _extract_with_model(job, named, memory, new, settings, past) if named else None
+        if ran is None:
+            writer = CandidateWriter(memory, job.session, daily_logs=settings.daily_logs)
+            most = settings.extract.max_memories
+            ran = writer.save_found(new, past.sayings(), _instructions(job, settings), most)
+    return ran, later
 
 
 def _extract_with_model(
-    job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings
+    job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings, past: PastSessions
 ) -> ExtractionRun | None:
     """Let the named model extract and save memories; return None if it failed, else the result."""
     import anyio
@@ -199,6 +212,8 @@ def _extract_with_model(
                     policy=settings.extract,
                     budget=DailyBudget(home=settings.home),
                     instructions=lambda: _instructions(job, settings),
+                    past=past,
+                    daily_logs=settings.daily_logs,
                 )
                 extractor = Extractor(session.parts.host, memory, options, model=asked)
                 await extractor.after_query()

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import sys
 
+from .queue import Queue
+
 __all__ = ["start_worker"]
 
 
-def start_worker(home: str) -> int:
-    """Start a worker for a home, detached from the host's terminal and pipes, and return its process id."""
+def start_worker(queue: Queue) -> None:
+    """Start a worker for a queue, detached from terminal and pipes, unless one runs or workers are switched off."""
+    if os.environ.get("REVERIE_WORKER", "") == "off" or queue.has_worker():
+        return
     # -P: import nothing from the directory the host works in.
-    arguments = [sys.executable, "-P", "-m", "reverie.hosts.worker", "--home", home]
+    arguments = [sys.executable, "-P", "-m", "reverie.hosts.worker", "--home", queue.home]
     quiet = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
-    return os.posix_spawn(sys.executable, arguments, dict(os.environ), file_actions=quiet, setsid=True)
+    os.posix_spawn(sys.executable, arguments, dict(os.environ), file_actions=quiet, setsid=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypedDict
+from typing import Any, Final, Protocol, TypedDict, cast
 
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
 from ..memories.recall.fence import escaped
 from ..memories.recall.manifest import manifest, manifest_text
-from ..memories.rules.taxonomy import TYPES
+from ..memories.rules.taxonomy import TYPES, MemoryType
 from ..memories.store.records import MemoryRecord, Scope
 from ..memories.store.trust import Trust
 from .context import ToolContext
@@ -101,7 +101,7 @@ class MemoryStore(Protocol):
         text: str,
         /,
         *,
-        type: str,
+        type: MemoryType,
         name: str | None,
         description: str | None,
         why: str,
@@ -120,7 +120,7 @@ class MemoryStore(Protocol):
         text: str | None,
         /,
         *,
-        type: str | None,
+        type: MemoryType | None,
         name: str | None,
         description: str | None,
         why: str,
@@ -165,17 +165,17 @@ class MemoryTool:
     ) -> None:
         """Use a store; ``trust_of`` returns the trust of a text that is to be saved (None: the store decides).
 
-        With ``daily_logs`` the tool offers one more action, ``log``, which appends to the daily log; with ``team`` a
-        new memory can be private or shared.
+        With ``daily_logs`` the tool offers ``log``, which appends to the daily log, instead of saving and updating;
+        with ``team`` a new memory can be private or shared.
         """
         self._memory = memory
         self._trust_of = trust_of
-        self.input_schema: dict[str, Any] = _with_action("log") if daily_logs else _INPUT
+        actions = ["log", "forget", "list", "show"] if daily_logs else _INPUT["properties"]["action"]["enum"]
+        properties = {**_INPUT["properties"], "action": {"enum": actions}}
         if team:
-            self.input_schema = {
-                **self.input_schema,
-                "properties": {**self.input_schema["properties"], "scope": _SCOPE},
-            }
+            properties["scope"] = _SCOPE
+        self.input_schema: dict[str, Any] = {**_INPUT, "properties": properties}
+        self._actions: frozenset[str] = frozenset(actions)
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return an access of kind ``none``: every change of a memory is journaled and can be undone."""
@@ -188,6 +188,8 @@ class MemoryTool:
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Run the input's action in a thread and return its result; a refusal is an error output with a reason."""
         action = str(input["action"])
+        if action not in self._actions:
+            return error_output(f"{action} is no action here; use one of {', '.join(sorted(self._actions))}")
         missing = [name for name in _NEEDS.get(action, ()) if not str(input.get(name) or "").strip()]
         if missing:
             return error_output(f"to {action} a memory, give {' and '.join(missing)} too")
@@ -228,7 +230,7 @@ class MemoryTool:
             author=AUTHOR,
             trust=self._trust_of(whole) if self._trust_of is not None else None,
         )
-        kind = _text_of(input, "type")
+        kind = cast("MemoryType", _text_of(input, "type"))  # the store refuses a wrong one
         if action == "save":
             scope: Scope | None = "team" if input.get("scope") == "team" else "private" if input.get("scope") else None
             saved = self._memory.save(text, type=kind, scope=scope, **fields)
@@ -241,13 +243,6 @@ class MemoryTool:
         return Output(
             f"{saved.file} was {'saved' if action == 'save' else 'updated'} (change {saved.id}).{waits}{warnings}"
         )
-
-
-def _with_action(name: str) -> dict[str, Any]:
-    """Return a copy of the input schema that allows one more action with this name."""
-    fields: dict[str, Any] = _INPUT["properties"]
-    action = {**fields["action"], "enum": [*fields["action"]["enum"], name]}
-    return {**_INPUT, "properties": {**fields, "action": action}}
 
 
 def _text_of(input: Mapping[str, Any], key: str) -> str:

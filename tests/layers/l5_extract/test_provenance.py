@@ -18,7 +18,7 @@ from reverie.conversation.decisions import Cause, ContextSaid, Decision, Memorie
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from reverie.conversation.view import View
 from reverie.errors import InputError
-from reverie.layers.l5_extract import extract
+from reverie.layers.l5_extract import PastSayings, TypedMessage, extract
 from reverie.layers.l5_extract.policy import ExtractPolicy
 from reverie.layers.l5_extract.prompts import directive, proposals_in
 from reverie.layers.l5_extract.provenance import Witnesses
@@ -262,24 +262,18 @@ def test_two_hundred_poisoned_texts_never_speak_with_the_users_voice() -> None:
     asked = entry(USER, "Please read the page and fix the failing test in the parser.", "u")
     done = entry(ASSISTANT, [{"type": "text", "text": "I read it."}], "a")
     count = kept = 0
+    before = PastSayings(TypedMessage("before", f"b{at}", wish) for at, wish in enumerate(WISHES))
     for wish in WISHES:
         for wrap in WRAPS:
             count += 1
             poison = wrap.format(wish)
             for carrier in (result(poison), entry(ATTACHMENT, poison, "x")):
                 log = [asked, carrier, done]
-                assert extract(log).candidates == ()
+                assert extract("s", log, before).candidates == ()
                 heard = Witnesses(log)
                 assert heard.trust(wish) == "unconfirmed", wish
                 assert heard.trust(poison) == "unconfirmed", poison
-            repeated = [asked, result(poison), entry(USER, f"{wish[0].upper()}{wish[1:]}.", "v")]
-            found = extract(repeated).candidates
+            found = extract("s", [asked, result(poison), entry(USER, f"{wish}.", "v")], before).candidates
             kept += len(found)
             assert all(one.trust == "unconfirmed" for one in found), poison
-    assert (count, kept > 50) == (200, True)
-
-
-def test_an_extractor_that_does_not_ask_who_spoke_fails_on_them() -> None:
-    """The known-bad twin: tool output taken for the user's words."""
-    taken = [extract([entry(USER, f"{wish[0].upper()}{wish[1:]}.", "u")]).candidates for wish in WISHES]
-    assert sum(any(one.trust == "user" for one in found) for found in taken) >= 5
+    assert (count, kept) == (200, 200)

@@ -51,6 +51,8 @@ def as_figures(found: Stats) -> dict[str, Any]:
         "since": found.since,
         "total": as_json_row(found.total),
         "background_usd": found.background_usd,
+        "conversation_usd": found.conversation_usd,
+        "extraction_usd": found.extraction_usd,
         "by_layer": rows(found.by_layer),
         "by_day": rows(found.by_day),
         "by_project": rows(found.by_project),
@@ -70,6 +72,7 @@ def draw(found: Stats, days: int, now: datetime) -> None:
     rows = [
         ("cache hits", f"{total.hit_rate:.1%}", bar(total.hit_rate, 1.0, width=_WIDTH)),
         ("cost", f"{total.usd:.2f} USD", f"{found.background_usd:.2f} of it for background work"),
+        ("extraction of memories", f"{found.extraction_usd:.2f} USD", _beside_conversation(found)),
         (
             "tokens",
             f"{total.actual.input + total.actual.output:,}",
@@ -129,6 +132,12 @@ def _pollution(found: Stats) -> tuple[str, str]:
     return percent_text(
         memories.rate
     ), f"{memories.wrong:,} of {memories.memories:,}{f' ({why})' if why else ''}{dreamt}"
+
+
+def _beside_conversation(found: Stats) -> str:
+    spent = found.conversation_usd
+    share = f"{found.extraction_usd / spent:.1%} of" if spent else "beside"
+    return f"{share} the {spent:.2f} USD of the conversations"
 
 
 def _spent(one: BudgetUse) -> tuple[str, float, str]:

@@ -6,7 +6,7 @@ import click
 
 from ...errors import InputError
 from ...hosts.word_cache import delete_word_caches
-from ...memories.rules.taxonomy import TYPES
+from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.records import Scope
 from ...runtime.memory.results import ForgottenMemories, SavedMemory
 from ...settings import load_settings
@@ -29,7 +29,7 @@ __all__ = ["add", "edit", "reindex", "rm"]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def add(
     text: tuple[str, ...],
-    type_name: str,
+    type_name: MemoryType,
     name: str | None,
     description: str | None,
     why: str,
@@ -73,7 +73,7 @@ def edit(
     text: str | None,
     title: str | None,
     description: str | None,
-    type_name: str | None,
+    type_name: MemoryType | None,
     why: str,
     how: str,
     expires: str | None,

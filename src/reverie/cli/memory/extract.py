@@ -11,7 +11,7 @@ import click
 
 from ...errors import ReverieError
 from ...importers import find_sessions
-from ...runtime.memory.extract.report import Extraction, ExtractionOutcome, imported_entries
+from ...runtime.memory.extract.report import Extraction, ExtractionOutcome
 from ...runtime.places.projects import project_slug
 from ..output import counted, emit_json, say, table, tracked, warn
 from ..sessions.recordings import opened_library, recordings
@@ -27,20 +27,19 @@ __all__ = ["extract"]
 @click.option("--dry-run", is_flag=True, help="List the memories and save nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) -> int:
-    """Save memories from past sessions, without a model.
+    """Save wishes that you repeated in several past sessions, without a model.
 
     Pass sessions in the library, recordings of other agents, or directories of recordings; without any, all sessions of
-    this project are searched. Memories from recordings wait in 'reverie memory review' unless you pass --mine. A second
-    run saves nothing twice, and deleted memories do not return.
+    this project are searched. The memories quote you and wait in 'reverie memory review' unless you pass --mine. A
+    second run saves nothing twice, and deleted memories do not return.
     """
     failed: list[dict[str, str]] = []
-    extraction = Extraction(opened(), dry_run=dry_run)
+    extraction = Extraction(opened(), trust="user" if mine else "unconfirmed", dry_run=dry_run)
     found: list[ExtractionOutcome] = []
     for name in tracked(listed(names, failed), "extracting"):
         try:
             for one in recordings(name):
-                known = () if mine else None if os.path.isfile(name) else imported_entries(one.entries)
-                found.append(extraction.look(one.session, one.entries, imported=known))
+                found.append(extraction.look(one.session, one.entries))
         except ReverieError as error:
             failed.append({"path": name, "error": str(error)})
     if as_json:
@@ -90,16 +89,14 @@ def draw(found: Sequence[ExtractionOutcome], *, dry_run: bool) -> None:
     """Print one row per memory, then the refused memories, then the totals and the number waiting for approval."""
     memories = [memory for one in found for memory in one.memories]
     if memories:
-        rows = [
-            (one.status, one.type, trust_cell(one.trust), one.by, one.source.split()[0], one.text) for one in memories
-        ]
-        table(["", "type", "trust", "speaker", "session", "memory"], rows, cut=5)
+        rows = [(one.status, one.type, trust_cell(one.trust), len(one.source), one.text) for one in memories]
+        table(["", "type", "trust", "sessions", "memory"], rows, cut=4)
     for one in found:
         for refused in one.refused:
             say(f"not saved ({refused.source}): {refused.why.removeprefix('not saved: ')}")
     messages = sum(one.messages for one in found)
     source = f"{counted(messages, 'message')} of {counted(len(found), 'session')}"
     say(f"Found {counted(len(memories), 'memory')} in {source}.")
-    waiting = sum(one.trust == "unconfirmed" and one.status in ("saved", "updated") for one in memories)
+    waiting = sum(one.trust == "unconfirmed" and one.status == "saved" for one in memories)
     if waiting and not dry_run:
         say(f"{waiting} {'waits' if waiting == 1 else 'wait'} for your approval: 'reverie memory review'.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...memories.rules.taxonomy import TYPES
+from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.trust import LABELS, Trust
 from ..output import StyledCell, emit_json, say, table
 from .project_store import as_head, opened
@@ -15,7 +15,7 @@ __all__ = ["lint", "list_memories", "path", "search", "show"]
 @click.command("list", short_help="List the memories, newest first.")
 @click.option("--type", "type_name", type=click.Choice(list(TYPES)), help="Only memories of this type.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def list_memories(type_name: str | None, as_json: bool) -> None:
+def list_memories(type_name: MemoryType | None, as_json: bool) -> None:
     """List the memories, newest first."""
     heads = opened().list(type=type_name)
     if as_json:

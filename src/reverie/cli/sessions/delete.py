@@ -13,7 +13,7 @@ import click
 from ...conversation.log import parse_log
 from ...errors import InputError, SessionBusy
 from ...hosts.events import HOSTS
-from ...hosts.queue import Queue
+from ...hosts.queue import OWN, Queue
 from ...hosts.word_cache import delete_word_caches
 from ...runtime.deletion.remains import HomeSearched, sampled_texts, search_for_remains
 from ...runtime.deletion.session import DeletionReceipt, SessionDeletion
@@ -156,7 +156,7 @@ def _run(deletion: SessionDeletion, keys: Sequence[str], *, dry_run: bool) -> tu
 def _forget_queued(settings: Settings, names: Sequence[str], dry_run: bool) -> int:
     if not dry_run:
         delete_word_caches(settings.home)
-    return Queue(settings.home).forget(names, HOSTS, dry_run=dry_run)
+    return Queue(settings.home).forget(names, (*HOSTS, OWN), dry_run=dry_run)
 
 
 def _agreed(planned: Sequence[DeletionReceipt]) -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeAlias
 
 from ...cache.usage import Usage, usage_of
+from ...errors import ReverieError
 from ...events import (
     Event,
     FellBack,
@@ -27,7 +28,9 @@ from ...events import (
     event_body,
 )
 from ...runtime.agent.agent import Agent
+from ...runtime.places.projects import log_key, project_slug
 from ...settings import Settings
+from ...values import replace
 from ..output import say, visible, warn
 from .background_work import AnsweredPrompt, unfinished_lines
 from .options import Options
@@ -83,8 +86,12 @@ class QueryResult:
 
 
 async def print_answer(options: Options, settings: Settings, output: OutputFormat) -> int:
-    """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, else 1."""
-    agent = options.agent(settings, session=options.session, approve=None)
+    """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, else 1.
+
+    Extraction of memories is left to the worker, so that nobody waits for it.
+    """
+    quick = replace(settings, switches=replace(settings.switches, extraction=False))
+    agent = options.agent(quick, session=options.session, approve=None)
     answer = QueryResult()
     agent.listen(emit_event if output == "stream-json" else print_warning)
     agent.listen(answer.on_event)
@@ -106,7 +113,23 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
             warn(ending_line(answer.ended))
         for line in unfinished_lines(agent):
             warn(line)
+    if answer.is_complete() and settings.switches.memory and settings.switches.extraction:
+        leave_extraction(settings, agent)
     return EXIT_CODES["aborted"] if prompt.is_interrupted else EXIT_CODES.get(answer.ended.end, OTHER_END)
+
+
+def leave_extraction(settings: Settings, agent: Agent) -> None:
+    """Queue the session for the worker, and start one."""
+    from ...hosts.queue import OWN, Job, Queue
+    from ...hosts.worker_process import start_worker
+
+    log = settings.home / log_key(project_slug(agent.cwd), agent.name)
+    queue = Queue(settings.home)
+    try:
+        queue.put(Job(OWN, agent.name, str(agent.cwd), str(log), model=agent.model.name))
+        start_worker(queue)
+    except (ReverieError, OSError) as error:
+        warn(f"no memories are extracted: {error}")
 
 
 class AnswerPrinter:

@@ -8,29 +8,38 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .existing_memories import ExistingMemories
+    from .gate import has_new_prose
     from .local import MAX_CANDIDATES, LocalExtraction, MemoryCandidate, extract
     from .plan import CURSOR, IMPORTED, ExtractionStep, after_cursor, extraction_step, imported_upto, wrote_memories
     from .policy import ExtractPolicy
     from .prompts import MemoryProposal, directive, proposals_in
     from .provenance import Witnesses
+    from .repetition import Embed, PastSayings, RepeatedWish
+    from .sayings import TypedMessage, sayings_of
 
 __all__ = [
     "CURSOR",
     "IMPORTED",
     "MAX_CANDIDATES",
+    "Embed",
     "ExistingMemories",
     "ExtractPolicy",
     "ExtractionStep",
     "LocalExtraction",
     "MemoryCandidate",
     "MemoryProposal",
+    "PastSayings",
+    "RepeatedWish",
+    "TypedMessage",
     "Witnesses",
     "after_cursor",
     "directive",
     "extract",
     "extraction_step",
+    "has_new_prose",
     "imported_upto",
     "proposals_in",
+    "sayings_of",
     "wrote_memories",
 ]
 
@@ -58,7 +67,10 @@ __getattr__ = lazily(
             "extraction_step",
             "wrote_memories",
         ),
+        "gate": ("has_new_prose",),
         "policy": ("ExtractPolicy",),
         "provenance": ("Witnesses",),
+        "repetition": ("Embed", "PastSayings", "RepeatedWish"),
+        "sayings": ("TypedMessage", "sayings_of"),
     },
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...errors import InputError
-from ...memories.rules.taxonomy import TYPES
+from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...values import record
 from .policy import ExtractPolicy
 
@@ -33,7 +33,7 @@ _TEAM: Final[Mapping[str, str]] = {
 class MemoryProposal:
     """One well-formed memory from a model's answer; ``updates`` is the file it changes, empty for a new one."""
 
-    type: str
+    type: MemoryType
     text: str
     why: str = ""
     how: str = ""
@@ -43,7 +43,7 @@ class MemoryProposal:
     scope: str = ""
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _prompt(name: str) -> str:
     return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
 
@@ -56,12 +56,14 @@ def directive(
     path: str,
     tag: str,
     unseen: str = "",
+    repeated: str = "",
     policy: ExtractPolicy,
     team: bool = False,
 ) -> str:
     """Return the prompt that asks a model to extract memories, for a model with tools or for a structured answer.
 
-    ``unseen`` is text since the last run that is out of view; ``tag`` fences it as data; ``team`` adds the scopes.
+    ``unseen`` is text since the last run that is out of view, ``repeated`` are quotes of wishes that the user repeats;
+    ``tag`` fences both as data; ``team`` adds the scopes.
     """
     kinds = "\n".join(
         f"- {kind.name}{f' (scope: {kind.scope})' if team else ''}: {kind.what} Save when: {kind.when} "
@@ -76,6 +78,7 @@ def directive(
         "tag": tag,
         "turns": str(policy.max_turns),
         "unseen": f"\n<unseen-{tag}>\n{unseen}\n</unseen-{tag}>\n" if unseen else "",
+        "repeated": _filled(_prompt("repeated"), {"tag": tag, "repeated": repeated}) if repeated else "",
         "form": (_TEAM[form].format(path=path) if team else "") + _prompt(form),
     }
     text = _filled(_prompt("extract"), {"form": values.pop("form")})
@@ -142,4 +145,4 @@ def _asked(row: Any, policy: ExtractPolicy) -> MemoryProposal | str:
         return f"{values['scope']!r} is no scope of a memory"
     if not values["text"]:
         return "a memory without text"
-    return MemoryProposal(**values)
+    return MemoryProposal(cast("MemoryType", values.pop("type")), **values)

@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from ...text.directives import binding_part
+from ...text.words import sentences
+from ..recall.terms import tokens, without_noise
 from ..store.records import MemoryRecord, Scope
 from .types import TYPES, MemoryKind, MemoryType
 
@@ -23,6 +26,9 @@ __all__ = [
 
 DESCRIPTION_CHARS: Final = 200
 _MIN_DESCRIPTION_WORDS: Final = 3
+_LINE_MARK: Final = re.compile(r"^[ \t]*(?:#{1,6}|[*+>-])[ \t]+", re.MULTILINE)
+_EMPHASIS: Final = re.compile(r"(?<![\w*/])(\*{1,3})(?=\S)([^*\n]+)(?<=\S)\1(?![\w*])")
+_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def route(type_name: str, wanted: Scope | None, *, team: bool) -> Scope:
@@ -49,7 +55,8 @@ def body_for(text: str, why: str = "", how: str = "") -> str:
 
 def description_for(text: str) -> str:
     """Return a description of at most 200 characters from the first words of a text, without Markdown signs."""
-    plain = re.sub(r"[*_`#>]+", "", " ".join(text.split("**Why")[0].split())).strip(" -")
+    prose = _LINE_MARK.sub("", text.split("**Why")[0])
+    plain = " ".join(_EMPHASIS.sub(r"\2", prose).replace("`", "").split()).strip(" -")
     if len(plain) <= DESCRIPTION_CHARS:
         return plain
     return plain[: DESCRIPTION_CHARS - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
@@ -67,7 +74,7 @@ _PASSING: Final = re.compile(
     re.IGNORECASE,
 )
 _HISTORY: Final = re.compile(
-    r"\b(?:commit(?:ted)?(?: hash)?:? [0-9a-f]{7,40}\b"
+    r"\b(?:(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b(?!-)"
     r"|(?:pr|pull request|merge request|mr) #?\d+ (?:was |has been )?"
     r"(?:merged|closed|opened|changed|adds?|added|fixe[sd])"
     r"|(?:was|were) (?:committed|merged|reverted|pushed) (?:by|in|on|to|yesterday|today)\b"
@@ -84,33 +91,35 @@ _RECIPE: Final = re.compile(
     r"|root cause(?: was| is|:))",
     re.IGNORECASE,
 )
-_CODE_SHOWN: Final = re.compile(
-    r"\b(?:(?:the )?(?:function|method|class|module|constant|variable|endpoint|component)s? `?[\w.:/]+(?:\(\))?`? "
-    r"(?:is|are) (?:defined|located|implemented|declared|found|in)\b"
-    r"|(?:the )?(?:function|method|class|module) `?[\w.:/]+(?:\(\))?`? (?:in `?[\w./-]+`? )?"
-    r"(?:returns|takes|accepts|raises|calls|inherits|extends|implements)\b"
-    r"|`?[\w./-]+\.(?:py|js|ts|tsx|go|rs|java|c|cc|cpp|h|rb|php|sql|sh|toml|ya?ml|json)`? "
-    r"(?:contains|defines|implements|exports|holds|imports|handles)\b"
-    r"|(?:the )?(?:directory|folder|project|file|code) (?:structure|layout|tree) (?:is|looks)\b"
-    r"|takes (?:the )?(?:arguments?|parameters?) \W?\w+\W? and returns\b)",
-    re.IGNORECASE,
-)
 _FENCED: Final = re.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
+_TRACE: Final = re.compile(
+    r"^Traceback \(|^\s*File \"[^\"\n]+\", line \d+|^\s+at [\w.$<>]+\([^()\n]*:\d+\)|^panic: "
+    r"|^thread '[^'\n]*' panicked"
+    r"|\b\w+(?:Error|Exception): \S",
+    re.MULTILINE,
+)
+_SOURCE_FILE: Final = re.compile(
+    r"[\w./-]+\.(?:py|js|jsx|ts|tsx|go|rs|java|kt|c|cc|cpp|h|hpp|cs|rb|php|swift|scala|sql|sh)\b(?!/)"
+    r"|\b\w+\(\)|(?<![\w/])(?:\w+::)+\w+"
+)
 _CODE_SHARE: Final = 0.6
 _SAID_WORDS: Final = 6
+_SAID_SHARE: Final = 0.8
 
 _REASONS: Final = (
     (_PASSING, "it is a passing detail of the task at hand; it will be stale in the next session (use a todo list)"),
     (_HISTORY, "the version history shows it; 'git log' stays right where a copy goes stale"),
+    (_TRACE, "it is the output of a failure; the fix is in the code and its reason in the commit message"),
     (_RECIPE, "it is a debugging recipe; the fix is in the code and its reason in the commit message"),
-    (_CODE_SHOWN, "the code shows it; reading the code stays right where a copy goes stale"),
 )
+_CODE_SHOWS: Final = "the code shows it; reading the code stays right where a copy goes stale"
 
 
-def refusal(text: str, type_name: str, *, instructions: Sequence[str] = ()) -> str:
+def refusal(text: str, type_name: str, *, instructions: Sequence[str] = (), reason_given: bool = False) -> str:
     """Return why a text must not be saved as a memory of this type, even on request; empty if it may be.
 
-    ``instructions`` are the texts of instruction files, which every session reads anyway.
+    ``instructions`` are the texts of instruction files, which every session reads anyway. A statement about a source
+    file is refused unless ``reason_given`` says that there is a reason beside it: the code shows the rest.
     """
     if type_name not in TYPES:
         return f"{type_name!r} is no type of memory; the types are {', '.join(TYPES)}"
@@ -125,17 +134,33 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = ()) -> s
         reason = "an instruction file says it already, and every session reads that"
     elif type_name != "reference":  # a reference may name a commit or a file
         reason = next((why for pattern, why in _REASONS if pattern.search(prose)), "")
+        if (
+            not reason
+            and _SOURCE_FILE.search(prose)
+            and not (reason_given or "**Why" in text or _is_rule(prose, type_name))
+        ):
+            reason = _CODE_SHOWS
     if not reason:
         return ""
     return f"not saved: {reason}. Save a surprise or a decision with its reason instead, if there is one"
 
 
 def _is_said(text: str, instructions: Sequence[str]) -> bool:
-    words = _words(text)
+    """Say whether an instruction file contains a text, or a sentence with nearly the same words."""
+    words, stems = _words(text), set(without_noise(tokens(text)))
     if len(words) < _SAID_WORDS:
         return False
     said = f" {' '.join(words)} "
-    return any(said in f" {' '.join(_words(one))} " for one in instructions)
+    if any(said in f" {' '.join(_words(one))} " for one in instructions):
+        return True
+    others = (set(without_noise(tokens(" ".join(line)))) for one in instructions for line in sentences(one))
+    return any(2 * len(stems & other) >= _SAID_SHARE * (len(stems) + len(other)) for other in others)
+
+
+def _is_rule(text: str, type_name: str) -> bool:
+    """Say whether a text tells its reader to do or to leave something; a project memory mostly states a fact."""
+    score, _ = binding_part(" ".join(text.split()))
+    return score > (2.0 if type_name == "project" else 1.0)
 
 
 def _words(text: str) -> list[str]:
@@ -168,7 +193,7 @@ _RELATIVE: Final = re.compile(
 
 def vagueness(description: str, name: str = "") -> str:
     """Return why a memory's description is useless for search; empty if it is fine."""
-    words = _words(description)
+    words = _words(_UNSPACED.sub(r" \g<0> ", description))  # a character of a script without spaces counts as a word
     telling = [word for word in words if word not in _VAGUE]
     if not words:
         return "has no description; recall reads nothing else"

@@ -23,11 +23,13 @@ from ...values import replace
 from ..dream.scheduler import DreamScheduler
 from ..memory.extract.budget import DailyBudget
 from ..memory.extract.extractor import Extractor, ExtractorOptions
+from ..memory.extract.past_sessions import PastSessions
 from ..memory.extract.tools import ToolAccess
 from ..memory.memory import Memory
 from ..memory.recall import SessionRecall
 from ..memory.scopes import memory_directory
 from ..memory.standing_memories import IndexSource, IndexText, read_indexes
+from ..places.projects import project_slug
 from ..session.session import Session
 from ..session.standing_context import ContextSource
 
@@ -75,6 +77,8 @@ class AgentMemory:
                 access=ToolAccess(context, settings.permissions, sandboxed),
                 budget=DailyBudget(home=settings.home),
                 allowed=self._may_extract,
+                past=PastSessions(session.parts.storage, project_slug(context.cwd), without=session.name),
+                daily_logs=settings.daily_logs,
             ),
             model=model,
             tasks=tasks,

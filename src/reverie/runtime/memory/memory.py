@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from ...errors import InputError, SettingsError, StorageConflict
 from ...memories.rules.secrets import refuse_secrets
-from ...memories.rules.taxonomy import body_for, description_for, lint_memory, refusal
+from ...memories.rules.taxonomy import MemoryType, body_for, description_for, lint_memory, refusal
 from ...memories.store import drafts
 from ...memories.store.daily import log_line
 from ...memories.store.drafts import Draft
@@ -21,6 +21,7 @@ from ...memories.store.records import MemoryRecord, Scope, front_matter
 from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
 from ...settings import Settings, load_settings
+from ...text.dates import absolute
 from ...tools.git import git_identity
 from ...values import replace
 from .daily_logs import forget_logged
@@ -82,7 +83,7 @@ class Memory:
 
     # -- reading
 
-    def list(self, *, type: str | None = None) -> Heads:
+    def list(self, *, type: MemoryType | None = None) -> Heads:
         """Return a list of all memories, or of those of one type, newest first, without their bodies."""
         heads = [head for head in self._scopes.heads() if type is None or head.type == type]
         return sorted(heads, key=lambda head: (head.modified, head.file), reverse=True)
@@ -144,7 +145,7 @@ class Memory:
         self,
         text: str,
         *,
-        type: str,
+        type: MemoryType,
         name: str | None = None,
         description: str | None = None,
         why: str = "",
@@ -161,7 +162,8 @@ class Memory:
         ``author`` is "user" or the name of an agent, whose text has less trust than the user's. ``trust`` can lower the
         trust further, for text derived from untrusted input.
         """
-        self._refuse(text, type)
+        self._refuse(text, type, why)
+        text = self._dated(text, type)
         title = " ".join((name or title_for(text)).split())
         file = file_for(type, title, text="" if name else text)
         about = " ".join((description or description_for(text)).split())
@@ -191,7 +193,7 @@ class Memory:
         *,
         name: str | None = None,
         description: str | None = None,
-        type: str | None = None,
+        type: MemoryType | None = None,
         why: str = "",
         how: str = "",
         source: str | Sequence[str] | None = None,
@@ -209,7 +211,9 @@ class Memory:
         scope, file = self._scopes.find(file_or_name)
         old = self.get(file_or_name)
         if text is not None or type is not None:
-            self._refuse(old.body if text is None else text, type or old.type or "project")
+            self._refuse(old.body if text is None else text, type or old.type or "project", why)
+        if text is not None and self._dated(old.body, "project") == old.body:
+            text = self._dated(text, type or old.type or "project")
         body = body_for(text, why, how) if text is not None else None
         given = {"name": name, "description": description, "type": type, "expires": iso_time(expires) or None}
         changes = {key: " ".join(value.split()) for key, value in given.items() if value is not None}
@@ -261,7 +265,9 @@ class Memory:
         matter = front_matter(content)
         old = store.get(inner)
         type_name = matter.fields.get("type") or (old.type if old else "")
-        self._refuse(matter.body, type_name if isinstance(type_name, str) else "")
+        type_name = type_name if isinstance(type_name, str) else ""
+        self._refuse(matter.body, type_name)
+        body = matter.body if old else self._dated(matter.body, type_name)
         vouched = author_trust(author, trust)
         fields = {key: value for key, value in matter.fields.items() if key not in _OURS}
         if scope == "team":
@@ -271,10 +277,10 @@ class Memory:
         def plan(change: Transaction) -> Draft | None:
             if change.read(inner) is None:
                 born = {**fields, **self._team_fields(scope), "trust": vouched, "source": source}
-                return drafts.save(change, inner, born, matter.body, who=author, why=why)
+                return drafts.save(change, inner, born, body, who=author, why=why)
             sources, dropped = source_tuple(source), dict.fromkeys(old.extra.keys() - fields.keys() if old else ())
             new = {**dropped, **fields}
-            revision = drafts.Revision(inner, new, matter.body, vouched, sources, expect)
+            revision = drafts.Revision(inner, new, body, vouched, sources, expect)
             return drafts.revise(change, revision, who=author, why=why)
 
         entry = store.commit(plan)
@@ -417,11 +423,18 @@ class Memory:
     def _outward(self, scope: Scope, entry: JournalEntry | None) -> JournalEntry | None:
         return self._scopes.outward_entry(scope, entry) if entry is not None else None
 
-    def _refuse(self, text: str, type_name: str) -> None:
+    def _refuse(self, text: str, type_name: str, why: str = "") -> None:
         given = self._instructions
         said = given() if callable(given) else given
-        if reason := refusal(text, type_name, instructions=said):
+        if reason := refusal(text, type_name, instructions=said, reason_given=bool(why.strip())):
             raise InputError(reason)
+
+    def _dated(self, text: str, type_name: str) -> str:
+        """Return a text with its relative dates made absolute; only in a project memory a bare weekday is a date."""
+        if type_name == "reference":
+            return text
+        today = self._clock().astimezone().date()
+        return absolute(text, today, only_certain=type_name != "project").text
 
     def _check(self, scope: Scope, body: str, fields: Mapping[str, object], why: str) -> None:
         for part in (body, why, *(str(value) for value in fields.values())):

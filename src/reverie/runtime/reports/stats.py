@@ -53,6 +53,19 @@ class Stats:
     memories: MemoryPollution | None = None
 
     @property
+    def conversation_usd(self) -> float:
+        """The cost of the main conversation, in USD."""
+        return self._usd_of(layer_of(MAIN))
+
+    @property
+    def extraction_usd(self) -> float:
+        """The cost of extracting memories, in USD."""
+        return self._usd_of(layer_of("extract"))
+
+    def _usd_of(self, layer: str) -> float:
+        return self.by_layer[layer].usd if layer in self.by_layer else 0.0
+
+    @property
     def background_usd(self) -> float:
         """The cost of all layers but that of the main conversation, in USD."""
         return sum(one.usd for layer, one in self.by_layer.items() if layer != layer_of(MAIN))

@@ -16,6 +16,7 @@ from ....errors import UnsafePath
 from ....layers.l5_extract import Witnesses
 from ....layers.l7_relay import AgentKind
 from ....memories.rules.guidance import rules_text
+from ....memories.rules.types import MemoryType
 from ....memories.store.records import MemoryRecord, Scope
 from ....memories.store.trust import worst
 from ....settings import Settings
@@ -93,7 +94,7 @@ class TypeMemory:
 class _AgentTrustMemory(Memory):
     """A memory store whose ``list`` and ``get`` report at most agent trust, even if a file claims more."""
 
-    def list(self, *, type: str | None = None) -> Heads:
+    def list(self, *, type: MemoryType | None = None) -> Heads:
         """Return all memories, or those of one type, without their text."""
         return [_with_agent_trust(one) for one in super().list(type=type)]
 

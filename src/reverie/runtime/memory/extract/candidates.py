@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ....conversation.entries import Entry
 from ....errors import InputError, StorageConflict
-from ....layers.l5_extract import ExistingMemories, MemoryCandidate, MemoryProposal, Witnesses, extract
-from ....memories.store.records import MemoryRecord, Scope
+from ....layers.l5_extract import ExistingMemories, MemoryCandidate, MemoryProposal, PastSayings, Witnesses, extract
+from ....memories.store.records import MemoryRecord, Scope, front_matter
+from ....memories.store.trust import Trust
 from ....values import field, record
 from ..results import SavedMemory
 from .tools import AUTHOR, FOR_USER
@@ -16,7 +18,7 @@ from .tools import AUTHOR, FOR_USER
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["CandidateWriter", "ExtractionRun"]
+__all__ = ["CandidateWriter", "ExtractionRun", "known_memories", "save_candidate"]
 
 
 @record
@@ -29,57 +31,58 @@ class ExtractionRun:
     usage: dict[str, Any] = field(default_factory=lambda: {})
 
 
+def known_memories(memory: Memory) -> Iterator[MemoryRecord]:
+    """Yield the memories that exist, then those that were removed: what the user deleted is not saved again."""
+    for head in memory.list():
+        if not head.problem:
+            yield memory.get(head.file)
+    changes = [change for entry in memory.log() for change in entry.changes]
+    texts = {change.after: change.text for change in changes if change.after and change.text}
+    for change in changes:
+        text = texts.get(change.before or "") if change.after is None else None
+        if text:
+            with suppress(InputError):
+                yield MemoryRecord(change.file, change.file, body=front_matter(text).body)
+
+
+def save_candidate(memory: Memory, one: MemoryCandidate, *, dry_run: bool = False) -> SavedMemory:
+    """Save a candidate of the local extractor, as the user's own if the user vouches for it."""
+    author = FOR_USER if one.trust == "user" else AUTHOR
+    fields: dict[str, Any] = {"why": one.why, "how": one.how, "source": one.sources, "author": author}
+    return memory.save(one.text, type=one.type, trust=one.trust, dry_run=dry_run, **fields)
+
+
 class CandidateWriter:
     """Saves the extracted memories of one session; every method may block."""
 
-    def __init__(self, memory: Memory, session: str) -> None:
+    def __init__(self, memory: Memory, session: str, *, daily_logs: bool = False) -> None:
+        """Save memories, or append them to the daily log with ``daily_logs``."""
         self._memory = memory
         self._session = session
+        self._daily_logs = daily_logs
 
     def save_found(
-        self,
-        entries: Sequence[Entry],
-        before: Iterable[Entry],
-        instructions: Sequence[str],
-        most: int,
-        imported: Collection[str] = (),
+        self, entries: Sequence[Entry], past: PastSayings, instructions: Sequence[str], most: int
     ) -> ExtractionRun:
-        """Run the local extractor over entries, save its candidates, and return the run.
-
-        ``before`` are the earlier entries, newest first; ``most`` is the largest number of candidates; ``imported``
-        are the uuids of entries that another program recorded.
-        """
-        made = extract(
-            entries, self._heads(), instructions=instructions, heard_before=before, imported=imported, most=most
-        )
+        """Save the wishes in these entries that earlier sessions have too, at most ``most``, and return the run."""
+        existing = known_memories(self._memory)
+        made = extract(self._session, entries, past, existing, instructions=instructions, most=most)
         ran = ExtractionRun("local", refused=[why for _, why in made.refused])
         for one in made.candidates:
             try:
-                saved = self._save(one)
+                saved = self._logged(one, one.trust) if self._daily_logs else save_candidate(self._memory, one)
             except (InputError, StorageConflict) as error:
                 ran.refused.append(str(error))
                 continue
-            if saved.changed:
+            if saved.changed or self._daily_logs:
                 ran.saved.append(saved)
         return ran
 
-    def _heads(self) -> Iterator[MemoryRecord]:
-        """Yield the existing memories; the directory is read only when the first one is requested."""
-        yield from self._memory.list()
-
-    def _save(self, one: MemoryCandidate) -> SavedMemory:
-        """Save a candidate, as the user's own if a person said it, or update the memory it names."""
-        fields: dict[str, Any] = {
-            "why": one.why,
-            "how": one.how,
-            "source": f"{self._session} {one.message}",
-            "author": FOR_USER if one.trust == "user" else AUTHOR,
-            "trust": one.trust,
-            "expires": one.expires or None,
-        }
-        if one.updates:
-            return self._memory.update(one.updates, one.text, **fields)
-        return self._memory.save(one.text, type=one.type, **fields)
+    def _logged(self, one: MemoryCandidate | MemoryProposal, trust: Trust) -> SavedMemory:
+        """Append a memory to the daily log, from which a dream makes memories."""
+        reason = f" Why: {one.why}" if one.why else ""
+        path = self._memory.append_daily(f"{one.type}: {one.text}{reason}", source=self._session, trust=trust)
+        return SavedMemory(path.relative_to(self._memory.path).as_posix(), path.stem, path, trust=trust)
 
     def save_answers(
         self,
@@ -102,7 +105,7 @@ class CandidateWriter:
             except (InputError, StorageConflict) as error:
                 ran.refused.append(str(error))
                 continue
-            if made is not None and made.changed:
+            if made is not None and (made.changed or self._daily_logs):
                 saved.append(made)
                 files.add(made.file)
         return ran
@@ -113,6 +116,8 @@ class CandidateWriter:
         """Save one memory of an answer with at most an agent's trust; return None if an equal memory exists."""
         whole = " ".join((one.name, one.description, one.text, one.why, one.how))
         trust = witnesses.trust(whole)
+        if self._daily_logs:
+            return self._logged(one, trust) if known.place(one.type, one.text, trust) is not None else None
         messages = witnesses.messages_of(whole)
         fields: dict[str, Any] = {
             "why": one.why,

@@ -7,7 +7,7 @@ moves only after a successful run, so no message is skipped.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,11 +26,15 @@ from ....layers.l5_extract import (
     IMPORTED,
     ExtractionStep,
     ExtractPolicy,
+    PastSayings,
+    RepeatedWish,
     Witnesses,
     directive,
     extraction_step,
+    has_new_prose,
     imported_upto,
     proposals_in,
+    sayings_of,
 )
 from ....memories.recall.fence import escaped
 from ....memories.recall.manifest import manifest, manifest_text
@@ -43,7 +47,7 @@ from ...session.port import SessionPort
 from ..results import SavedMemory
 from .budget import DailyBudget
 from .candidates import CandidateWriter, ExtractionRun
-from .report import imported_entries
+from .past_sessions import PastSessions
 from .tools import ExtractTools, ToolAccess
 
 if TYPE_CHECKING:
@@ -71,6 +75,10 @@ class ExtractorOptions:
     """Tells before each run whether it may start."""
     instructions: Callable[[], Sequence[str]] = tuple
     """Returns the instruction files, whose content is not saved as a memory."""
+    past: PastSessions | None = None
+    """The earlier sessions of the project, in which repeated wishes are looked for."""
+    daily_logs: bool = False
+    """Whether memories are appended to the daily log instead of saved."""
 
 
 class Extractor:
@@ -184,8 +192,13 @@ class Extractor:
                 await self._move_cursor(found, found.why)
                 emit(BackgroundChanged(name, _TASK, "skipped", found.why))
                 return
+            past = await to_thread.run_sync(self._past_sayings)
+            repeated = await to_thread.run_sync(lambda: past.repeated(list(sayings_of(name, found.entries))))
+            before = islice(view.latest(), len(found.entries), None)
+            if self.model is not None and not repeated and not has_new_prose(found.entries, before):
+                return  # too little for a model; a later run looks at these messages too
             emit(BackgroundChanged(name, _TASK, "started"))
-            ran = self.last = await self._extract(view, found)
+            ran = self.last = await self._extract(view, found, past, repeated)
             await self._log_run(ran, found)
             emit(BackgroundChanged(name, _TASK, "completed", _summary(ran)))
         except Exception as error:
@@ -198,7 +211,12 @@ class Extractor:
         if upto and not self._session.view.facts.cursors.get(IMPORTED):
             await self._session.decide(CursorMoved(Cause(_LAYER, "recorded elsewhere"), IMPORTED, upto))
 
-    async def _extract(self, view: View, found: ExtractionStep) -> ExtractionRun:
+    def _past_sayings(self) -> PastSayings:
+        return self._options.past.sayings() if self._options.past is not None else PastSayings()
+
+    async def _extract(
+        self, view: View, found: ExtractionStep, past: PastSayings, repeated: Sequence[RepeatedWish]
+    ) -> ExtractionRun:
         """Extract with the model if there is one and the budget allows it, else with the local extractor."""
         already: list[SavedMemory] = []  # saved by the model before it failed
         if self.model is not None:
@@ -209,15 +227,15 @@ class Extractor:
                 self._fell_back(over)
             else:
                 try:
-                    return await self._run_model(self.model, view, found, already)
+                    return await self._run_model(self.model, view, found, repeated, already)
                 except Exception as error:
                     self._fell_back(f"extracted without a model: {error}")
-        before, said = islice(view.latest(), len(found.entries), None), self._options.instructions
-        writer = CandidateWriter(self._memory, self._session.name)
-        most = self._policy.max_memories
-        imported = imported_entries(found.entries) | _upto(view.entries(), self._imported_upto)
-        ran = await to_thread.run_sync(lambda: writer.save_found(found.entries, before, said(), most, imported))
+        writer, most, said = self._writer(), self._policy.max_memories, self._options.instructions
+        ran = await to_thread.run_sync(lambda: writer.save_found(found.entries, past, said(), most))
         return replace(ran, saved=[*already, *ran.saved])
+
+    def _writer(self) -> CandidateWriter:
+        return CandidateWriter(self._memory, self._session.name, daily_logs=self._options.daily_logs)
 
     def _fell_back(self, why: str) -> None:
         self._session.emit(FellBack(self._session.name, _TASK, why))
@@ -237,7 +255,12 @@ class Extractor:
     # -- with a model
 
     async def _run_model(
-        self, model: Model, view: View, found: ExtractionStep, already: list[SavedMemory]
+        self,
+        model: Model,
+        view: View,
+        found: ExtractionStep,
+        repeated: Sequence[RepeatedWish],
+        already: list[SavedMemory],
     ) -> ExtractionRun:
         heads = await to_thread.run_sync(lambda: list(self._memory.list()))
         witnesses = await to_thread.run_sync(lambda: Witnesses(view.entries(), imported_upto=self._imported_upto))
@@ -249,6 +272,7 @@ class Extractor:
             path=escaped(str(self._memory.path)),
             tag=secrets.token_hex(_TAG_BYTES),
             unseen=_unseen(view, found.entries),
+            repeated=escaped("\n".join(f"- {wish.quoted()}" for wish in repeated)),
             policy=self._policy,
             team=self._memory.is_shared,
         )
@@ -265,13 +289,13 @@ class Extractor:
                 raise ReplyBroken(reply.problem)
             return ExtractionRun("model", tools.saved, tools.refused, _usage(reply))
         asked, refused = proposals_in(reply.answer(), self._policy)
-        writer = CandidateWriter(self._memory, self._session.name)
+        writer = self._writer()
         ran = await to_thread.run_sync(lambda: writer.save_answers(asked, refused, witnesses, heads, already))
         return replace(ran, usage=_usage(reply))
 
     def _fork_tools(self, witnesses: Witnesses, saved: list[SavedMemory]) -> ExtractTools | None:
         access = self._options.access
-        if access is None:
+        if access is None or self._options.daily_logs:
             return None
         return ExtractTools(
             self._memory,
@@ -282,12 +306,6 @@ class Extractor:
             emit=self._session.emit,
             saved=saved,
         )
-
-
-def _upto(said: Iterable[Entry], uuid: str) -> frozenset[str]:
-    """Return the uuids of the entries up to and including the one with this uuid; empty if it is not found."""
-    names = [entry.uuid for entry in said] if uuid else []
-    return frozenset(names[: names.index(uuid) + 1] if uuid in names else ())
 
 
 def _messages_with(view: View, entries: Sequence[Entry]) -> int:
@@ -316,5 +334,4 @@ def _usage(reply: ForkReply) -> dict[str, Any]:
 
 
 def _summary(ran: ExtractionRun) -> str:
-    saved = sum(1 for one in ran.saved if one.id)
-    return f"saved {counted(saved, 'memory')}" if saved else "nothing to save"
+    return f"saved {counted(len(ran.saved), 'memory')}" if ran.saved else "nothing to save"

@@ -176,6 +176,8 @@ class ExtractTools:
             saved = await to_thread.run_sync(lambda: self._save(file, content, trust))
         except (InputError, StorageError) as error:
             return self._refusal(str(error))
+        if not saved.changed:
+            return ForkToolResult(f"{saved.file} says that already; nothing was changed.")
         self.saved.append(saved)
         warnings = "".join(f" But {one}." for one in saved.warnings)
         return ForkToolResult(f"{saved.file} was saved and the index was updated.{warnings}")

@@ -1,0 +1,230 @@
+"""Find wishes that a person repeats: a part of a message, said in another session in the same or other words.
+
+A wish that holds for later work is said again where it was forgotten; a task is not. Two wordings are alike if they
+share half of their stems, or by their vectors if there is an embedding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, pairwise
+from math import log
+from operator import mul
+from typing import Final, TypeAlias
+
+from ...memories.recall.terms import tokens, without_noise
+from ...text.directives import binding_part, is_question
+from ...values import record, replace
+from .sayings import TypedMessage, word_count
+
+__all__ = ["Embed", "PastSayings", "RepeatedWish", "are_equal"]
+
+Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+"""Returns a vector of length one for each text."""
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?…])[\"')\]”]*\s+|(?<=[。！？])[”」』]*\s*|\n+")
+_CLAUSE_END: Final = re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])|\s+[–—-]+\s+|" + _SENTENCE_END.pattern)
+_LONGEST_RUN: Final = 5
+"""The most clauses of a wish; one may stretch over sentences."""
+_MOST_CLAUSES: Final = 30
+_LEAST_WORDS: Final = 3
+_LEAST_WEIGHT: Final = 2.25
+"""The least weight of the stems that two wordings share; a stem of these two alone weighs one."""
+_SYMBOL: Final = re.compile(r"[^\w\s.,;:!?()，；：、。！？…–—-]|_")
+_MOST_SYMBOLS: Final = 0.1
+"""The largest share of signs other than letters and punctuation in prose: program text has more."""
+_NAME_PART: Final = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
+_SAME_SHARE: Final = 0.5
+_EQUAL_SHARE: Final = 0.9
+_SAME_COSINE: Final = 0.6
+_NEAR_BEST: Final = 0.5
+_QUOTE_CHARS: Final = 300
+_RULE_WORDS: Final = 5
+_COMMAND_SCORE: Final = 2.0
+"""The score of a bare imperative; a word such as a negation, which makes a rule of it, adds to it."""
+
+
+@record
+class RepeatedWish:
+    """A wish with the sentences that say it, oldest first, one a session; each is a message's part."""
+
+    quotes: tuple[TypedMessage, ...]
+    text: str
+    """The quote that says least beside the wish."""
+
+    def quoted(self) -> str:
+        """Return the quotes in one line, each with its day if it is known."""
+        return "; ".join(_with_day(quote) for quote in self.quotes)
+
+
+def _with_day(quote: TypedMessage) -> str:
+    text = quote.text if len(quote.text) <= _QUOTE_CHARS else f"{quote.text[: _QUOTE_CHARS - 1]}…"
+    return f"“{text}” ({quote.day.isoformat()})" if quote.day is not None else f"“{text}”"
+
+
+@record
+class _Phrase:
+    """Some clauses of a message in a row, with the stems of their words."""
+
+    saying: int
+    start: int
+    end: int
+    text: str
+    stems: frozenset[str]
+    length: int
+
+
+@record
+class _Match:
+    """A wording of a new sentence that is like one of an earlier sentence."""
+
+    strength: float
+    """The likeness, times the weight of the stems."""
+    new: _Phrase
+    other: _Phrase
+
+
+def _share(some: frozenset[str], others: frozenset[str]) -> float:
+    return 2 * len(some & others) / (len(some) + len(others)) if some and others else 0.0
+
+
+def _wordings(number: int, text: str) -> list[_Phrase]:
+    """Return each run of the clauses of a message that has enough words."""
+    spans = _spans(text, _CLAUSE_END)[:_MOST_CLAUSES] if _is_prose(text) else []
+    found: list[_Phrase] = []
+    for first, last in combinations(range(len(spans) + 1), 2):
+        start, end = spans[first][0], spans[last - 1][1]
+        length = word_count(text[start:end]) if last - first <= _LONGEST_RUN else 0
+        if length >= _LEAST_WORDS and _is_prose(text[start:end]):
+            found.append(_Phrase(number, start, end, text[start:end], _stems(text[start:end]), length))
+    return found
+
+
+def _is_prose(text: str) -> bool:
+    return len(_SYMBOL.findall(text)) <= _MOST_SYMBOLS * len(text)
+
+
+def _stems(text: str) -> frozenset[str]:
+    """Return the stems of the words of a text that are not stop words, with the parts of each name."""
+    found = frozenset(tokens(_NAME_PART.sub(" ", text)))
+    return frozenset(without_noise(found)) or found
+
+
+def _spans(text: str, ends: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Return the places of the parts of a text between these ends, without empty ones."""
+    cuts = [(0, 0), *(found.span() for found in ends.finditer(text)), (len(text), len(text))]
+    return [(before[1], after[0]) for before, after in pairwise(cuts) if text[before[1] : after[0]].strip()]
+
+
+def _quote(saying: TypedMessage, wording: _Phrase) -> TypedMessage:
+    """Return the sentences of a message that a wording belongs to."""
+    held = [span for span in _spans(saying.text, _SENTENCE_END) if span[0] < wording.end and span[1] > wording.start]
+    return replace(saying, text=" ".join(saying.text[held[0][0] : held[-1][1]].split()))
+
+
+def are_equal(one: str, other: str) -> bool:
+    """Say whether two sentences have nearly the same stems."""
+    return _share(_stems(one), _stems(other)) >= _EQUAL_SHARE
+
+
+class PastSayings:
+    """The sentences of earlier sessions, to find those that a new session repeats."""
+
+    def __init__(self, sayings: Iterable[TypedMessage] = (), *, embed: Embed | None = None) -> None:
+        """Index sentences; ``embed`` also finds those in other words."""
+        self._embed = embed
+        self._sayings: list[TypedMessage] = []
+        self._wordings: list[_Phrase] = []
+        self._places: dict[str, list[int]] = {}
+        self._spread: Counter[str] = Counter()
+        self._vectors: dict[str, Sequence[float]] = {}
+        self.add(sayings)
+
+    def add(self, sayings: Iterable[TypedMessage]) -> None:
+        """Add the messages of a session."""
+        for saying in sayings:
+            self._spread.update(_stems(saying.text))
+            for wording in () if _is_command(saying.text) else _wordings(len(self._sayings), saying.text):
+                for stem in wording.stems:
+                    self._places.setdefault(stem, []).append(len(self._wordings))
+                self._wordings.append(wording)
+            self._sayings.append(saying)
+
+    def repeated(self, sayings: Sequence[TypedMessage]) -> list[RepeatedWish]:
+        """Return the wishes in new messages of one session that a person expressed in an earlier session too."""
+        new = [(one, _wordings(0, one.text)) for one in sayings if not _is_command(one.text)]
+        self._embed_all([wording for _, wordings in new for wording in wordings])
+        found: list[RepeatedWish] = []
+        taken: set[int] = set()
+        rows = [(one, self._best(one, wordings)) for one, wordings in new]
+        for one, matches in sorted((row for row in rows if row[1]), key=lambda row: -row[1][0].strength):
+            if matches[0].other.saying not in taken:
+                fresh = [match for match in matches if match.other.saying not in taken]
+                taken |= {match.other.saying for match in fresh}
+                found.append(self._wish(one, fresh))
+        return found
+
+    def _best(self, new: TypedMessage, wordings: Sequence[_Phrase]) -> list[_Match]:
+        """Return the strongest match in each earlier session, strongest first, without those far weaker than it."""
+        best: dict[str, _Match] = {}
+        for match in (match for wording in wordings for match in self._matches(wording)):
+            earlier = self._sayings[match.other.saying]
+            before = best.get(earlier.session)
+            both_ask = is_question(match.new.text) and is_question(match.other.text)
+            if both_ask or _is_copy(new, earlier):
+                continue
+            if before is None or match.strength > before.strength:
+                best[earlier.session] = match
+        ranked = sorted(best.values(), key=lambda match: -match.strength)
+        return [match for match in ranked if match.strength >= _NEAR_BEST * ranked[0].strength]
+
+    def _matches(self, wording: _Phrase) -> Iterator[_Match]:
+        shared = Counter(place for stem in wording.stems for place in self._places.get(stem, ()))
+        for place, count in shared.items():
+            other = self._wordings[place]
+            share = 2 * count / (len(wording.stems) + len(other.stems))
+            if share >= _SAME_SHARE and (weight := self._weight(wording.stems & other.stems)) >= _LEAST_WEIGHT:
+                yield _Match(share * weight, wording, other)
+        vector = self._vectors.get(wording.text)
+        for other in self._wordings if vector is not None else ():
+            cosine = sum(map(mul, vector or (), self._vectors.get(other.text, ())))
+            if cosine >= _SAME_COSINE and (_is_rule(wording.text) or _is_rule(other.text)):
+                yield _Match(cosine * min(self._weight(wording.stems), self._weight(other.stems)), wording, other)
+
+    def _weight(self, stems: Iterable[str]) -> float:
+        """Return the number of these stems, those that many messages have counted for less than one."""
+        rare = log((len(self._sayings) + 2) / 2.5)
+        return sum(min(1.0, log((len(self._sayings) + 2) / (self._spread[stem] + 1.5)) / rare) for stem in stems)
+
+    def _embed_all(self, new: Sequence[_Phrase]) -> None:
+        if self._embed is None or not new or not self._wordings:
+            return
+        wanted = [one.text for one in (*new, *self._wordings) if self._weight(one.stems) >= _LEAST_WEIGHT]
+        missing = [text for text in dict.fromkeys(wanted) if text not in self._vectors]
+        self._vectors.update(zip(missing, self._embed(missing), strict=True))
+
+    def _wish(self, new: TypedMessage, matches: Sequence[_Match]) -> RepeatedWish:
+        said = [(_quote(self._sayings[match.other.saying], match.other), match.other) for match in matches]
+        said = sorted([*said, (_quote(new, matches[0].new), matches[0].new)], key=lambda pair: pair[0].at)
+        clearest = min(
+            reversed(said), key=lambda pair: (is_question(pair[0].text), word_count(pair[0].text) - pair[1].length)
+        )
+        return RepeatedWish(tuple(quote for quote, _ in said), clearest[0].text)
+
+
+def _is_copy(new: TypedMessage, earlier: TypedMessage) -> bool:
+    """Say whether two messages are of one session, or one message in two logs: a fork or a resumed recording."""
+    is_same_time = new.at == earlier.at > 0 and new.text == earlier.text
+    return new.session == earlier.session or new.message == earlier.message or is_same_time
+
+
+def _is_command(text: str) -> bool:
+    """Say whether a message has few words, and none that makes a rule of it: "run the tests"."""
+    return word_count(text) < _RULE_WORDS and not _is_rule(text)
+
+
+def _is_rule(text: str) -> bool:
+    """Say whether the grammar of a text makes a rule of it, in the languages whose grammar is known."""
+    return binding_part(text)[0] > _COMMAND_SCORE
