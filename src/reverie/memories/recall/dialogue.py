@@ -162,7 +162,7 @@ class _Board:
             tuple(words),
         )
 
-    def _candidates(self, limit: int) -> list[tuple[int, Mapping[int, float]]]:
+    def _candidates(self, limit: int) -> list[tuple[int, dict[int, float]]]:
         """Return the sessions that can hold one of the best messages or be one of the best, with own scores."""
         found = [(session, self._own(session)) for session in self._pieces]
         if len(found) <= limit:

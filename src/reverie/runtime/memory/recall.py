@@ -26,7 +26,7 @@ from ...ports import Model
 from ...values import record
 from ..session.port import SessionPort
 from .queries import MemoryQueries
-from .search import MemorySearch
+from .search import MemorySearch, settings_embedder
 from .standing_memories import RecalledMemories, recalled_rows
 
 __all__ = ["SessionRecall", "SurfacedMemories", "surfaced_in"]
@@ -72,7 +72,7 @@ class SessionRecall:
     ) -> None:
         """Recall for a session; ``spent`` receives each reply of the small model, to record its cost."""
         self._session = session
-        self._search = MemorySearch(memory_dir, team=team)
+        self._search = MemorySearch(memory_dir, team=team, embedder=settings_embedder(session.settings))
         self._policy = policy or RecallPolicy()
         self._clock = clock
         self._queries = MemoryQueries(
