@@ -41,6 +41,8 @@ from reverie.memories.recall.dialogue import Weights
 from reverie.memories.recall.search import MemoryIndex
 from reverie.memories.recall.terms import tokens, without_noise
 from reverie.memories.store.records import MemoryRecord
+from reverie.models.embedders import open_embedder
+from reverie.ports import Embedder
 from reverie.runtime.search.sessions import SessionSearch
 
 LIMITS = {
@@ -70,10 +72,10 @@ class Score(NamedTuple):
 # -- the rankings
 
 
-def ours(talk: Talk, weights: Weights | None = None) -> list[Score]:
+def ours(talk: Talk, weights: Weights | None = None, embedder: Embedder | None = None) -> list[Score]:
     """Ask every question of a talk, as ``reverie search`` does."""
     out: list[Score] = []
-    with SessionSearch(talk.home, weights=weights) as search:
+    with SessionSearch(talk.home, weights=weights, embedder=embedder) as search:
         search.refresh()
         keys = search.keys()
         for question in talk.questions:
@@ -333,15 +335,20 @@ def measure(shared: Path, given: argparse.Namespace) -> dict[str, Any]:
     report: dict[str, Any] = {"limits": LIMITS}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = talks(shared, folder)
+        found = talks(shared, folder, tuple(given.sets))
         scores = [ours(talk) for talk in found]
         if found:
-            report["questions"] = {kind: sum(len(one.questions) for one in found if one.kind == kind) for kind in SETS}
+            report["questions"] = {
+                kind: sum(len(one.questions) for one in found if one.kind == kind) for kind in given.sets
+            }
             report["words"] = by_set(found, scores)
             report["bare_bm25"] = by_set(found, [plain_bm25(talk, bare_words) for talk in found])
             report["good_bm25"] = by_set(found, [plain_bm25(talk, stemmed_words) for talk in found])
             if not given.no_tune:
                 report["left_out"] = left_out(found, scores)
+            if given.embedder:
+                embedder = open_embedder(given.embedder)
+                report["embeddings"] = by_set(found, [ours(talk, embedder=embedder) for talk in found])
         if not given.no_speed:
             report["memories"] = memory_speed()
             report["sessions"] = session_speed(folder / "speed")
@@ -407,10 +414,12 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 where a limit is not met")
     parser.add_argument("--no-speed", action="store_true")
     parser.add_argument("--no-tune", action="store_true")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--embedder", help="local:/path/model.gguf or the URL of an endpoint")
     parser.add_argument("--before", default=BEFORE, help="the commit to compare the speed with")
     given = parser.parse_args()
     report = measure(given.shared, given)
-    missing = [kind for kind in SETS if not report.get("questions", {}).get(kind)]
+    missing = [kind for kind in given.sets if not report.get("questions", {}).get(kind)]
     if missing:
         print(f"not measured, because {given.shared} lacks them: {', '.join(missing)}", file=sys.stderr)
     if given.as_json:

@@ -7,8 +7,10 @@ import json
 import os
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import sqrt
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, cast
 
 from ..errors import ModelError, ModelUnavailable, ModelUnknown
@@ -24,10 +26,11 @@ _MOST_TOKENS: Final = 2_048
 _MOST_CHARS: Final = 8_000
 
 
+@lru_cache(maxsize=4)
 def open_embedder(name: str) -> Embedder:
     """Return the embedder with a name: ``local:/path/model.gguf``, or an endpoint as ``https://host/v1#model``.
 
-    Raise ``ModelUnknown`` if the name is neither.
+    The weights are loaded once in a process. Raise ``ModelUnknown`` if the name is neither.
     """
     provider, _, rest = name.partition(":")
     if provider == "local" and rest:
@@ -47,6 +50,7 @@ class LocalEmbedder:
         self._weights = read_weights(found.absolute())
         self._threads = threads
         self._server: Any = None
+        self._lock = Lock()
 
     @property
     def name(self) -> str:
@@ -55,8 +59,9 @@ class LocalEmbedder:
 
     def vectors(self, texts: Sequence[str]) -> list[array[float]]:
         """Return one vector per text; a text with too many tokens is cut in half until it fits."""
-        if self._server is None:
-            self._server = self._start()
+        with self._lock:
+            if self._server is None:
+                self._server = self._start()
         return [self._vector(text[:_MOST_CHARS] or " ") for text in texts]
 
     def _vector(self, text: str) -> array[float]:

@@ -17,12 +17,24 @@ from ...values import record
 from .query import Vocabulary, known_words
 from .terms import affordable, idf, saturated
 
-__all__ = ["Dialogues", "SessionFacts", "SessionRanking", "SessionScore", "Weights", "packed", "rank", "size_code"]
+__all__ = [
+    "LIKENESS_FLOOR",
+    "Dialogues",
+    "SessionFacts",
+    "SessionRanking",
+    "SessionScore",
+    "Weights",
+    "packed",
+    "rank",
+    "size_code",
+]
 
 _SHIFT: Final = 16
 _PIECE_BITS: Final = 8
 _LOW: Final = (1 << _SHIFT) - 1
 _MAX_PIECE: Final = (1 << _PIECE_BITS) - 1
+LIKENESS_FLOOR: Final = 0.3
+"""Vectors of unrelated texts have a likeness up to about this, so only more says something."""
 _LENGTHS: Final = tuple(2 ** (code / 8) - 1 for code in range(256))
 
 
@@ -101,10 +113,12 @@ def rank(
     limit: int = 10,
     weights: Weights | None = None,
     within: Sequence[int] | None = None,
+    likenesses: Mapping[tuple[int, int], float] | None = None,
 ) -> SessionRanking:
     """Return at most ``limit`` messages, and as many sessions, that best match a question.
 
-    ``within`` are the sessions to search; None means all.
+    ``within`` are the sessions to search; None means all. ``likenesses`` are the cosines of the vectors of question and
+    messages, by session and number of a message.
     """
     weights = weights or Weights()
     known = known_words(text, source)
@@ -112,7 +126,21 @@ def rank(
     board = _Board(source, weights)
     for word in words:
         board.add(word, known[word], within)
-    return board.ranked(limit, words)
+    if not likenesses:
+        return board.ranked(limit, words)
+    return _fused(board.ranked(source.pieces, words), likenesses, limit)
+
+
+def _fused(found: SessionRanking, likenesses: Mapping[tuple[int, int], float], limit: int) -> SessionRanking:
+    """Return a ranking in which the best match by words has 1 and likeness above the floor is added."""
+    top = found.messages[0].score if found.messages else 1.0
+    scores = {(hit.session, hit.number): hit.score / top for hit in found.messages}
+    for place, value in likenesses.items():
+        if value > LIKENESS_FLOOR:
+            scores[place] = scores.get(place, 0.0) + value - LIKENESS_FLOOR
+    best = heapq.nsmallest(limit, scores, key=lambda place: (-scores[place], place))
+    hits = tuple(SessionScore(session, number, scores[session, number]) for session, number in best)
+    return SessionRanking(hits, found.sessions[:limit], found.words)
 
 
 class _Board:

@@ -75,8 +75,8 @@ def searched(
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match may be shown unasked: by two words of enough strength together, or by its meaning."""
-    by_words = len(match.words) > 1 and match.strength >= policy.min_strength
+    """Say whether a match may be shown unasked: by three words, by two of enough strength, or by its meaning."""
+    by_words = len(match.words) > 2 or (len(match.words) > 1 and match.strength >= policy.min_strength)
     return by_words or match.likeness >= policy.min_likeness
 
 

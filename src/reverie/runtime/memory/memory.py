@@ -24,10 +24,11 @@ from ...memories.store.trust import Trust
 from ...ports import Embedder
 from ...settings import Settings, load_settings
 from ...values import replace
+from ..search.vectors import settings_embedder
 from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
 from .scopes import Scopes, author_trust, iso_time, memory_directory, source_tuple
-from .search import MemorySearch, settings_embedder
+from .search import MemorySearch
 from .vectors import delete_vectors
 
 __all__ = ["Memory", "memory_directory"]

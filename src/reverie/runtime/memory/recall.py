@@ -24,9 +24,10 @@ from ...memories.recall.selection import surfaced
 from ...memories.store.store import utc_now
 from ...ports import Model
 from ...values import record
+from ..search.vectors import settings_embedder
 from ..session.port import SessionPort
 from .queries import MemoryQueries
-from .search import MemorySearch, settings_embedder
+from .search import MemorySearch
 from .standing_memories import RecalledMemories, recalled_rows
 
 __all__ = ["SessionRecall", "SurfacedMemories", "surfaced_in"]

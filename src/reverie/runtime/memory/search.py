@@ -15,22 +15,12 @@ from ...memories.store.file_stamps import FileStamp, stamped_files
 from ...memories.store.records import MemoryRecord, Scope
 from ...memories.store.store import MemoryStore
 from ...ports import Embedder
-from ...settings import Settings
 from ...values import replace
 from .vectors import MemoryVectors
 
-__all__ = ["MemorySearch", "settings_embedder"]
+__all__ = ["MemorySearch"]
 
 _TEAM: Final = "team/"
-
-
-def settings_embedder(settings: Settings) -> Embedder | None:
-    """Return the embedder of the settings, whose weights are loaded on first use; None without one."""
-    if settings.embedder is None:
-        return None
-    from ...models.embedders import open_embedder  # most homes have none
-
-    return open_embedder(settings.embedder)
 
 
 class MemorySearch:
@@ -76,6 +66,17 @@ class MemorySearch:
         if self.vectors is not None:
             self.vectors.refresh(self._records)
         return len(changed) + len(gone)
+
+    def prepare(self, query: str) -> str:
+        """Refresh the index and compute the vector of a question; return the problem of the embedder, if any.
+
+        A search for this question then needs no model.
+        """
+        self.refresh()
+        if self.vectors is None:
+            return ""
+        self.vectors.likenesses(query)
+        return self.vectors.problem
 
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()

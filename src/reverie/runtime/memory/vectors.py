@@ -10,7 +10,6 @@ import sqlite3
 from array import array
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from operator import mul
 from pathlib import Path
 from typing import Final
 
@@ -19,18 +18,14 @@ from ...errors import ReverieError
 from ...memories.store.records import MemoryRecord
 from ...ports import Embedder
 from ...storage.sqlite import open_database
+from ..search.vectors import likeness, vector_of
 
-__all__ = ["MemoryVectors", "delete_vectors", "likeness"]
+__all__ = ["MemoryVectors", "delete_vectors"]
 
 _FILE: Final = "vectors.sqlite"
 _JOURNAL: Final = ".journal"
 _BUSY_SECONDS: Final = 5.0
 _BODY_CHARS: Final = 500
-
-
-def likeness(one: array[float], other: array[float]) -> float:
-    """Return the cosine of two vectors of length 1; 0 if they come from different models."""
-    return sum(map(mul, one, other)) if len(one) == len(other) else 0.0
 
 
 def delete_vectors(directory: str | os.PathLike[str]) -> None:
@@ -49,6 +44,7 @@ class MemoryVectors:
         self._embedder = embedder
         self._rows: dict[str, tuple[str, array[float]]] = {}
         self._is_loaded = False
+        self._asked: tuple[str, array[float]] | None = None
         self.problem = ""
 
     def refresh(self, memories: Mapping[str, MemoryRecord]) -> None:
@@ -74,7 +70,9 @@ class MemoryVectors:
                 self._load()
             if not self._rows or not query.strip():
                 return {}
-            (asked,) = self._embedder.vectors([query])
+            if self._asked is None or self._asked[0] != query:
+                self._asked = (query, self._embedder.vectors([query])[0])
+            asked = self._asked[1]
         except (ReverieError, sqlite3.Error, OSError) as error:
             self.problem = f"memories are found by their words alone: {error}"
             return {}
@@ -86,9 +84,7 @@ class MemoryVectors:
     def _load(self) -> None:
         with closing(self._opened()) as connection:
             for file, digest, data in connection.execute("SELECT file, digest, vector FROM vectors"):
-                vector: array[float] = array("f")
-                vector.frombytes(data)
-                self._rows[file] = (digest, vector)
+                self._rows[file] = (digest, vector_of(data))
         self._is_loaded = True
 
     def _save(self, gone: list[str], rows: Mapping[str, tuple[str, array[float]]]) -> None:

@@ -27,12 +27,15 @@ _CACHE_KILOBYTES: Final = 32_768
 _TABLES: Final = (
     "CREATE TABLE logs (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, project TEXT NOT NULL, offset INTEGER NOT"
     " NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, mark BLOB NOT NULL, pieces INTEGER"
-    " NOT NULL, words INTEGER NOT NULL, people BLOB NOT NULL)",
+    " NOT NULL, words INTEGER NOT NULL, people BLOB NOT NULL, embedded INTEGER NOT NULL)",
     "CREATE TABLE messages (log INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT"
     " NULL, uuid TEXT NOT NULL, PRIMARY KEY (log, number)) WITHOUT ROWID",
     "CREATE TABLE words (word TEXT PRIMARY KEY, logs INTEGER NOT NULL, pieces INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE postings (word TEXT NOT NULL, log INTEGER NOT NULL, posts BLOB NOT NULL, PRIMARY KEY (word, log))"
     " WITHOUT ROWID",
+    "CREATE TABLE vectors (log INTEGER NOT NULL, number INTEGER NOT NULL, piece INTEGER NOT NULL, vector BLOB NOT NULL,"
+    " PRIMARY KEY (log, number, piece)) WITHOUT ROWID",
+    "CREATE TABLE embedder (name TEXT NOT NULL)",
     "CREATE TABLE contents (log INTEGER NOT NULL, part INTEGER NOT NULL, words TEXT NOT NULL, PRIMARY KEY (log, part))"
     " WITHOUT ROWID",
 )
@@ -105,7 +108,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-            for table in ("logs", "messages", "speakers", "words", "postings", "contents"):  # speakers: version 2
+            for table in ("logs", "messages", "speakers", "words", "postings", "contents", "vectors", "embedder"):
                 connection.execute(f"DROP TABLE IF EXISTS {table}")
             for statement in _TABLES:
                 connection.execute(statement)
@@ -218,8 +221,8 @@ class SearchRows:
         """Insert and return the row of a new log."""
         project = key.split("/")[1]
         self._connection.execute(
-            "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, pieces, words, people)"
-            " VALUES (?, ?, 0, 0, 0, 0, x'', 0, 0, x'')",
+            "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, pieces, words, people, embedded)"
+            " VALUES (?, ?, 0, 0, 0, 0, x'', 0, 0, x'', 0)",
             (key, project),
         )
         row = self.log(key)
@@ -269,6 +272,33 @@ class SearchRows:
             [(word, word not in old, len(some)) for word, some in sorted(posts.items())],
         )
 
+    # -- vectors of what people said
+
+    def use_embedder(self, name: str) -> None:
+        """Delete all vectors if another embedder made them."""
+        row = self._connection.execute("SELECT name FROM embedder").fetchone()
+        if row is not None and row[0] == name:
+            return
+        for statement in ("DELETE FROM vectors", "DELETE FROM embedder", "UPDATE logs SET embedded = 0"):
+            self._connection.execute(statement)
+        self._connection.execute("INSERT INTO embedder VALUES (?)", (name,))
+
+    def without_vectors(self) -> list[tuple[int, int, list[int]]]:
+        """Return the logs with messages that were not embedded: number, count of messages, those of people to embed."""
+        query = "SELECT id, people, embedded FROM logs WHERE embedded < length(people)"
+        rows = self._connection.execute(query).fetchall()
+        return [(log, len(people), [at for at in range(done, len(people)) if people[at]]) for log, people, done in rows]
+
+    def add_vectors(self, log: int, upto: int, vectors: Iterable[tuple[int, int, bytes]]) -> None:
+        """Add vectors by message number and piece; all messages of the log before ``upto`` have theirs now."""
+        rows = [(log, *row) for row in vectors]
+        self._connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
+        self._connection.execute("UPDATE logs SET embedded = ? WHERE id = ?", (upto, log))
+
+    def vectors(self) -> Iterable[tuple[int, int, bytes]]:
+        """Yield all vectors, each with its log and the number of its message."""
+        return self._connection.execute("SELECT log, number, vector FROM vectors")
+
     def save_position(self, row: LogRow) -> None:
         """Record how far a log has been read."""
         self._connection.execute(
@@ -289,7 +319,7 @@ class SearchRows:
             [(count, word) for word, count in counts],
         )
         connection.executemany("DELETE FROM words WHERE word = ? AND pieces <= 0", [(word,) for word, _ in counts])
-        for table, column in (("contents", "log"), ("messages", "log"), ("logs", "id")):
+        for table, column in (("contents", "log"), ("vectors", "log"), ("messages", "log"), ("logs", "id")):
             connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (log,))
         connection.execute("PRAGMA secure_delete = OFF")
 
