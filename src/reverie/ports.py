@@ -1,11 +1,13 @@
-"""The protocols that Reverie needs from outside: storage, models, messages between agents, and sub-agents.
+"""The protocols that Reverie needs from outside: storage, models, embeddings, messages between agents, and sub-agents.
 
-Storage is synchronous and may block; the async runtime calls it in a worker thread. Models are asynchronous.
+Storage and embedders are synchronous and may block; the async runtime calls them in a worker thread. Models are
+asynchronous.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from array import array
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .values import record
@@ -16,6 +18,7 @@ __all__ = [
     "Capabilities",
     "Connectable",
     "Document",
+    "Embedder",
     "Lease",
     "Messenger",
     "Model",
@@ -127,6 +130,22 @@ class Reply:
     """A complete reply in the Messages API's format: id, role, content, stop_reason, usage, model."""
 
     body: dict[str, Any]
+
+
+class Embedder(Protocol):
+    """A model that turns texts into vectors, which are the more alike the more the texts mean the same."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model; vectors of different names cannot be compared."""
+        ...
+
+    def vectors(self, texts: Sequence[str]) -> list[array[float]]:
+        """Return one vector of length 1 per text, in order; the end of a text that is too long may be cut.
+
+        Every failure is a ``ModelError``.
+        """
+        ...
 
 
 @runtime_checkable

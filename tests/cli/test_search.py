@@ -63,7 +63,7 @@ def test_what_is_printed_cannot_drive_a_terminal(past: Path, reverie: Callable[.
 def test_nothing_found_says_so_and_bad_input_is_refused(past: Path, reverie: Callable[..., Answer]) -> None:
     assert reverie("search", "xyzzy")[:2] == (
         0,
-        "No matches. Try other words: names, identifiers, parts of a path.\n",
+        "No matches: a message must contain a word of the query. Try names, identifiers, parts of a path.\n",
     )
     assert reverie("search", "  ")[0] == 2
     assert reverie("search", "x", "--project", past / "none")[0] == 2

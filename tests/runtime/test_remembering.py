@@ -166,6 +166,16 @@ def test_memories_are_recalled_without_a_session_and_without_a_model(tmp_path: P
             name=f"Where the {thing} is",
             description=f"The {thing} of the harbour project is at {where}",
         )
-    assert [one.name for one in memory.recall("where are the tickets tracked?", limit=1)] == ["Where the tickets is"]
+    asked = "where are the tickets of the harbour project?"
+    assert [one.name for one in memory.recall(asked, limit=1)] == ["Where the tickets is"]
     memory.forget("Where the tickets is")
-    assert "Where the tickets is" not in [one.name for one in memory.recall("where are the tickets tracked?")]
+    assert "Where the tickets is" not in [one.name for one in memory.recall(asked)]
+
+
+@pytest.mark.requirement("R2")
+@pytest.mark.parametrize("prompt", ["fix the typo in the tickets", "thanks, go on", "is the project done?"])
+def test_recall_is_silent_about_a_match_by_one_word_unless_everything_is_asked_for(tmp_path: Path, prompt: str) -> None:
+    memory = Home(tmp_path).memory
+    saved = memory.save("The tickets of the harbour project are in Linear; go there first", type="reference")
+    assert memory.recall(prompt) == []
+    assert [one.file for one in memory.recall(prompt, everything=True)] == [saved.file]

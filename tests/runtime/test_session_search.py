@@ -198,8 +198,8 @@ def dump(search: SessionSearch) -> list[Any]:
     search.refresh()
     with sqlite3.connect(search.path) as connection:
         keys = dict(connection.execute("SELECT id, key FROM logs").fetchall())
-        out: list[Any] = sorted(connection.execute("SELECT key, offset, messages, words FROM logs"))
-        out += sorted(connection.execute("SELECT word, logs, messages FROM words"))
+        out: list[Any] = sorted(connection.execute("SELECT key, offset, pieces, words, people FROM logs"))
+        out += sorted(connection.execute("SELECT word, logs, pieces FROM words"))
         out += sorted((word, keys[log], posts) for word, log, posts in connection.execute("SELECT * FROM postings"))
         out += sorted((keys[row[0]], *row[1:]) for row in connection.execute("SELECT * FROM messages"))
     connection.close()

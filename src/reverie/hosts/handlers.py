@@ -169,9 +169,9 @@ def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> Ho
     policy, shown = settings.recall, state.shown_memories()
     directory, now = _memory_directory(event, settings), datetime.now(UTC)
     query = event.prompt[:_LOOK_AT]
-    read = MemoryReader(directory, settings.team_memory, query=query, home=settings.home)
+    read = MemoryReader(directory, settings.team_memory, query=query, home=settings.home, embedder=settings.embedder)
     files = local_choice(
-        query, list(read.records.values()), read.index, context=RecallContext(shown.files, now=now), policy=policy
+        query, list(read.records.values()), read, context=RecallContext(shown.files, now=now), policy=policy
     )
     limits = replace(policy, session_bytes=min(policy.session_bytes, shown.bytes + _RECALL_CHARS))
     made = shown_memories(

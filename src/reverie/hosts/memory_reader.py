@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from ..memories.store.file_stamps import stamped_files
@@ -24,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from ..memories.recall.search import Match
+
 __all__ = ["MemoryReader", "index_text", "note_surfaced", "unconfirmed_files"]
 
 _MAX_FILE_BYTES: Final = 262_144
@@ -38,15 +40,34 @@ class MemoryReader:
     holds only the fields that decide whether it may be shown; ``whole`` reads its text.
     """
 
-    def __init__(self, directory: str, team: str | None, *, query: str, home: str) -> None:
+    def __init__(self, directory: str, team: str | None, *, query: str, home: str, embedder: str | None = None) -> None:
         from ..memories.recall.search import MemoryIndex
         from ..memories.recall.terms import terms  # the index text alone needs no search
 
         self.index = MemoryIndex()
         self.records: dict[str, MemoryRecord] = {}
+        self._directory, self._embedder = directory, embedder
         self._roots: dict[Scope, str] = {"private": directory, **({"team": team} if team is not None else {})}
         for scope, root in self._roots.items():
             self._take(root, scope, set(terms(query)), home)
+
+    def search(
+        self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
+    ) -> list[Match]:
+        """Return the memories that best match a question by words and, with an embedder, by their saved vectors."""
+        if self._embedder is None:
+            return self.index.search(query, limit=limit, now=now, without=without)
+        from ..errors import ModelError
+        from ..memories.recall.search import fused
+        from ..models.embedders import open_embedder
+        from ..runtime.memory.vectors import MemoryVectors
+
+        try:
+            likenesses = MemoryVectors(self._directory, open_embedder(self._embedder)).likenesses(query)
+        except ModelError:  # a hook says nothing but its answer
+            likenesses = {}
+        shown = {name: value for name, value in likenesses.items() if name in self.records and name not in without}
+        return fused(self.index.search(query, limit=len(self.index), now=now, without=without), shown, limit)
 
     def whole(self, names: Sequence[str]) -> list[MemoryRecord]:
         """Return these memories with their current text, and trust and source by the journal; leave out lost files.
@@ -78,12 +99,12 @@ class MemoryReader:
                 memory = _record(root, file, name, scope, _iso(stamp[0]))
                 if memory is None:
                     continue
-                words = self.index.words_of(memory) if memory.is_in_use else MemoryWords(frozenset(), {}, 0)
+                words = self.index.words_of(memory) if memory.is_in_use else MemoryWords({}, 0)
                 row = kept.put(memory, words, stamp)
-            type, modified, expires, length, head, counts = row
+            type, modified, expires, length, counts = row
             memory = MemoryRecord(name, "", type=type, modified=modified, expires=expires, scope=scope)
             here = {word: counts[word] for word in asked if word in counts}
-            self.index.put_words(memory, MemoryWords(frozenset(asked.intersection(head)), here, length))
+            self.index.put_words(memory, MemoryWords(here, length))
             self.records[name] = memory
         kept.save()
 

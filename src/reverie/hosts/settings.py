@@ -22,7 +22,17 @@ _NO_RULES: Final = frozenset({"REVERIE_HOME", "REVERIE_WORKER"})
 class HookSettings:
     """The settings that hooks use: directories, switches and limits."""
 
-    __slots__ = ("_recall", "home", "memory", "memory_dir", "offload", "offload_limits", "recalls", "team_memory")
+    __slots__ = (
+        "_recall",
+        "embedder",
+        "home",
+        "memory",
+        "memory_dir",
+        "offload",
+        "offload_limits",
+        "recalls",
+        "team_memory",
+    )
 
     def __init__(self, home: str, given: Settings | None = None) -> None:
         """Take the loaded settings; None means the defaults."""
@@ -34,6 +44,7 @@ class HookSettings:
         self.offload_limits = limits if given is None else given.offload_limits
         self.memory_dir = None if given is None or given.memory_dir is None else str(given.memory_dir)
         self.team_memory = None if given is None or given.team_memory is None else str(given.team_memory)
+        self.embedder = None if given is None else given.embedder
         self._recall = None if given is None else given.recall
 
     @property

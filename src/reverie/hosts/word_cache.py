@@ -34,8 +34,8 @@ _MAX_BYTES: Final = 64 * 2**20
 _FRESH_NS: Final = 2_000_000_000
 """A file that changed this recently could change again within the same time stamp, so it is not cached."""
 
-_COLUMNS: Final = 7
-Row = tuple[str, str, str, int, list[str], dict[str, int]]
+_COLUMNS: Final = 6
+Row = tuple[str, str, str, int, dict[str, int]]
 
 
 class WordCache:
@@ -65,7 +65,6 @@ class WordCache:
             memory.modified,
             memory.expires,
             words.length,
-            sorted(words.head),
             dict(words.counts),
         )
         if max(stamp[:2]) < time.time_ns() - _FRESH_NS:

@@ -25,6 +25,7 @@ from ..runtime.memory.memory import Memory, memory_directory
 from ..runtime.memory.results import ForgottenMemories, SavedMemory
 from ..runtime.search.log_text import logs_in
 from ..runtime.search.sessions import SessionSearch
+from ..runtime.search.vectors import settings_embedder
 from ..runtime.session.ledger import LedgerStore
 from ..settings import Settings, load_settings
 from ..settings.records import SWITCHES
@@ -67,14 +68,14 @@ class ToolAnswers:
 
     # -- memories
 
-    def recall(self, project: ServedProject, query: str, limit: int) -> Answer:
-        """Return the memories that fit a query best, at most ``limit``, each in its fence.
+    def recall(self, project: ServedProject, query: str, limit: int, *, everything: bool = False) -> Answer:
+        """Return the memories that are certain to help with a query, or ``everything`` that fits, each in its fence.
 
         An empty query raises ``InputError``.
         """
         tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
         with self._memory(project) as memory:
-            found = memory.recall(_non_empty("query", query), limit=limit)
+            found = memory.recall(_non_empty("query", query), limit=limit, everything=everything)
             return {"memories": [_shown(one, memory.path_of(one.file), tag, now) for one in found]}
 
     def remember(self, project: ServedProject, client: str, given: Answer) -> Answer:
@@ -138,7 +139,7 @@ class ToolAnswers:
         def read(done: int, total: int) -> None:
             progress(done, total, f"reading session {done + 1} of {total}")
 
-        with SessionSearch(settings.home, progress=read) as search:
+        with SessionSearch(settings.home, progress=read, embedder=settings_embedder(settings)) as search:
             found = search.search(_non_empty("query", query), project=None if everywhere else project.slug, limit=limit)
         messages = [
             {

@@ -160,7 +160,9 @@ class McpServer:
         answers = self._answers
         everywhere = bool(given.get("all_projects"))
         works: dict[str, Callable[[], Answer]] = {
-            "recall": lambda: answers.recall(project, given["query"], given["limit"]),
+            "recall": lambda: answers.recall(
+                project, given["query"], given["limit"], everything=bool(given.get("everything"))
+            ),
             "remember": lambda: answers.remember(project, client, given),
             "forget": lambda: answers.forget(project, client, given),
             "search_sessions": lambda: answers.search_sessions(

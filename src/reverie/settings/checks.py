@@ -229,6 +229,7 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "mcp_servers": read_servers,
     "memory_dir": read_directory,
     "team_memory": read_directory,
+    "embedder": read_name,
     "durability": read_durability,
     "window_tokens": read_whole,
     "compact_percent": read_percent,

@@ -87,6 +87,8 @@ class Settings:
     """The folder of memories, instead of the project's folder under ``home``."""
     team_memory: Path | None = None
     """The folder of shared memories; None shares nothing."""
+    embedder: str | None = None
+    """The embedding model for recall and search: ``local:/path/model.gguf``, or an endpoint ``https://host/v1#model``."""
     durability: Literal["always", "second"] = "always"
     """``always``: an append is on disk when it returns; ``second``: a power failure may lose the last second."""
     window_tokens: int | None = None

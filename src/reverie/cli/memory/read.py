@@ -6,7 +6,7 @@ import click
 
 from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.trust import LABELS, Trust
-from ..output import StyledCell, emit_json, say, table
+from ..output import StyledCell, emit_json, say, table, warn
 from .project_store import as_head, opened
 
 __all__ = ["lint", "list_memories", "path", "search", "show"]
@@ -56,15 +56,21 @@ def show(name: str, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Maximum number of memories.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, best match first.")
 def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find memories by their text, best match first, without a model."""
-    found = opened().recall(" ".join(query), limit=limit)
+    """Find memories by their words and, with an embedder, by their meaning, best match first."""
+    memory = opened()
+    found = memory.recall(" ".join(query), limit=limit, everything=True)
+    if memory.recall_problem:
+        warn(memory.recall_problem)
     if as_json:
         emit_json([as_head(one) for one in found])
     elif found:
         rows = [(one.type, trust_cell(one.trust), one.file, one.description) for one in found]
         table(["type", "trust", "file", "description"], rows, cut=3)
-    else:
+    elif memory.recalls_meaning and not memory.recall_problem:
         say("no matches; 'reverie memory list' lists all memories")
+    else:
+        say("no matches: without an embedder (setting embedder), a memory must contain a word of the query;")
+        say("'reverie memory list' lists all memories")
 
 
 @click.command(short_help="Check memories for problems.")

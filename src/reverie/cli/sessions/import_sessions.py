@@ -16,8 +16,11 @@ from ...errors import InputError, ReverieError, SessionBusy, StorageConflict
 from ...importers import ImportedSession, find_sessions, read_session
 from ...runtime.library import Library
 from ...runtime.places.projects import log_key, project_slug
+from ...runtime.search.sessions import SessionSearch
+from ...runtime.search.vectors import settings_embedder
+from ...settings import load_settings
 from ...values import record, replace
-from ..output import console, counted, emit_json, say, table, tracked, warn
+from ..output import console, counted, emit_json, progressing, say, table, tracked, warn
 from .recordings import opened_library
 
 __all__ = ["ImportOutcome", "command"]
@@ -69,6 +72,7 @@ def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) 
                     outcomes.append(importer.store(found, path))
             except ReverieError as error:
                 failed.append({"path": str(path), "error": str(error)})
+    index_imported(sum(one.status == IMPORTED for one in outcomes))
     if as_json:
         emit_json(as_report(outcomes, failed, dry_run))
     else:
@@ -76,6 +80,22 @@ def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) 
     for failure in failed:
         warn(failure["error"])
     return 2 if failed else 0
+
+
+def index_imported(logs: int) -> None:
+    """Add imported sessions to the search index now, with progress, so that the first search need not read them."""
+    settings = load_settings()
+    if not logs or not settings.switches.memory:
+        return
+    embedder = settings_embedder(settings)
+    try:
+        with (
+            progressing("indexing for search", logs) as advance,
+            SessionSearch(settings.home, progress=lambda done, total: advance(), embedder=embedder) as search,
+        ):
+            search.refresh()
+    except ReverieError as error:
+        warn(f"the sessions are indexed by the next search: {error}")
 
 
 def listed(paths: tuple[str, ...], failed: list[dict[str, str]]) -> list[Path]:

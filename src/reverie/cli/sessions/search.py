@@ -7,6 +7,7 @@ import click
 from ...errors import InputError
 from ...events import Event, FellBack
 from ...runtime.search.sessions import SearchHit, SessionSearch
+from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ..output import emit_json, paint, say, warn
 from .recordings import slug_of
@@ -22,7 +23,7 @@ __all__ = ["command"]
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the messages as JSON.")
 def command(query: str, project: str | None, limit: int, as_json: bool) -> None:
-    """Find messages in past sessions by their words, best match first, without a model.
+    """Find messages in past sessions by their words and, with an embedder, by their meaning, best match first.
 
     'reverie read SESSION HANDLE' shows a message in full.
     """
@@ -32,14 +33,17 @@ def command(query: str, project: str | None, limit: int, as_json: bool) -> None:
     settings = load_settings()
     if not settings.switches.memory:
         raise InputError("search over past sessions is switched off: set switches.memory to true")
-    with SessionSearch(settings.home, listener=on_event) as search:
+    embedder = settings_embedder(settings)
+    with SessionSearch(settings.home, listener=on_event, embedder=embedder) as search:
         found = search.search(query, project=slug, limit=limit)
     if as_json:
         emit_json({"query": query, "messages": found})
     elif found:
         draw(found)
-    else:
+    elif embedder is not None:
         say("No matches. Try other words: names, identifiers, parts of a path.")
+    else:
+        say("No matches: a message must contain a word of the query. Try names, identifiers, parts of a path.")
 
 
 def on_event(event: Event) -> None:

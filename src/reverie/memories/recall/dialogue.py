@@ -1,8 +1,8 @@
-"""Find messages in dialogues without a model: BM25 over a message, its neighbours and its session.
+"""Find messages in dialogues without a model: BM25 over pieces of a message, its neighbours and its session.
 
-An answer often lacks the words of the question: they occur in the message before it, or elsewhere in the session. So a
-message gets a share of its neighbours' scores and of the score of its session as one text. A speaker's name in the
-question favours that speaker's messages.
+The score of a message is that of its best piece, so a long answer does not win by its length; a message that no person
+wrote gets half. An answer often lacks the words of the question: they occur in a message near it, or elsewhere in the
+session. So a message also gets a share of its neighbours' scores, and the score of its session as one text.
 """
 
 from __future__ import annotations
@@ -10,33 +10,47 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from ...values import record
-from .query import Query, Vocabulary
-from .terms import idf, saturated
+from .query import Vocabulary, known_words
+from .terms import affordable, idf, saturated
 
-__all__ = ["Dialogues", "SessionFacts", "SessionRanking", "SessionScore", "Weights", "packed", "rank", "size_code"]
+__all__ = [
+    "LIKENESS_FLOOR",
+    "Dialogues",
+    "SessionFacts",
+    "SessionRanking",
+    "SessionScore",
+    "Weights",
+    "packed",
+    "rank",
+    "size_code",
+]
 
 _SHIFT: Final = 16
+_PIECE_BITS: Final = 8
 _LOW: Final = (1 << _SHIFT) - 1
+_MAX_PIECE: Final = (1 << _PIECE_BITS) - 1
+LIKENESS_FLOOR: Final = 0.3
+"""Vectors of unrelated texts have a likeness up to about this, so only more says something."""
 _LENGTHS: Final = tuple(2 ** (code / 8) - 1 for code in range(256))
 
 
 @record
 class SessionFacts:
-    """The key of a session, and its numbers of words and messages, which ranking needs."""
+    """The key of a session, its number of words, and one byte per message: 1 if a person wrote it."""
 
     key: str
     words: int
-    messages: int
+    people: bytes
 
 
 class Dialogues(Vocabulary, Protocol):
-    """An index of the words in sessions; a posting is one integer for a word in a message, see ``packed``."""
+    """An index of the words in sessions; a posting is one integer for a word in a piece, see ``packed``."""
 
-    messages: int
+    pieces: int
     sessions: int
     words: int
 
@@ -45,11 +59,7 @@ class Dialogues(Vocabulary, Protocol):
         ...
 
     def facts(self, sessions: Iterable[int]) -> dict[int, SessionFacts]:
-        """Return the key and the sizes of these sessions, by session number."""
-        ...
-
-    def spoken_by(self, session: int, name: str) -> frozenset[int]:
-        """Return the message numbers of a speaker in a session; ``name`` is a stem."""
+        """Return the facts about these sessions, by session number."""
         ...
 
 
@@ -57,15 +67,11 @@ class Dialogues(Vocabulary, Protocol):
 class Weights:
     """The constants by which messages and sessions are ranked."""
 
-    before: float = 0.5
-    """The share of the previous message's score that a message gets."""
-    after: float = 0.25
-    """The share of the next message's score that a message gets."""
-    session: float = 0.5
-    """The share of the score of its session, as one text, that a message gets."""
-    speaker: float = 0.5
-    """The bonus, as a share of the score, for a message whose speaker the question names."""
-    max_postings: int = 2_500
+    near: float = 0.5
+    """The share of its score that a message gives to the next; each step further, and the way back, costs as much."""
+    agent: float = 0.5
+    """The factor for a message that no person wrote: agents' answers, tool calls and results."""
+    max_postings: int = 4_000
     """Words are looked up rarest first until this many postings were read."""
 
 
@@ -92,9 +98,12 @@ def size_code(words: int) -> int:
     return min(255, bisect_left(_LENGTHS, words))
 
 
-def packed(number: int, count: int, code: int) -> int:
-    """Return a posting as one integer: message number, word count (at most 255), code of the message's length."""
-    return number << _SHIFT | min(count, 255) << 8 | code
+def packed(number: int, piece: int, count: int, code: int) -> int:
+    """Return a posting as one integer: message number, piece, word count, code of the piece's length.
+
+    Pieces and counts above 255 count as 255.
+    """
+    return (number << _PIECE_BITS | min(piece, _MAX_PIECE)) << _SHIFT | min(count, 255) << 8 | code
 
 
 def rank(
@@ -104,17 +113,34 @@ def rank(
     limit: int = 10,
     weights: Weights | None = None,
     within: Sequence[int] | None = None,
+    likenesses: Mapping[tuple[int, int], float] | None = None,
 ) -> SessionRanking:
     """Return at most ``limit`` messages, and as many sessions, that best match a question.
 
-    ``within`` are the sessions to search; None means all.
+    ``within`` are the sessions to search; None means all. ``likenesses`` are the cosines of the vectors of question and
+    messages, by session and number of a message.
     """
     weights = weights or Weights()
-    query = Query(text, source, max_postings=weights.max_postings)
+    known = known_words(text, source)
+    words = affordable({word: pieces for word, (_, pieces) in known.items()}, weights.max_postings)
     board = _Board(source, weights)
-    for word in query.words:
-        board.add(word, query.frequencies[word], within)
-    return board.ranked(query, limit)
+    for word in words:
+        board.add(word, known[word], within)
+    if not likenesses:
+        return board.ranked(limit, words)
+    return _fused(board.ranked(source.pieces, words), likenesses, limit)
+
+
+def _fused(found: SessionRanking, likenesses: Mapping[tuple[int, int], float], limit: int) -> SessionRanking:
+    """Return a ranking in which the best match by words has 1 and likeness above the floor is added."""
+    top = found.messages[0].score if found.messages else 1.0
+    scores = {(hit.session, hit.number): hit.score / top for hit in found.messages}
+    for place, value in likenesses.items():
+        if value > LIKENESS_FLOOR:
+            scores[place] = scores.get(place, 0.0) + value - LIKENESS_FLOOR
+    best = heapq.nsmallest(limit, scores, key=lambda place: (-scores[place], place))
+    hits = tuple(SessionScore(session, number, scores[session, number]) for session, number in best)
+    return SessionRanking(hits, found.sessions[:limit], found.words)
 
 
 class _Board:
@@ -122,63 +148,89 @@ class _Board:
 
     def __init__(self, source: Dialogues, weights: Weights) -> None:
         self._source = source
-        self._weights = weights
-        self._own: dict[int, dict[int, float]] = {}
+        self._agent = weights.agent
+        near = weights.near
+        self._shares = ((1, near), (2, near**2), (-1, near**2), (-2, near**3))
+        self._pieces: dict[int, dict[int, float]] = {}
         self._whole: dict[int, float] = {}
         self._facts: dict[int, SessionFacts] = {}
-        self._worth = _Worths(source.words / (source.messages or 1))
+        self._worth = _Worths(source.words / (source.pieces or 1))
         self._average_session = source.words / (source.sessions or 1)
 
     def add(self, word: str, frequency: tuple[int, int], within: Sequence[int] | None) -> None:
-        """Add the score of a word to every message and session that has it."""
+        """Add the score of a word to every piece and session that has it."""
         source, worth = self._source, self._worth
-        sessions, messages = frequency
-        tells, tells_session = idf(source.messages, messages), idf(source.sessions, sessions)
+        sessions, pieces = frequency
+        tells, tells_session = idf(source.pieces, pieces), idf(source.sessions, sessions)
         found = source.postings(word, within)
         self._facts |= source.facts(session for session, _ in found if session not in self._facts)
         for session, postings in found:
-            own = self._own.setdefault(session, {})
+            scores = self._pieces.setdefault(session, {})
             count = 0
             for posting in postings:
                 low = posting & _LOW
                 count += low >> 8
-                number = posting >> _SHIFT
-                own[number] = own.get(number, 0.0) + tells * worth[low]
+                piece = posting >> _SHIFT
+                scores[piece] = scores.get(piece, 0.0) + tells * worth[low]
             value = saturated(count, self._facts[session].words, self._average_session)
             self._whole[session] = self._whole.get(session, 0.0) + tells_session * value
 
-    def ranked(self, query: Query, limit: int) -> SessionRanking:
+    def ranked(self, limit: int, words: Sequence[str]) -> SessionRanking:
         """Return at most ``limit`` messages and sessions with the highest scores."""
         sessions: list[tuple[float, str, int]] = []
         messages: list[tuple[float, str, int, int]] = []
-        for session in self._own:
-            key = self._facts[session].key
-            scores = self._scores(session, query.names)
+        for session, own in self._candidates(limit):
+            key, people = self._facts[session].key, self._facts[session].people
+            scores = self._scores(own, people, self._whole[session])
             messages += [(-value, key, number, session) for number, value in scores.items()]
             sessions.append((-self._whole[session] - max(scores.values()), key, session))
         return SessionRanking(
             tuple(SessionScore(one, number, -value) for value, _, number, one in heapq.nsmallest(limit, messages)),
             tuple((one, -value) for value, _, one in heapq.nsmallest(limit, sessions)),
-            tuple(query.words),
+            tuple(words),
         )
 
-    def _scores(self, session: int, names: Iterable[str]) -> dict[int, float]:
-        """Return the scores of a session's messages by number, with shares of neighbours, session and speaker."""
-        weights = self._weights
-        base = weights.session * self._whole[session]
-        found: dict[int, float] = {}
-        for number, value in self._own[session].items():
-            for at, share in ((number, 1.0), (number + 1, weights.before), (number - 1, weights.after)):
-                if 0 <= at < self._facts[session].messages:
-                    found[at] = found.get(at, base) + share * value
-        for name in names:
-            for number in self._source.spoken_by(session, name) & found.keys():
-                found[number] *= 1 + weights.speaker
+    def _candidates(self, limit: int) -> list[tuple[int, dict[int, float]]]:
+        """Return the sessions that can hold one of the best messages or be one of the best, with own scores."""
+        found = [(session, self._own(session)) for session in self._pieces]
+        if len(found) <= limit:
+            return found
+        best = {session: max(own.values()) + self._whole[session] for session, own in found}
+        more = 1 + sum(share for _, share in self._shares)
+        least = heapq.nlargest(limit, best.values())[-1]
+        least_whole = heapq.nlargest(limit, (value + self._whole[session] for session, value in best.items()))[-1]
+        return [
+            (session, own)
+            for session, own in found
+            if (most := more * best[session]) >= least or most + self._whole[session] >= least_whole
+        ]
+
+    def _own(self, session: int) -> dict[int, float]:
+        """Return the own scores of a session's messages by number: the best piece, less if no person wrote it."""
+        people, agent = self._facts[session].people, self._agent
+        own: dict[int, float] = {}
+        for piece, value in self._pieces[session].items():
+            number = piece >> _PIECE_BITS
+            if not people[number]:
+                value *= agent
+            if value > own.get(number, 0.0):
+                own[number] = value
+        return own
+
+    def _scores(self, own: Mapping[int, float], people: bytes, base: float) -> dict[int, float]:
+        """Return the scores of a session's messages by number, with their shares of neighbours and session."""
+        found = {number: base + value for number, value in own.items()}
+        for number, value in own.items():
+            for step, share in self._shares:
+                at = number + step
+                if 0 <= at < len(people):
+                    given = share * value if people[at] else self._agent * share * value
+                    found[at] = found.get(at, base) + given
         return found
 
 
 class _Worths(dict[int, float]):
-    """A cache of a word's score in a message, by the posting's count and length code."""
+    """A cache of a word's score in a piece, by the posting's count and length code."""
 
     def __init__(self, average: float) -> None:
         super().__init__()

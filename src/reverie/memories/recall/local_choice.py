@@ -75,10 +75,9 @@ def searched(
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match may be shown unasked: two words in name or description, or enough strength."""
-    if len(match.headed) > 1:
-        return True
-    return match.strength >= policy.min_strength and (bool(match.headed) or len(match.words) > 1)
+    """Say whether a match may be shown unasked: by three words, by two of enough strength, or by its meaning."""
+    by_words = len(match.words) > 2 or (len(match.words) > 1 and match.strength >= policy.min_strength)
+    return by_words or match.likeness >= policy.min_likeness
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:

@@ -23,4 +23,6 @@ class RecallPolicy:
     file_bytes: int = 4_096
     session_bytes: int = 61_440
     min_strength: float = 1.0
-    """The least strength of a match that search may show; a word that no other memory has adds 1."""
+    """The least strength of the words of a match that may be shown unasked; a word that no other memory has adds 1."""
+    min_likeness: float = 0.4
+    """The least likeness of the vectors of a prompt and a memory that may be shown unasked, chosen for MiniLM."""

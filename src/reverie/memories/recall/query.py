@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from .terms import affordable, terms, tokens
+from .terms import terms
 
-__all__ = ["Query", "Vocabulary", "differ_by_one"]
+__all__ = ["Vocabulary", "differ_by_one", "known_words"]
 
 _MIN_CHARS: Final = 5
 
 
 class Vocabulary(Protocol):
-    """The words of an index of dialogues, and the names of its speakers."""
+    """The words of an index of dialogues."""
 
     def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return, by word, how many sessions and how many messages contain it; absent words are left out."""
+        """Return, by word, how many sessions and how many pieces contain it; absent words are left out."""
         ...
 
     def starting(self, letters: str) -> Sequence[str]:
         """Return some words of the index that start with these letters."""
         ...
 
-    def speakers(self) -> Collection[str]:
-        """Return the stems of the names of all speakers."""
-        ...
 
-
-class Query:
-    """A question in terms of an index: its words with frequencies, slips corrected, and the speakers it names."""
-
-    def __init__(self, text: str, source: Vocabulary, *, max_postings: int) -> None:
-        names = source.speakers()
-        self.names = [word for word in dict.fromkeys(tokens(text)) if word in names]
-        words = [word for word in terms(text) if word not in names]
-        known = source.frequencies(words)
-        for word in [word for word in words if word not in known]:
-            others = _slips(word, source)
-            known |= source.frequencies(others)
-            words += [other for other in others if other in known and other not in words]
-        self.frequencies = known
-        self.words = affordable({word: known[word][1] for word in words if word in known}, max_postings)
+def known_words(text: str, source: Vocabulary) -> dict[str, tuple[int, int]]:
+    """Return a question's words in an index with their frequencies; an absent word is replaced by similar ones."""
+    words = terms(text)
+    known = source.frequencies(words)
+    slips = [other for word in words if word not in known for other in _slips(word, source)]
+    return known | source.frequencies(slips)
 
 
 def _slips(word: str, source: Vocabulary) -> list[str]:

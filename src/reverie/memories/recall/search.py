@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
-from ...values import record
+from ...values import record, replace
 from ..rules.types import TYPES
 from ..store.records import MemoryRecord
 from .terms import K1, B, affordable, idf, terms, tokens, without_noise
@@ -20,9 +20,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["Match", "MemoryIndex", "MemoryWeights", "MemoryWords"]
+__all__ = ["Match", "MemoryIndex", "MemoryWeights", "MemoryWords", "fused"]
 
 _DAY_SECONDS: Final = 86_400.0
+_MIN_LIKENESS: Final = 0.25
 
 
 @record
@@ -50,18 +51,16 @@ class Match:
     score: float
     words: tuple[str, ...]
     """The words of the question that the memory contains."""
-    headed: tuple[str, ...]
-    """The words of the question that the memory's name, description or file name contains."""
     strength: float
     """The summed weight of the matched words; a word that no other memory has adds 1."""
+    likeness: float = 0.0
+    """The cosine of the vectors of question and memory; 0 without embeddings."""
 
 
 @record
 class MemoryWords:
     """The words of one memory as the index holds them, with weighted counts."""
 
-    head: frozenset[str]
-    """The words of the memory's name, description and file name."""
     counts: Mapping[str, int]
     """The weighted count of each word in the whole memory."""
     length: int
@@ -69,11 +68,10 @@ class MemoryWords:
 
 
 class _IndexedMemory:
-    __slots__ = ("decays", "file", "head", "length", "modified", "words")
+    __slots__ = ("decays", "file", "length", "modified", "words")
 
     def __init__(self, memory: MemoryRecord, words: MemoryWords) -> None:
         self.file = memory.file
-        self.head = words.head
         self.words = tuple(words.counts)
         self.length = words.length
         self.modified = _seconds(memory.modified)
@@ -89,10 +87,9 @@ def _counted(memory: MemoryRecord, weights: MemoryWeights) -> MemoryWords:
             counts[word] += count * weight
     for word in tokens(memory.file.rsplit("/", 1)[-1].removesuffix(".md")):
         counts[word] = max(counts[word], 1)
-    head = frozenset(counts)
     for word, count in Counter(tokens(memory.body)).items():
         counts[word] += count * weights.body
-    return MemoryWords(head, counts, sum(counts[word] for word in without_noise(counts)))
+    return MemoryWords(counts, sum(counts[word] for word in without_noise(counts)))
 
 
 class MemoryIndex:
@@ -214,16 +211,25 @@ class MemoryIndex:
     def _match(self, file: str, score: float, asked: list[str]) -> Match:
         number = self._numbers[file]
         words = [word for word in asked if number in self._postings[word]]
-        head = self._shelved[number].head
         memories = len(self._shelved)
         told = sum(idf(memories, len(self._postings[word])) for word in words)
-        return Match(
-            file,
-            score,
-            tuple(words),
-            tuple(word for word in words if word in head),
-            told / idf(memories, 1),
-        )
+        return Match(file, score, tuple(words), told / idf(memories, 1))
+
+
+def fused(matches: Iterable[Match], likenesses: Mapping[str, float], limit: int) -> list[Match]:
+    """Return at most ``limit`` matches by words and by meaning, best first; a rare word counts as a tenth of likeness.
+
+    A memory that shares no word with the question is a match from a likeness of a quarter on.
+    """
+    by_words = {match.file: match for match in matches}
+    found: list[Match] = []
+    for file in by_words.keys() | likenesses.keys():
+        match, likeness = by_words.get(file), likenesses.get(file, 0.0)
+        if match is None and likeness < _MIN_LIKENESS:
+            continue
+        match = match or Match(file, 0.0, (), 0.0)
+        found.append(replace(match, score=likeness + match.strength / 10, likeness=likeness))
+    return sorted(found, key=lambda match: (-match.score, match.file))[:limit]
 
 
 def _seconds(time: str) -> float:

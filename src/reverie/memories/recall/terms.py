@@ -18,7 +18,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["FUNCTION_WORDS", "K1", "B", "affordable", "idf", "saturated", "snippet", "terms", "tokens", "without_noise"]
+__all__ = [
+    "FUNCTION_WORDS",
+    "K1",
+    "B",
+    "affordable",
+    "idf",
+    "pieces_of",
+    "saturated",
+    "snippet",
+    "terms",
+    "tokens",
+    "without_noise",
+]
 
 _CHUNK: Final = pattern(r"\w+(?:[-'’]\w+)*")
 _PIECE: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
@@ -28,8 +40,9 @@ _ORDINAL: Final = pattern(r"(\d+)(?:st|nd|rd|th)")
 # Scripts without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings join their words).
 _UNSPACED: Final = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _MAX_TOKEN_CHARS: Final = 64
+_PIECE_CHARS: Final = 500
 
-K1: Final = 1.2
+K1: Final = 0.9
 """The constant k1 of BM25: how soon repeating a word stops adding to the score."""
 B: Final = 0.75
 """The constant b of BM25: how much the length of a text reduces the score of a word."""
@@ -110,6 +123,18 @@ def _parts(chunk: str) -> list[str]:
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return a text in pieces of about 500 characters, cut at a line, sentence or word where one ends in time."""
+    pieces: list[str] = []
+    at, size = 0, _PIECE_CHARS
+    while len(text) - at > size + size // 2:
+        ends = (text.rfind(mark, at + size // 2, at + size) for mark in ("\n", ". ", " "))
+        cut = next((end + 1 for end in ends if end >= 0), at + size)
+        pieces.append(text[at:cut])
+        at = cut
+    return [*pieces, text[at:]]
 
 
 # -- weights

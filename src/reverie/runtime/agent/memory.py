@@ -6,8 +6,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from ...errors import ReverieError
 from ...events import FellBack
 from ...layers.l5_extract import Witnesses, imported_upto
 from ...memories.recall.policy import RecallPolicy
@@ -30,6 +32,8 @@ from ..memory.recall import SessionRecall
 from ..memory.scopes import memory_directory
 from ..memory.standing_memories import IndexSource, IndexText, read_indexes
 from ..places.projects import project_slug
+from ..search.sessions import SessionSearch
+from ..search.vectors import settings_embedder
 from ..session.session import Session
 from ..session.standing_context import ContextSource
 
@@ -141,9 +145,19 @@ class AgentMemory:
         await self.dreaming.after_query()
 
     async def close(self) -> None:
-        """Cancel a recall that still runs, and wait for an extraction that is being written."""
+        """Cancel a recall that still runs, wait for an extraction that is being written, and index the session."""
         self._recall.cancel()
         await self._extractor.close()
+        if self._session.log.mode == "write" and self._session.searched_log:
+            await to_thread.run_sync(self._index_session)
+
+    def _index_session(self) -> None:
+        """Add the session to the search index now, so that the next search need not read it."""
+        try:
+            with SessionSearch(self._settings.home, embedder=settings_embedder(self._settings)) as search:
+                search.refresh_log(self._session.searched_log)
+        except ReverieError as error:
+            self._report(f"the session is indexed by the next search: {error}")
 
     def _may_extract(self) -> bool:
         switches = self._session.settings.switches

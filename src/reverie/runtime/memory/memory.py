@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from ...errors import InputError, SettingsError, StorageConflict
+from ...memories.recall.policy import RecallPolicy
 from ...memories.rules.secrets import refuse_secrets
 from ...memories.rules.taxonomy import MemoryType, body_for, description_for, lint_memory, refusal
 from ...memories.store import drafts
@@ -20,14 +21,17 @@ from ...memories.store.names import daily_log, file_for, title_for
 from ...memories.store.records import MemoryRecord, Scope, front_matter
 from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
+from ...ports import Embedder
 from ...settings import Settings, load_settings
 from ...text.dates import absolute
 from ...tools.git import git_identity
 from ...values import replace
+from ..search.vectors import settings_embedder
 from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
 from .scopes import Scopes, author_trust, iso_time, memory_directory, source_tuple
 from .search import MemorySearch
+from .vectors import delete_vectors
 
 __all__ = ["Memory", "memory_directory"]
 
@@ -51,11 +55,17 @@ class Memory:
         team: str | os.PathLike[str] | None = None,
         instructions: Sequence[str] | Callable[[], Sequence[str]] = (),
         clock: Callable[[], datetime] = utc_now,
+        embedder: Embedder | None = None,
+        recall: RecallPolicy | None = None,
     ) -> None:
-        """Use the memories in a directory; a text that ``instructions`` already contain is not saved."""
+        """Use the memories in a directory; a text that ``instructions`` already contain is not saved.
+
+        With an ``embedder``, recall finds memories by their meaning too; ``recall`` are its thresholds.
+        """
         self.path = Path(os.path.abspath(directory))
         self._instructions, self._clock = instructions, clock
-        self._found = MemorySearch(self.path, team=team)
+        self._found = MemorySearch(self.path, team=team, embedder=embedder)
+        self._policy = recall or RecallPolicy()
         self._scopes = Scopes(str(self.path), os.path.abspath(team) if team is not None else None, clock)
 
     @classmethod
@@ -79,7 +89,13 @@ class Memory:
 
             return [one.text for one in gather(Path(project), home=settings.home).files]
 
-        return cls(memory_directory(project, settings), team=settings.team_memory, instructions=instructions)
+        return cls(
+            memory_directory(project, settings),
+            team=settings.team_memory,
+            instructions=instructions,
+            embedder=settings_embedder(settings),
+            recall=settings.recall,
+        )
 
     # -- reading
 
@@ -105,9 +121,22 @@ class Memory:
         """Return the part of a scope's index that fits its limits, with a warning if a part is left out."""
         return self._store(scope).load_index()
 
-    def recall(self, query: str, *, limit: int = 5) -> Heads:
-        """Return a list of the memories that match a question best, with bodies, best first, without a model."""
-        return self._found.recall(query, limit=limit)
+    def recall(self, query: str, *, limit: int = 5, everything: bool = False) -> Heads:
+        """Return a list of the memories that are certain to help with a question, with bodies, best first.
+
+        With ``everything``, return every match up to the limit, however weak.
+        """
+        return self._found.recall(query, limit=limit, policy=None if everything else self._policy)
+
+    @property
+    def recalls_meaning(self) -> bool:
+        """Whether recall uses embeddings; without them a question finds a memory only by common words."""
+        return self._found.vectors is not None
+
+    @property
+    def recall_problem(self) -> str:
+        """The reason why the last recall could not use the embedder; empty if it could or there is none."""
+        return self._found.vectors.problem if self._found.vectors is not None else ""
 
     def log(self, file_or_name: str | None = None) -> Log:
         """Record edits by other programs, then return a list of all changes or of one memory's, newest first."""
@@ -306,6 +335,7 @@ class Memory:
             ids += [self._scopes.id(scope, entry.id)] if entry and not dry_run else []
             if erase and not dry_run:
                 store.erase(files)
+                delete_vectors(self.path)
         return self._forgotten(found, ids)
 
     def forget_source(
@@ -331,6 +361,7 @@ class Memory:
             if erase and not dry_run:
                 removed = [file for one, file in gone if one == scope]
                 store.erase(removed, source=lambda one: drafts.comes_from(one, source))
+                delete_vectors(self.path)
                 forget_logged(Path(store.root), source)
         return replace(self._forgotten(gone, ids), restored=restored)
 
@@ -443,6 +474,8 @@ class Memory:
             raise InputError(f"a team memory may have at most {MAX_TEAM_BYTES} bytes; split it")
 
     def _saved(self, scope: Scope, memory: MemoryRecord, entry: JournalEntry | None, dry_run: bool) -> SavedMemory:
+        if self.recalls_meaning and not dry_run:
+            self._found.refresh()  # the vector is computed now, not when a prompt waits for it
         return SavedMemory(
             self._scopes.name(scope, memory.file),
             memory.name,

@@ -15,6 +15,7 @@ from anyio import CancelScope, to_thread
 from anyio.abc import TaskGroup
 
 from ...errors import ReverieError
+from ...memories.recall.local_choice import local_choice
 from ...memories.recall.policy import RecallPolicy
 from ...memories.recall.selection import RecallContext, Selection, select
 from ...memories.recall.terms import terms
@@ -43,6 +44,8 @@ class _Query:
         """Set when the chooser begins: the client of a model is open."""
         self.done = anyio.Event()
         self.is_late = False
+        self.is_answered = False
+        """Whether local search answered while the choice of the model was late."""
         self.selection: Selection | None = None
         self.memories: list[MemoryRecord] = []
 
@@ -101,11 +104,14 @@ class MemoryQueries:
     async def take(self) -> FoundMemories | None:
         """Return the memories of the finished searches once; None if there are none.
 
-        The first call for a prompt waits a moment for the choice, from when the client of the model is open.
+        The first call for a prompt waits a moment for the choice, from when the client of the model is open. If it is
+        late, local search answers meanwhile, and the choice comes later.
         """
         query = self._query
+        local: list[MemoryRecord] = []
         if query is not None:
             await self._wait(query)
+            local = await self._meanwhile(query)
         taken: list[_Query] = []
         if query is not None and query.done.is_set() and self._query is query:
             self._query = None
@@ -115,8 +121,9 @@ class MemoryQueries:
             self._late = None
             late.memories = await self._still_useful(late.memories)
             taken.append(late)
-        memories = {memory.file: memory for one in taken for memory in one.memories}
+        memories = {memory.file: memory for some in [*(one.memories for one in taken), local] for memory in some}
         choosers = [one.selection.by for one in taken if one.selection is not None and one.memories]
+        choosers += ["search"] if local else []
         return (list(memories.values()), choosers[0]) if memories else None
 
     async def _wait(self, query: _Query) -> None:
@@ -129,6 +136,19 @@ class MemoryQueries:
         with anyio.move_on_after(self._policy.wait_seconds):
             await query.done.wait()
         query.is_late = not query.done.is_set()
+
+    async def _meanwhile(self, query: _Query) -> list[MemoryRecord]:
+        """Return the memories that local search finds, once, while the choice of the model is late."""
+        if query.done.is_set() or query.is_answered:
+            return []
+        query.is_answered = True
+        search = self._search
+        async with self._search_lock:
+            files = local_choice(query.prompt, search.memories, search, context=self._context(), policy=self._policy)
+        return [memory for file in files if (memory := search.get(file)) is not None]
+
+    def _context(self) -> RecallContext:
+        return RecallContext(self._shown(), self._session.view.tool_names(), self._clock())
 
     async def _still_useful(self, memories: list[MemoryRecord]) -> list[MemoryRecord]:
         """Return the memories that share a word with the newest prompt, all of them if it names no subject."""
@@ -144,7 +164,9 @@ class MemoryQueries:
         try:
             with query.scope:
                 async with self._search_lock:
-                    await to_thread.run_sync(self._search.refresh)
+                    problem = await to_thread.run_sync(self._search.prepare, query.prompt)
+                if problem:
+                    self._fell_back(problem)
                 if self._model is not None:
                     await self._connect()
                 query.asked.set()
@@ -157,13 +179,13 @@ class MemoryQueries:
             query.done.set()
 
     async def _choose(self, query: _Query) -> None:
-        model, view = self._model, self._session.view
+        model = self._model
         selection = await select(
             query.prompt,
             self._search.memories,
             self._search,
             model=model,
-            context=RecallContext(self._shown(), view.tool_names(), self._clock()),
+            context=self._context(),
             policy=self._policy,
             complete=self._complete,
             facts=facts_of(model.model_id, self._session.settings.models) if model is not None else None,

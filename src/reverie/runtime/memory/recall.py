@@ -24,6 +24,7 @@ from ...memories.recall.selection import surfaced
 from ...memories.store.store import utc_now
 from ...ports import Model
 from ...values import record
+from ..search.vectors import settings_embedder
 from ..session.port import SessionPort
 from .queries import MemoryQueries
 from .search import MemorySearch
@@ -72,7 +73,7 @@ class SessionRecall:
     ) -> None:
         """Recall for a session; ``spent`` receives each reply of the small model, to record its cost."""
         self._session = session
-        self._search = MemorySearch(memory_dir, team=team)
+        self._search = MemorySearch(memory_dir, team=team, embedder=settings_embedder(session.settings))
         self._policy = policy or RecallPolicy()
         self._clock = clock
         self._queries = MemoryQueries(

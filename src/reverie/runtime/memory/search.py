@@ -8,11 +8,15 @@ from datetime import datetime
 from typing import Final
 
 from ...errors import StorageError
-from ...memories.recall.search import Match, MemoryIndex
+from ...memories.recall.local_choice import is_certain
+from ...memories.recall.policy import RecallPolicy
+from ...memories.recall.search import Match, MemoryIndex, fused
 from ...memories.store.file_stamps import FileStamp, stamped_files
 from ...memories.store.records import MemoryRecord, Scope
 from ...memories.store.store import MemoryStore
+from ...ports import Embedder
 from ...values import replace
+from .vectors import MemoryVectors
 
 __all__ = ["MemorySearch"]
 
@@ -22,14 +26,21 @@ _TEAM: Final = "team/"
 class MemorySearch:
     """A search index over a private memory directory and a team directory, for one thread at a time.
 
-    A team memory is named ``team/<file>``.
+    A team memory is named ``team/<file>``. With an embedder, memories are found by their meaning too.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, team: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        team: str | os.PathLike[str] | None = None,
+        embedder: Embedder | None = None,
+    ) -> None:
         self._stores: dict[Scope, MemoryStore] = {"private": MemoryStore(os.fspath(directory))}
         if team is not None:
             self._stores["team"] = MemoryStore(os.fspath(team), scope="team")
         self._index = MemoryIndex()
+        self.vectors = MemoryVectors(directory, embedder) if embedder is not None else None
         self._records: dict[str, MemoryRecord] = {}
         self._stamps: dict[str, FileStamp] = {}
         self.problems: dict[str, str] = {}
@@ -52,7 +63,20 @@ class MemorySearch:
             scope, file, stamp = found[name]
             self._take(name, self._stores[scope], file)
             self._stamps[name] = stamp
+        if self.vectors is not None:
+            self.vectors.refresh(self._records)
         return len(changed) + len(gone)
+
+    def prepare(self, query: str) -> str:
+        """Refresh the index and compute the vector of a question; return the problem of the embedder, if any.
+
+        A search for this question then needs no model.
+        """
+        self.refresh()
+        if self.vectors is None:
+            return ""
+        self.vectors.likenesses(query)
+        return self.vectors.problem
 
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
@@ -61,12 +85,20 @@ class MemorySearch:
 
         ``without`` names files to leave out.
         """
-        return self._index.search(query, limit=limit, now=now, without=without)
+        if self.vectors is None:
+            return self._index.search(query, limit=limit, now=now, without=without)
+        likenesses = self.vectors.likenesses(query)
+        matches = self._index.search(query, limit=len(self._index), now=now, without=without)
+        return fused(matches, {file: value for file, value in likenesses.items() if file not in without}, limit)
 
-    def recall(self, query: str, *, limit: int = 10) -> list[MemoryRecord]:
-        """Refresh the index and return the memories most relevant to a question, with bodies, best first."""
+    def recall(self, query: str, *, limit: int = 10, policy: RecallPolicy | None = None) -> list[MemoryRecord]:
+        """Refresh the index and return the memories most relevant to a question, with bodies, best first.
+
+        With a policy, only the memories that are certain to help by it.
+        """
         self.refresh()
-        found = (self.get(match.file) for match in self.search(query, limit=limit))
+        matches = self.search(query, limit=limit)
+        found = (self.get(match.file) for match in matches if policy is None or is_certain(match, policy))
         return [one for one in found if one is not None]
 
     @property

@@ -9,47 +9,47 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from ...memories.recall.dialogue import SessionFacts, packed, size_code
-from ...memories.recall.terms import tokens, without_noise
+from ...memories.recall.terms import pieces_of, tokens, without_noise
 from ...storage.sqlite import open_database, open_read_only
 from ...values import record
 
 __all__ = ["IndexedMessage", "LogRow", "SearchRows", "index_in_memory", "open_index"]
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _BUSY_SECONDS: Final = 10.0
 _CACHE_KILOBYTES: Final = 32_768
 _TABLES: Final = (
     "CREATE TABLE logs (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, project TEXT NOT NULL, offset INTEGER NOT"
-    " NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, mark BLOB NOT NULL, messages INTEGER"
-    " NOT NULL, words INTEGER NOT NULL)",
+    " NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, mark BLOB NOT NULL, pieces INTEGER"
+    " NOT NULL, words INTEGER NOT NULL, people BLOB NOT NULL, embedded INTEGER NOT NULL)",
     "CREATE TABLE messages (log INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT"
     " NULL, uuid TEXT NOT NULL, PRIMARY KEY (log, number)) WITHOUT ROWID",
-    "CREATE TABLE speakers (name TEXT NOT NULL, log INTEGER NOT NULL, numbers BLOB NOT NULL, PRIMARY KEY (name, log))"
-    " WITHOUT ROWID",
-    "CREATE TABLE words (word TEXT PRIMARY KEY, logs INTEGER NOT NULL, messages INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE words (word TEXT PRIMARY KEY, logs INTEGER NOT NULL, pieces INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE postings (word TEXT NOT NULL, log INTEGER NOT NULL, posts BLOB NOT NULL, PRIMARY KEY (word, log))"
     " WITHOUT ROWID",
+    "CREATE TABLE vectors (log INTEGER NOT NULL, number INTEGER NOT NULL, piece INTEGER NOT NULL, vector BLOB NOT NULL,"
+    " PRIMARY KEY (log, number, piece)) WITHOUT ROWID",
+    "CREATE TABLE embedder (name TEXT NOT NULL)",
     "CREATE TABLE contents (log INTEGER NOT NULL, part INTEGER NOT NULL, words TEXT NOT NULL, PRIMARY KEY (log, part))"
     " WITHOUT ROWID",
-    "CREATE INDEX speakers_by_log ON speakers (log)",
 )
 _BATCH_SIZE: Final = 500
 _CONTRADICTIONS: Final = {
     "words and postings differ": (
         "SELECT 1 FROM words LEFT JOIN (SELECT word AS found, COUNT(*) AS held, SUM(length(posts)) / 8 AS posts"
-        " FROM postings GROUP BY word) ON found = word WHERE held IS NOT logs OR posts IS NOT messages LIMIT 1"
+        " FROM postings GROUP BY word) ON found = word WHERE held IS NOT logs OR posts IS NOT pieces LIMIT 1"
     ),
     "postings of an unknown word": (
         "SELECT 1 FROM postings LEFT JOIN words USING (word) WHERE words.word IS NULL LIMIT 1"
     ),
     "messages are missing": (
-        "SELECT 1 FROM logs WHERE messages != (SELECT COUNT(*) FROM messages WHERE log = logs.id) LIMIT 1"
+        "SELECT 1 FROM logs WHERE length(people) != (SELECT COUNT(*) FROM messages WHERE log = logs.id) LIMIT 1"
     ),
 }
 
@@ -69,12 +69,13 @@ class LogRow:
 
 @record
 class IndexedMessage:
-    """A message to index: the place of its line, its speaker and its text."""
+    """A message to index: the place of its line, whether a person wrote it, its speaker and month, and its text."""
 
     offset: int
     length: int
     uuid: str
-    speaker: str
+    by_person: bool
+    header: str
     text: str
 
 
@@ -107,7 +108,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-            for table in ("logs", "messages", "speakers", "words", "postings", "contents"):
+            for table in ("logs", "messages", "speakers", "words", "postings", "contents", "vectors", "embedder"):
                 connection.execute(f"DROP TABLE IF EXISTS {table}")
             for statement in _TABLES:
                 connection.execute(statement)
@@ -125,36 +126,30 @@ class SearchRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._seen: tuple[int, int] | None = None
-        self._names: dict[str, dict[int, frozenset[int]]] = {}
         self._facts: dict[int, SessionFacts] = {}
-        self.messages = self.sessions = self.words = 0
+        self.pieces = self.sessions = self.words = 0
 
     # -- ranking
 
     def reload(self) -> None:
-        """Reload the totals and the speakers if the rows have changed since the last reload."""
+        """Reload the totals if the rows have changed since the last reload."""
         changes = self._connection.execute("PRAGMA data_version").fetchone()[0], self._connection.total_changes
         if changes == self._seen:
             return
-        row = self._connection.execute(
-            "SELECT COUNT(*), SUM(messages), SUM(words) FROM logs WHERE messages > 0"
-        ).fetchone()
-        self.sessions, self.messages, self.words = row[0], row[1] or 0, row[2] or 0
+        row = self._connection.execute("SELECT COUNT(*), SUM(pieces), SUM(words) FROM logs WHERE pieces > 0").fetchone()
+        self.sessions, self.pieces, self.words = row[0], row[1] or 0, row[2] or 0
         self._facts = {}
-        self._names = {}
-        for name, log, numbers in self._connection.execute("SELECT name, log, numbers FROM speakers"):
-            self._names.setdefault(name, {})[log] = frozenset(_numbers(numbers))
         self._seen = changes
 
     def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return a dict of each indexed word to the numbers of sessions and of messages that contain it."""
+        """Return a dict of each indexed word to the numbers of sessions and of pieces that contain it."""
         found: dict[str, tuple[int, int]] = {}
         for some in _batches(list(wanted)):
             marks = ",".join("?" * len(some))
-            for word, logs, messages in self._connection.execute(
-                f"SELECT word, logs, messages FROM words WHERE word IN ({marks})", some
+            for word, logs, pieces in self._connection.execute(
+                f"SELECT word, logs, pieces FROM words WHERE word IN ({marks})", some
             ):
-                found[word] = (logs, messages)
+                found[word] = (logs, pieces)
         return found
 
     def starting(self, letters: str) -> Sequence[str]:
@@ -178,17 +173,9 @@ class SearchRows:
         """Return the facts about these sessions, by session number."""
         wanted = list(sessions)
         if not self._facts:
-            query = "SELECT id, key, words, messages FROM logs"
+            query = "SELECT id, key, words, people FROM logs"
             self._facts = {row[0]: SessionFacts(*row[1:]) for row in self._connection.execute(query)}
         return {session: self._facts[session] for session in wanted}
-
-    def speakers(self) -> Collection[str]:
-        """Return the names of all speakers, each as its stem."""
-        return self._names.keys()
-
-    def spoken_by(self, session: int, name: str) -> frozenset[int]:
-        """Return the numbers of a speaker's messages in a session; empty if the speaker is unknown."""
-        return self._names.get(name, {}).get(session, frozenset())
 
     def check(self) -> None:
         """Raise ``ValueError`` if the rows contradict each other: a damaged index finds nothing and does not fail."""
@@ -234,8 +221,8 @@ class SearchRows:
         """Insert and return the row of a new log."""
         project = key.split("/")[1]
         self._connection.execute(
-            "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, messages, words)"
-            " VALUES (?, ?, 0, 0, 0, 0, x'', 0, 0)",
+            "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, pieces, words, people, embedded)"
+            " VALUES (?, ?, 0, 0, 0, 0, x'', 0, 0, x'', 0)",
             (key, project),
         )
         row = self.log(key)
@@ -243,34 +230,29 @@ class SearchRows:
         return row
 
     def add(self, log: int, messages: Sequence[IndexedMessage]) -> None:
-        """Add the words, speakers and places of messages after the last indexed message of a log."""
+        """Add the words of the pieces, and the places of messages, after the last indexed message of a log."""
         connection = self._connection
-        number, words = connection.execute("SELECT messages, words FROM logs WHERE id = ?", (log,)).fetchone()
+        (first,) = connection.execute("SELECT length(people) FROM logs WHERE id = ?", (log,)).fetchone()
         posts: dict[str, array[int]] = {}
-        spoken: dict[str, array[int]] = {}
-        rows: list[tuple[int, int, int, int, str]] = []
-        for message in messages:
-            counts = Counter(tokens(message.text))
-            length = sum(counts[word] for word in without_noise(counts))
-            code = size_code(length)
-            for word, count in counts.items():
-                posts.setdefault(word, array("Q")).append(packed(number, count, code))
-            if message.speaker:
-                for name in tokens(message.speaker):
-                    spoken.setdefault(name, array("Q")).append(number)
-            rows.append((log, number, message.offset, message.length, message.uuid))
-            words += length
-            number += 1
-        connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?)", rows)
-        self._add_postings(log, posts)
+        pieces = words = 0
+        for number, message in enumerate(messages, first):
+            header = tokens(message.header)
+            for piece, text in enumerate(pieces_of(message.text)):
+                counts = Counter(tokens(text) + header)
+                length = sum(counts[word] for word in without_noise(counts))
+                code = size_code(length)
+                for word, count in counts.items():
+                    posts.setdefault(word, array("Q")).append(packed(number, piece, count, code))
+                pieces += 1
+                words += length
         connection.executemany(
-            "INSERT INTO speakers VALUES (?, ?, ?)"
-            " ON CONFLICT (name, log) DO UPDATE SET numbers = CAST(numbers || excluded.numbers AS BLOB)",
-            [(name, log, numbers.tobytes()) for name, numbers in spoken.items()],
+            "INSERT INTO messages VALUES (?, ?, ?, ?, ?)",
+            [(log, number, one.offset, one.length, one.uuid) for number, one in enumerate(messages, first)],
         )
+        self._add_postings(log, posts)
         connection.execute(
-            "UPDATE logs SET messages = ?, words = ? WHERE id = ?",
-            (number, words, log),
+            "UPDATE logs SET pieces = pieces + ?, words = words + ?, people = CAST(people || ? AS BLOB) WHERE id = ?",
+            (pieces, words, bytes(one.by_person for one in messages), log),
         )
 
     def _add_postings(self, log: int, posts: Mapping[str, array[int]]) -> None:
@@ -286,9 +268,36 @@ class SearchRows:
         )
         connection.executemany(
             "INSERT INTO words VALUES (?, ?, ?)"
-            " ON CONFLICT (word) DO UPDATE SET logs = logs + excluded.logs, messages = messages + excluded.messages",
+            " ON CONFLICT (word) DO UPDATE SET logs = logs + excluded.logs, pieces = pieces + excluded.pieces",
             [(word, word not in old, len(some)) for word, some in sorted(posts.items())],
         )
+
+    # -- vectors of what people said
+
+    def use_embedder(self, name: str) -> None:
+        """Delete all vectors if another embedder made them."""
+        row = self._connection.execute("SELECT name FROM embedder").fetchone()
+        if row is not None and row[0] == name:
+            return
+        for statement in ("DELETE FROM vectors", "DELETE FROM embedder", "UPDATE logs SET embedded = 0"):
+            self._connection.execute(statement)
+        self._connection.execute("INSERT INTO embedder VALUES (?)", (name,))
+
+    def without_vectors(self) -> list[tuple[int, int, list[int]]]:
+        """Return the logs with messages that were not embedded: number, count of messages, those of people to embed."""
+        query = "SELECT id, people, embedded FROM logs WHERE embedded < length(people)"
+        rows = self._connection.execute(query).fetchall()
+        return [(log, len(people), [at for at in range(done, len(people)) if people[at]]) for log, people, done in rows]
+
+    def add_vectors(self, log: int, upto: int, vectors: Iterable[tuple[int, int, bytes]]) -> None:
+        """Add vectors by message number and piece; all messages of the log before ``upto`` have theirs now."""
+        rows = [(log, *row) for row in vectors]
+        self._connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
+        self._connection.execute("UPDATE logs SET embedded = ? WHERE id = ?", (upto, log))
+
+    def vectors(self) -> Iterable[tuple[int, int, bytes]]:
+        """Yield all vectors, each with its log and the number of its message."""
+        return self._connection.execute("SELECT log, number, vector FROM vectors")
 
     def save_position(self, row: LogRow) -> None:
         """Record how far a log has been read."""
@@ -306,11 +315,11 @@ class SearchRows:
         counts = [(word, connection.execute(query, (word, log)).fetchone()[0]) for word in words]
         connection.executemany("DELETE FROM postings WHERE word = ? AND log = ?", [(word, log) for word in words])
         connection.executemany(
-            "UPDATE words SET logs = logs - 1, messages = messages - ? WHERE word = ?",
+            "UPDATE words SET logs = logs - 1, pieces = pieces - ? WHERE word = ?",
             [(count, word) for word, count in counts],
         )
-        connection.executemany("DELETE FROM words WHERE word = ? AND messages <= 0", [(word,) for word, _ in counts])
-        for table, column in (("contents", "log"), ("speakers", "log"), ("messages", "log"), ("logs", "id")):
+        connection.executemany("DELETE FROM words WHERE word = ? AND pieces <= 0", [(word,) for word, _ in counts])
+        for table, column in (("contents", "log"), ("vectors", "log"), ("messages", "log"), ("logs", "id")):
             connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (log,))
         connection.execute("PRAGMA secure_delete = OFF")
 

@@ -6,10 +6,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final, cast
 
-from ...conversation.authorship import strings_of, text_of
+from ...conversation.authorship import own_words, strings_of, text_of
 from ...conversation.cuts import message_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
 from .index import IndexedMessage
@@ -72,7 +73,8 @@ def messages_in(data: bytes, offset: int) -> Iterator[IndexedMessage]:
             entry = decode_entry(line)
             text = text_of_entry(entry)
             if text.strip():
-                yield IndexedMessage(offset, len(line), entry.uuid, speaker_of(entry), text)
+                header = f"{speaker_of(entry)} {_month(entry.time)}"
+                yield IndexedMessage(offset, len(line), entry.uuid, bool(own_words(entry)), header, text)
         offset += len(line) + 1
 
 
@@ -80,6 +82,14 @@ def speaker_of(entry: Entry) -> str:
     """Return the name in an entry's message, or an empty string if there is none."""
     name = (entry.message or {}).get("name")
     return name if isinstance(name, str) else ""
+
+
+def _month(time: str) -> str:
+    """Return the English month and the year of a time, by which a question may name a message; empty if invalid."""
+    try:
+        return datetime.fromisoformat(time).strftime("%B %Y")
+    except ValueError:
+        return ""
 
 
 def text_of_entry(entry: Entry) -> str:

@@ -15,16 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
+from ...conversation.authorship import own_words
 from ...conversation.entries import Entry, decode_entry
-from ...errors import StorageError
+from ...errors import ModelError, StorageError
 from ...events import FellBack, Listener
 from ...memories.recall.dialogue import SessionRanking, Weights, rank
-from ...memories.recall.terms import snippet
+from ...memories.recall.terms import pieces_of, snippet
 from ...paths import explain, explained, is_read_only, open_file, open_folder, open_plain
+from ...ports import Embedder
 from ...storage.sqlite import is_damage
 from ...values import record, replace
 from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
+from .vectors import likeness, vector_of
 
 __all__ = ["FILE_NAME", "IndexRefresh", "SearchHit", "SessionSearch"]
 
@@ -33,6 +36,8 @@ T = TypeVar("T")
 FILE_NAME: Final = "search.sqlite"
 _LOCK: Final = ".reverie-search.lock"
 _TRIES: Final = 3
+_MAX_VECTORS: Final = 8
+"""The most vectors of one message: a pasted file says little about the question that it comes with."""
 
 
 @record
@@ -74,13 +79,18 @@ class SessionSearch:
         listener: Listener | None = None,
         weights: Weights | None = None,
         progress: Callable[[int, int], None] | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
-        """Prepare a search; ``progress`` gets the number of logs read and in total, and may raise to stop."""
+        """Prepare a search; ``progress`` gets the number of logs read and in total, and may raise to stop.
+
+        With an ``embedder``, people's messages are found by their meaning too.
+        """
         self.path = home / FILE_NAME
         self._home = str(home)
         self._listener = listener
         self._progress = progress
         self._weights = weights or Weights()
+        self._embedder = embedder
         self._opened: tuple[sqlite3.Connection, SearchRows, int] | None = None
         self._copies = True
 
@@ -139,7 +149,26 @@ class SessionSearch:
     def _ranked(self, rows: SearchRows, query: str, project: str | None, limit: int) -> SessionRanking:
         rows.reload()
         within = None if project is None else list(rows.keys(project))
-        return rank(query, rows, limit=limit, weights=self._weights, within=within)
+        likenesses = self._likenesses(rows, query, within)
+        return rank(query, rows, limit=limit, weights=self._weights, within=within, likenesses=likenesses)
+
+    def _likenesses(
+        self, rows: SearchRows, query: str, within: Sequence[int] | None
+    ) -> dict[tuple[int, int], float] | None:
+        """Return the likeness of each message with a vector to the query; None without an embedder or if it fails."""
+        if self._embedder is None:
+            return None
+        try:
+            (asked,) = self._embedder.vectors([query])
+        except ModelError as error:
+            self._emit(f"messages are found by their words alone: {error}")
+            return None
+        allowed, found = None if within is None else set(within), dict[tuple[int, int], float]()
+        for log, number, data in rows.vectors():
+            if allowed is None or log in allowed:
+                value = likeness(asked, vector_of(data))
+                found[log, number] = max(value, found.get((log, number), 0.0))
+        return found
 
     def keys(self, project: str | None = None) -> dict[int, str]:
         """Return the keys of the indexed logs, by the session number that ``rank`` uses."""
@@ -148,6 +177,17 @@ class SessionSearch:
     def refresh(self) -> IndexRefresh:
         """Read the new lines of all logs, remove the rows of deleted logs, and return the work done."""
         return self._with_rows(self._refresh_rows)
+
+    def refresh_log(self, key: str) -> IndexRefresh:
+        """Read the new lines of one log, whose session has ended, and return the work done."""
+
+        def followed(rows: SearchRows) -> IndexRefresh:
+            done = self._follow(rows, key)
+            if self._embedder is not None:
+                self._embed(rows, self._embedder, only=key)
+            return done
+
+        return self._with_rows(followed)
 
     def forget(self, key: str) -> bool:
         """Remove all rows of one deleted log; return whether there were any."""
@@ -185,7 +225,36 @@ class SessionSearch:
                 if not os.path.lexists(os.path.join(self._home, row.key)) and rows.log(row.key):
                     rows.remove(row.id)
                     total = replace(total, removed=total.removed + 1)
+        if self._embedder is not None:
+            self._embed(rows, self._embedder)
         return total
+
+    def _embed(self, rows: SearchRows, embedder: Embedder, only: str = "") -> None:
+        """Compute the vectors of people's messages that have none, in all logs or ``only`` one.
+
+        If the embedder fails, words remain.
+        """
+        with self._transaction():
+            rows.use_embedder(embedder.name)
+        waiting = [row for row in rows.without_vectors() if not only or rows.key_of(row[0]) == only]
+        try:
+            for done, (log, upto, numbers) in enumerate(waiting):
+                if self._progress is not None:
+                    self._progress(done, len(waiting))
+                texts = [
+                    (number, piece, text)
+                    for number, entry in self._entries(rows, log, numbers).items()
+                    for piece, text in enumerate(pieces_of(own_words(entry))[:_MAX_VECTORS])
+                ]
+                vectors = embedder.vectors([text for _, _, text in texts])
+                with self._transaction():
+                    made = [
+                        (number, piece, vector.tobytes())
+                        for (number, piece, _), vector in zip(texts, vectors, strict=True)
+                    ]
+                    rows.add_vectors(log, upto, made)
+        except ModelError as error:
+            self._emit(f"messages are found by their words alone: {error}")
 
     def _follow(self, rows: SearchRows, key: str) -> IndexRefresh:
         """Read the new lines of one log, or all lines if it was replaced, and return the work done."""
