@@ -6,6 +6,7 @@ Nothing here ever returns, logs or raises the value itself: a finding states the
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
@@ -34,13 +35,15 @@ _CLASSES: Final = {
     "@R": "(?=[A-Za-z]*[0-9]|(?:[a-z]*[A-Z]){7})",
 }  # fmt: skip
 _END: Final = "(?![A-Za-z0-9])"
-_AFTER_FIRST: Final = r"(?:(?<![A-Za-z0-9].)|(?<=\\[nrt].)|(?<=%[0-9A-Fa-f]{2}.)|(?<=[0-9]m.))"
-"""The condition behind the first character of a token: it begins a word, or follows an escape."""
+_AFTER_FIRST: Final = r"(?:(?<![A-Za-z0-9_+-].)|(?<=\\[nrt].)|(?<=%[0-9A-Fa-f]{2}.)|(?<=[0-9]m.))"
+"""The condition behind the first character of a token: it begins a word, or follows an escape; a checksum or another
+long text in base64 spells every short prefix now and then."""
 _MIN_CHARS: Final = 16
 """The fewest characters of a token."""
 _LONG_WORD: Final = re.compile(rf"(?<!\S)\S{{{_MIN_CHARS},}}")
+_CLAIM: Final = re.compile(b'"(?:iss|sub|aud|exp|nbf|iat|jti)"')
+_PARTS: Final = re.compile("[A-Za-z0-9]+")
 _NO_WORD: Final = re.compile("[0-9A-Z]")
-_CHECKSUM: Final = re.compile(r"sha256=[\w-]{43}(?![\w-])", re.ASCII)
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff\U000e0000-\U000e0fff]")
 
 
@@ -102,26 +105,30 @@ def _of_formats(text: str) -> Iterator[tuple[int, int, str]]:
             yield from _around(text, row[0], row[1], *_infix(row))
     for name, shape in _long_shapes():
         if shape.search(long):
-            yield from ((*found.span(), name) for found in shape.finditer(text) if not is_placeholder(found[0]))
+            yield from ((*found.span(), name) for found in shape.finditer(text) if _is_issued(found[0]))
 
 
 def _token(text: str, start: int, name: str, prefix: str, shape: re.Pattern[str]) -> tuple[int, int, str] | None:
     found = shape.match(text, start)
-    if (
-        found is None
-        or is_placeholder(found[0])
-        or _in_checksum(text, start)
-        or not _NO_WORD.search(text, start + len(prefix), found.end())
-    ):
+    rest = found[0][len(prefix) :] if found else ""
+    if found is None or is_placeholder(found[0]) or not _NO_WORD.search(rest) or _consists_of_words(rest):
         return None
+    if prefix.isalnum() and text[start - 1 : start] == "/":
+        return None  # a part of a path, or of a long text in base64
     return start, found.end(), name
 
 
-def _in_checksum(text: str, at: int) -> bool:
-    """Say whether a position is inside the checksum of a file, which spells every short prefix now and then."""
-    sign = text.rfind("sha256=", max(0, at - 48), at)
-    found = _CHECKSUM.match(text, sign) if sign >= 0 else None
-    return found is not None and found.end() > at > sign + len("sha256=")
+def _is_issued(token: str) -> bool:
+    """Say whether somebody issued a token: a web token without any of the registered claims is a sample."""
+    parts = token.split(".")
+    if token.startswith("eyJ") and len(parts) == 3 and not _CLAIM.search(urlsafe_b64decode(parts[1] + "==")):
+        return False
+    return not is_placeholder(token)
+
+
+def _consists_of_words(rest: str) -> bool:
+    """Say whether hyphens separate words as short as those of a file's name."""
+    return not rest.isupper() and len(_PARTS.findall(rest)) > max(7, len(rest) / 7)
 
 
 def _around(text: str, name: str, needle: str, widths: range, shape: re.Pattern[str]) -> Iterator[tuple[int, int, str]]:
