@@ -183,7 +183,7 @@ def _secret(found: re.Match[str]) -> tuple[int, int] | None:
     value = found[kind]
     match kind:
         case "value":
-            good = is_password(value)
+            good = is_password(plain_text(value))
         case "random":
             good = is_random(value)
         case "line":
@@ -269,6 +269,8 @@ def _names_a_secret(text: str, lowered: str, at: int, word: str) -> bool:
             return (before[:-1] if before[-1:] in ("_", " ", ".", "-") else before).endswith(_BEFORE_KEY)
         case "token":
             return not before.rstrip("_- ").endswith(_BEFORE_NO_SECRET)
+        case "secret":  # the name of a resource
+            return before[-1:] != ":" or text[end : end + 1] != ":"
         case "pass" | "auth" | "pat" | "psk" | "pw":
             # A test that passed is reported as "PASS: name".
             return not before[-1:].isalpha() and not text.startswith("PASS:", at)
