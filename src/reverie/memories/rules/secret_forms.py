@@ -1,16 +1,18 @@
 # ruff: noqa: E501 - a row of the table is a line
 """The places in which a text names a secret: keys with values, commands, headers, connection strings, sentences.
 
-Each form has a literal part, which is searched for first, and a pattern that starts there and has a group ``value``.
+Each form of ``secret_formats.toml`` has a literal part, which is searched for first, and a pattern that starts there.
 The value alone then decides whether it is a secret.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from .secret_values import (
@@ -27,68 +29,15 @@ from .secret_values import (
     plain_text,
 )
 
-__all__ = ["of_forms"]
+__all__ = ["formats", "of_forms"]
 
-_ANY: Final = r"(?P<value>[^\s\"'`<>]{4,512})"
-_QUOTED: Final = r"[\\\"'`]{0,2}(?P<value>[^\s\"'`]{4,512})"
-_OPTIONS: Final = r"(?:[^\n|;&]{0,200}?\s)"
-_BASE64: Final = r"(?P<base64>[A-Za-z0-9+/]{12,2000}={0,2})"
-_KEY_TEXT: Final = r"(?:[A-Za-z0-9+/=:,\s\\]|-(?!----))"
-
-# Kind, literal parts in lower case (any of them), pattern from there on.
-_FORMS: Final[tuple[tuple[str, str, str], ...]] = (
-    ("password in a URL", "://", r"://[^\s:/@'\"<>]{0,64}:(?P<value>[^\s/'\"<>,]{4,256})@[\w.\[-]"),
-    ("token in a URL", "://", r"(?<!ssh)://(?P<random>[A-Za-z0-9_-]{20,256})@[\w.\[-]"),
-    (
-        "authorization header", "authorization",
-        r"authorization[\\\"']*\s*[:=]\s*[\\\"']*(?:bearer|token|ssws|apikey|api-key|key|digest|negotiate|splunk)[ =:]+"
-        r"[\\\"']*(?P<random>[\w.~+/=:-]{16,4000})",
-    ),
-    ("basic authorization", "basic ", rf"basic\s+{_BASE64}"),
-    ("registry login", "auth", rf"auth[\\\"']*\s*[:=]\s*[\\\"']*{_BASE64}"),
-    ("cookie", "cookie", r"cookie[\\\"']*\s*[:=]\s*[\\\"']*(?P<cookies>[\w.-]{1,60}=[^\n\"']{16,4000})"),
-    ("command with a password", "curl", rf"curl\b{_OPTIONS}(?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']{{1,80}}:{_QUOTED}"),
-    ("command with a cookie", "curl", rf"curl\b{_OPTIONS}(?:-b|--cookie)[ =]?[\"']?[\w.-]{{1,60}}=(?P<random>[^\s\"';]{{16,4000}})"),
-    ("command with a password", "wget", rf"wget\b{_OPTIONS}--(?:http-|ftp-|proxy-)?password[ =]{_QUOTED}"),
-    ("command with a password", "mysql|mariadb", rf"(?:mysql|mariadb)\w*\b{_OPTIONS}-p{_QUOTED}"),
-    ("command with a password", "sshpass", rf"sshpass\b\s(?:[^\n|;&]{{0,80}}?\s)?-p\s?{_QUOTED}"),
-    ("command with a password", "redis-cli", rf"redis-cli\b{_OPTIONS}-a[ =]?{_QUOTED}"),
-    ("command with a password", "mongo", rf"mongo\w*\b{_OPTIONS}-p[ =]?{_QUOTED}"),
-    ("command with a password", "login", rf"login\b{_OPTIONS}(?:-p|--password)[ =]?{_QUOTED}"),
-    ("command with a password", "ldap", rf"ldap[a-z]+\b{_OPTIONS}-w[ =]?{_QUOTED}"),
-    ("command with a password", "sqlcmd", rf"sqlcmd\b{_OPTIONS}-P[ =]?{_QUOTED}"),
-    ("command with a password", "smbclient|rpcclient", rf"(?:smb|rpc)client\b{_OPTIONS}-U[ =]?[\"']?[^\s%\"']{{1,80}}%{_QUOTED}"),
-    ("command with a password", "htpasswd", rf"htpasswd\b\s+-\w*b\w*\s+\S+\s+\S+\s+{_QUOTED}"),
-    ("command with a password", "zip|7z", rf"(?:zip|7za?)\b{_OPTIONS}-P ?{_QUOTED}"),
-    ("command with a password", "pass:", rf"(?<=[\s\"'])pass:{_ANY}"),
-    ("command with a password", "chpasswd", r"chpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s\"']{4,256})"),
-    ("command with a password", "echo", r"echo\s+(?:-n\s+)?[\"']?(?:[\w.-]{1,32}:)?(?P<value>[^\s\"'|]{4,256})[\"']?\s*\|\s*(?:sudo\s+(?:-\w+\s+)*)?(?:sudo\s+-S|chpasswd|docker login|passwd)"),
-    ("command with a token", "vault login", r"vault login\s+(?:-\S+\s+)*(?P<random>[\w.-]{20,300})"),
-    ("AWS secret", "aws_secret_access_key", r"aws_secret_access_key[\\\"']*[\s:=]+[\\\"']*(?P<random>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/])"),
-    ("password in words", "use ", r"use\s+[\"'`]?(?P<value>[^\s\"'`]{6,128})[\"'`]?\s+(?:as|for)\s+(?:the|a|an|my|your|our)?\s*(?:[\w-]+\s){0,3}?(?:pass(?!e[ds]|ing)|pw\b|token|secret|key\b)"),
-    ("password in words", "credential|creds|login", r"(?:credentials?|creds|login)[ \t]*:[ \t]*[^\s/|,:]{1,64}(?:[ \t]+[/|][ \t]+|[ \t]*[:/][ \t]*)(?P<value>[^\s\"'`]{6,128})"),
-    ("code in words", "pin|code|otp", r"(?:(?<!\w)(?:(?-i:PIN)|pin[ -]code|otp)|(?<=one-time )code|(?<=security )code|(?<=verification )code)\b[^\n\d\",{]{0,40}?(?:is|:|=)\s*(?P<key>(?!123|000)\d{4,8})\b"),
-    ("password of SQL", "identified by", r"identified by\s+(?:password\s+)?[\"'](?P<value>[^\s\"']{4,256})"),
-    ("OpenVPN login", "<auth-user-pass>", r"<auth-user-pass>\s*\S+\s+(?P<value>\S{4,256})"),
-    ("password hash", ":$", r":\$(?P<hash>(?:apr1|[156y])\$[\w./$-]{20,200}|2[aby]\$\d\d\$[\w./]{53}|argon2i?d?\$v=\d+\$[\w=,]+\$[\w+/$]{30,200})"),
-    ("password hash", ":{", r":\{s?sha\}(?P<hash>[A-Za-z0-9+/]{27,60}={0,2})"),
-    ("netrc password", "login", r"login\s+(?!anonymous\b)\S{1,128}\s+(?:account\s+\S+\s+)?password\s+[\"']?(?P<value>[^\s\"']{4,256})"),
-    ("netrc password", "machine", r"machine\s+\S{1,128}\s+password\s+[\"']?(?P<value>[^\s\"']{4,256})"),
-    ("pgpass password", ":", r":(?:543\d|643\d|\*|\d{4,5}):[^:\s(),]{1,64}:[^:\s(),]{1,64}:(?P<line>[^\s]{4,256})[ \t]*$"),
-    ("Oracle login", "jdbc:oracle", r"jdbc:oracle:\w+:[\w$]{1,64}/(?P<value>[^\s@\"']{4,128})@"),
-    ("private key", "-----begin", rf"-----BEGIN (?:[A-Z0-9]+ ){{0,3}}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nr])*(?P<key>{_KEY_TEXT}{{40,20000}})(?:-----END [A-Z0-9 ]{{4,60}}-----)?"),
-    ("private key", "---- begin ssh2", rf"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----(?P<key>{_KEY_TEXT}{{40,20000}})"),
-    ("PuTTY private key", "private-lines:", r"private-lines:\s*\d+(?:\s|\\+[nr])*(?P<key>[A-Za-z0-9+/=\s\\]{40,20000})(?:Private-MAC:\s*[0-9a-f]{32,64})?"),
-    ("hex private key", "private", r"priv(?:ate)?[ _-]?key\b[^\n]{0,80}?(?<![0-9a-fA-F])(?P<random>(?:0x)?[0-9a-fA-F]{64})(?![0-9a-fA-F])"),
-    ("hex private key", "private_key|privkey|secret_key", r"\w+[^\n]{0,40}?(?<![0-9a-fA-F])(?P<random>(?:0x)?[0-9a-fA-F]{64})(?![0-9a-fA-F])"),
-    ("private part of a key", "\"d\"", r"\"d\"\s*:\s*\"(?P<random>[\w-]{40,800})\""),
-    ("app password", "app", r"app(?:lication)?[ _-]?(?:specific[ _-])?pass(?:word|wd)?[^\n]{0,40}?[:= \"'](?P<key>(?:[a-z]{4}[ -]){3}[a-z]{4})(?![\w-])"),
-    (
-        "seed phrase", "seed|mnemonic|recovery|backup|wallet",
-        r"(?:seed|mnemonic|recovery|backup|wallet)\b[^\n]{0,80}?[:=\"'\n](?:\s|\d{1,2}[.):]?\s)*(?P<seed>(?:(?:\d{1,2}[.):]?\s?)?[a-z]{3,8}(?:[ \t]{1,2}|,[ ]?|\n(?=\d|[a-z]))){11,23}(?:\d{1,2}[.):]?\s?)?[a-z]{3,8})\b",
-    ),
-    ("seed phrase", "phrase", r"phrase\b[^\n]{0,60}?(?:[:=\"'\n]|\bis\b)\s*[\"']?(?P<seed>(?:[a-z]{3,8}[ \t]){11,23}[a-z]{3,8})\b"),
-)  # fmt: skip
+_SHORTHANDS: Final = {
+    "@ANY": r"(?P<value>[^\s\"'`<>]{4,512})",
+    "@QUOTED": r"[\\\"'`]{0,2}(?P<value>[^\s\"'`]{4,512})",
+    "@OPTIONS": r"(?:[^\n|;&]{0,200}?\s)",
+    "@BASE64": r"(?P<base64>[A-Za-z0-9+/]{12,2000}={0,2})",
+    "@KEY_TEXT": r"(?:[A-Za-z0-9+/=:,\s\\]|-(?!----))",
+}
 _WORD_END: Final = re.compile(r"(?i:ord|ort|d|s|ña)?(?:Value|String)?(?![^\W\d_])")
 """The end of a keyword; more letters make another word: a tokenizer, tokenData."""
 _STANDS_ALONE: Final = re.compile(
@@ -157,7 +106,7 @@ _VALUE: Final = re.compile(
 def of_forms(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and kind of each secret that a form of the text names."""
     lowered = text.replace("\u0130", "I").lower()  # the one letter that gets longer in lower case
-    for name, needles, pattern in _FORMS:
+    for name, needles, pattern in formats()["forms"]:
         for needle in needles.split("|"):
             yield from ((*span, name) for span in _of_form(text, lowered, needle, pattern))
     yield from _beside_keywords(text, lowered)
@@ -173,7 +122,15 @@ def _of_form(text: str, lowered: str, needle: str, pattern: str) -> Iterator[tup
 
 
 @cache
+def formats() -> dict[str, list[list[str]]]:
+    """Return the rows of ``secret_formats.toml`` by table."""
+    return tomllib.loads(Path(__file__).with_name("secret_formats.toml").read_text("utf-8"))
+
+
+@cache
 def _form(pattern: str) -> re.Pattern[str]:
+    for name, part in _SHORTHANDS.items():
+        pattern = pattern.replace(name, part)
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
 
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from ...errors import InputError
 from ...values import record
-from .secret_formats import INFIXES, LONG_SHAPES, PREFIXES
-from .secret_forms import of_forms
+from .secret_forms import formats, of_forms
 from .secret_values import is_placeholder
 
 __all__ = ["SecretFinding", "find_secrets", "refuse_secrets", "secret_spans", "without_secrets"]
@@ -31,6 +30,7 @@ class SecretFinding:
 
 
 _CLASSES: Final = {
+    "@U": "@H{8}-@H{4}-@H{4}-@H{4}-@H{12}",
     "@A": "[A-Za-z0-9]", "@H": "[a-f0-9]", "@W": "[A-Za-z0-9_-]", "@B": "[A-Za-z0-9+/]",
     "@R": "(?=[A-Za-z]*[0-9]|(?:[a-z]*[A-Z]){7})",
 }  # fmt: skip
@@ -100,9 +100,9 @@ def _of_formats(text: str) -> Iterator[tuple[int, int, str]]:
                 found = next(filter(None, (_token(text, hit.start(), *rule) for rule in _rules_of(hit[0]))), None)
                 if found:
                     yield found
-    for row in INFIXES:
-        if row[1] in long:
-            yield from _around(text, row[0], row[1], *_infix(row))
+    for name, needle, before, after in formats()["infixes"]:
+        if needle in long:
+            yield from _around(text, name, needle, *_infix(needle, before, after))
     for name, shape in _long_shapes():
         if shape.search(long):
             yield from ((*found.span(), name) for found in shape.finditer(text) if _is_issued(found[0]))
@@ -150,7 +150,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _prefixes() -> re.Pattern[str]:
     """Return the automaton that finds the prefix of every format at the start of a word."""
     tree: dict[str, Any] = {}
-    for _, prefixes, _ in PREFIXES:
+    for _, prefixes, _ in formats()["prefixes"]:
         for prefix in prefixes.split():
             node = tree
             for letter in prefix:
@@ -170,7 +170,7 @@ def _branches(node: dict[str, Any]) -> str:
 @cache
 def _rules_of(prefix: str) -> list[tuple[str, str, re.Pattern[str]]]:
     """Return the rules whose prefix this one starts with, the longest first."""
-    own = ((name, each, rest) for name, prefixes, rest in PREFIXES for each in prefixes.split())
+    own = ((name, each, rest) for name, prefixes, rest in formats()["prefixes"] for each in prefixes.split())
     fitting: Iterable[tuple[str, str, str]] = (row for row in own if prefix.startswith(row[1]))
     return [
         (name, each, _compiled(re.escape(each) + f"(?:{rest}){_END}"))
@@ -179,9 +179,8 @@ def _rules_of(prefix: str) -> list[tuple[str, str, re.Pattern[str]]]:
 
 
 @cache
-def _infix(row: tuple[str, str, str, str]) -> tuple[range, re.Pattern[str]]:
+def _infix(needle: str, before: str, after: str) -> tuple[range, re.Pattern[str]]:
     """Return the possible numbers of characters before the fixed part, and the pattern of the whole token."""
-    _, needle, before, after = row
     counts = [int(count) for count in re.findall(r"\d+", before.partition("{")[2])] or [0]
     begin = "(?<![A-Za-z0-9])" if before else ""
     end = "" if after.endswith("=") else _END
@@ -190,4 +189,6 @@ def _infix(row: tuple[str, str, str, str]) -> tuple[range, re.Pattern[str]]:
 
 @cache
 def _long_shapes() -> list[tuple[str, re.Pattern[str]]]:
-    return [(name, _compiled(rf"{first}(?<![\w.-].)(?:{rest})(?![\w-])")) for name, first, rest in LONG_SHAPES]
+    return [
+        (name, _compiled(rf"{first}(?<![\w.-].)(?:{rest})(?![\w-])")) for name, first, rest in formats()["long_shapes"]
+    ]
