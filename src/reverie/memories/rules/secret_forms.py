@@ -8,11 +8,9 @@ The value alone then decides whether it is a secret.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from .secret_values import (
@@ -21,6 +19,7 @@ from .secret_values import (
     DIGIT,
     HEX,
     UUID,
+    formats,
     is_counted,
     is_odd,
     is_password,
@@ -29,7 +28,7 @@ from .secret_values import (
     plain_text,
 )
 
-__all__ = ["formats", "of_forms"]
+__all__ = ["of_forms"]
 
 _SHORTHANDS: Final = {
     "@ANY": r"(?P<value>[^\s\"'`<>]{4,512})",
@@ -119,12 +118,6 @@ def _of_form(text: str, lowered: str, needle: str, pattern: str) -> Iterator[tup
         if found and (span := _secret(found)):
             yield span
         at = lowered.find(needle, max(at + len(needle), found.end() if found else 0))
-
-
-@cache
-def formats() -> dict[str, list[list[str]]]:
-    """Return the rows of ``secret_formats.toml`` by table."""
-    return tomllib.loads(Path(__file__).with_name("secret_formats.toml").read_text("utf-8"))
 
 
 @cache

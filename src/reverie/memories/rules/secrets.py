@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ...errors import InputError
 from ...values import record
-from .secret_forms import formats, of_forms
-from .secret_values import is_placeholder
+from .secret_forms import of_forms
+from .secret_values import formats, is_placeholder
 
 __all__ = ["SecretFinding", "find_secrets", "refuse_secrets", "secret_spans", "without_secrets"]
 
