@@ -40,6 +40,7 @@ __all__ = [
     "open_root",
     "opened_folder",
     "read_all",
+    "refuse_shared_link",
     "refuse_unless_plain",
     "replace_file",
     "resolver",
@@ -205,6 +206,17 @@ def open_root(root: str, *, create: bool = False) -> int:
     finally:
         os.close(parent)
     return os.open(root, _FOLDER_FLAGS)
+
+
+def refuse_shared_link(root: str) -> None:
+    """Raise ``UnsafePath`` if a folder that others can push to is a link, or lies behind one inside its checkout."""
+    inside = [root]
+    while not os.path.lexists(os.path.join(inside[-1], ".git")) and inside[-1] != "/":
+        inside.append(os.path.dirname(inside[-1]))
+    # The user placed the top of the checkout, and every folder where there is no checkout but the last.
+    for folder in inside[:-1] if inside[-1] != "/" else inside[:1]:
+        if os.path.islink(folder):
+            raise explain(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), "use", folder)
 
 
 def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int:

@@ -36,6 +36,7 @@ MAY_TOUCH_FILES = {
     "layers/l4_compact/summary.py",
     "layers/l5_extract/prompts.py",
     "layers/l6_dream/prompts.py",
+    "memories/rules/secret_values.py",
     "memories/store/file_stamps.py",
     "memories/store/head_files.py",
     "memories/store/journal_files.py",

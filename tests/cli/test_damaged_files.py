@@ -314,6 +314,27 @@ def test_a_job_of_a_newer_version_is_left_for_a_newer_worker(place: Place) -> No
     assert place.queue.waiting_names() == []
 
 
+@pytest.mark.requirement("H1")
+def test_a_record_of_installations_of_a_newer_version_is_not_written(reverie: Reverie, place: Place) -> None:
+    (place.work / ".claude").mkdir()
+    settings = place.work / ".claude" / "settings.local.json"
+    settings.write_text('{"model": "opus"}')
+    record = place.home / "installed.json"
+    record.write_text(json.dumps({"schema": 99, "holograms": ["x"]}))
+    before = record.read_bytes()
+    options = ["--host", "claude-code", "--project", str(place.work)]
+    for word in ("install", "uninstall"):
+        code, out, err = reverie(word, *options)
+        assert code != 0, (word, out)
+        assert "newer Reverie" in err
+        assert "upgrade Reverie" in err
+    assert record.read_bytes() == before
+    assert settings.read_text() == '{"model": "opus"}'
+    record.write_text('{"schema": 1}')
+    assert reverie("install", *options)[0] == 0
+    assert "hooks" in settings.read_text()
+
+
 # -- every kind of file, every kind of damage
 
 COMMANDS = [

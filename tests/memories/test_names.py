@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, ReverieError, UnsafePath
+from reverie.hosts.memory_reader import MemoryReader
 from reverie.memories.store.names import check_file, daily_log, file_for, is_memory
 from reverie.runtime.memory.memory import Memory
 
@@ -34,7 +35,8 @@ OTHERS = [
     "\\\\host\\share\\x.md", "MEMORY.md", "memory.MD", "Memory.md", "ＭＥＭＯＲＹ.md", ".journal/lock",
     ".journal/journal.jsonl", ".journal/x.md", ".hidden.md", "team/../../outside.md", "logs/2026/11/x.md",
     "a/" * 600 + "x.md", "x" * 300 + ".md", "\ud800.md", "a\nb.md", "a\x1b[31m.md", "a\u202egpj.md",
-    "con.md/..", "cafe\u0301.md", ".md", " .md", "-rf.md", "a .md ", "", ".", "..", "x.md/", "x.md\0",
+    "con.md/..", "MEM\u041eRY.md", "MEMORY\u3164.md", "note\u1160.md", "\u0440aypal.md", "kind\u03bf.md",
+    ".md", " .md", "-rf.md", "a .md ", "", ".", "..", "x.md/", "x.md\0",
     ".reverie-tmp-1.md", "$(id).md", "`id`.md", "a|b.md", "a;b.md", "link/x.md", "link.md", "fifo.md",
     "hard.md", "dir.md",
 ]  # fmt: skip
@@ -129,3 +131,69 @@ def test_a_daily_log_lies_under_its_year_and_month_and_is_only_appended_to(tmp_p
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(InputError):
         memory.append_daily("password: hunter2Zq!7Kx")
+
+
+@pytest.mark.requirement("S1")
+def test_a_name_in_parts_is_the_same_name_as_the_composed_one(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory")
+    text = "---\nname: x\ndescription: y\ntype: user\n---\nThe caf\u00e9 closes at six.\n"
+    memory.write("cafe\u0301.md", text, author="model")
+    assert [head.file for head in memory.list()] == ["caf\u00e9.md"]
+    assert "closes at six" in memory.get("cafe\u0301.md").body
+    memory.forget("caf\u00e9.md")
+    assert memory.list() == []
+
+
+@pytest.mark.requirement("S1")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\u043e\u0442\u0447\u0451\u0442_api.md",
+        "API\u8a2d\u8a08.md",
+        "\uba54\ubaa8a.md",
+        "\u30c7\u30fc\u30bfbase.md",
+        "na\u00efve.md",
+        "\u03b1_b.md",
+    ],
+)
+def test_names_in_other_scripts_are_names_of_memories(name: str) -> None:
+    assert check_file(name) == (name,)
+
+
+@pytest.mark.requirement("S1")
+@pytest.mark.parametrize("linked", ["notes", ".team"])
+def test_a_link_in_place_of_a_shared_folder_is_refused_by_every_door(linked: str, tmp_path: Path) -> None:
+    checkout, elsewhere = tmp_path / "checkout", tmp_path / "elsewhere"
+    team = checkout / ".team" / "notes"
+    team.mkdir(parents=True)
+    (checkout / ".git").mkdir()
+    memory = Memory(tmp_path / "memory", team=team)
+    memory.save("The team deploys on Fridays", type="project", scope="team")
+    folder = next(path for path in (team, team.parent) if path.name == linked)
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    before = sorted(path for path in elsewhere.rglob("*"))
+    acts = (
+        lambda: memory.save("The team never deploys on Fridays", type="project", scope="team"),
+        lambda: memory.index("team"),
+        lambda: memory.get("team/project_x.md"),
+        memory.list,
+        lambda: memory.recall("deploy"),
+    )
+    for act in acts:
+        with pytest.raises(UnsafePath, match=rf"{linked}.*symbolic link; replace the link"):
+            act()
+    assert MemoryReader(str(tmp_path / "memory"), str(team), query="deploy", home=str(tmp_path)).records == {}
+    assert sorted(path for path in elsewhere.rglob("*")) == before
+    folder.unlink()
+    elsewhere.rename(folder)
+    assert len(memory.recall("deploy")) == 1
+
+
+@pytest.mark.requirement("S1")
+def test_a_checkout_that_the_user_reached_by_a_link_is_used(tmp_path: Path) -> None:
+    (tmp_path / "real" / ".git").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    memory = Memory(tmp_path / "memory", team=tmp_path / "link" / "notes")
+    memory.save("The team deploys on Fridays", type="project", scope="team")
+    assert len(memory.recall("deploy")) == 1

@@ -100,7 +100,7 @@ NO_SECRETS = {
     "prefix": ("SESSION_TOKEN_PREFIX = 'FQoGZXIvYXdzEBYaD'", "SESSION_TOKEN = 'FQoGZXIvYXdzEBYaD'"),
     "resource": (
         "SecretArn=arn:aws:secretsmanager:us-west-2:111122223333:x:mine1",
-        "secretsmanager: us-west-2:qX8912Wv2447488:x:mine1",
+        "SecretKey=aws:secret:us-west-2:qX8912Wv2447488:x:mine1",
     ),
     "address": ("--passphrase file://path-to/the1-file", "--passphrase fileZ8/path-to:the1-file"),
     "call": ("$newpwd = Win32::GetFullPathName($newdir);", "$newpwd = Wq32!!GxtFzllPqthNkme;"),
@@ -108,11 +108,11 @@ NO_SECRETS = {
     "HTML": ("printf(&quot;Password is correct.&quot;);", "printf(&quot;Password is c0rrQct9&quot;);"),
     "list of fields": ("name:passwd:uid:gid:gecos:dir:shell", "name:passwd:u1d#gxd:gecos9"),
     "address of a network": ("Token=static:::1a:2b:3c:4d", "Token=stXtic:zq1a:2b:3c:4dQ"),
-    "manual page": ("--passphrase \\fIstring9\\fR as it is", "--passphrase \\string9 as it is"),
+    "manual page": ("--passphrase \\fIstring9\\fR as it is", "--passphrase \\strinq19 as it is"),
     "pattern": ("let s:token_pattern = '^[^[:space:]]\\+9'", "let s:token_pattern = '^9[^xspQce7]]k'"),
     "cookies": (
         "Set-Cookie: fig=newton\\r\\nSet-Cookie: sugar=wafer",
-        "Set-Cookie: fig=newton\\r\\nSet-Cookie: sugar=q8Zk2Wv9Lm4Tx7",
+        "Set-Cookie: fig=newton\\r\\nSet-Cookie: sugar=q8Zk2Wv9Lm4Tx7pR",
     ),
     "date of a cookie": (
         "Set-Cookie: c=foo; expires=Foo Bar 12 33:22:11 2000",
@@ -120,11 +120,43 @@ NO_SECRETS = {
     ),
     "checksum": (
         "version.py,sha256=qaN-fw_htIgKUVXoAuAEVgKxQu3tZ9qE2eiKkWIS7LA,160",
-        "version.py,sha512=qaN-fw_htIgKUVXoAuAEVgKxQu3tZ9qE2eiKkWIS7LA,160",
+        "version.py,sha256=qaN fw_htIgKUVXoAuAEVgKxQu3tZ9qE2eiKkWIS7LA,160",
     ),
+    "text in base64": ("x7AnJ4EM+EAA" + "Sim4QABCFZlcnPyl0wA" * 4, "x7AnJ4EM EAA" + "Sim4QABCFZlcnPyl0wA" * 4),
+    "name of a patch": (
+        "fix 0001-kdf-argon2-Fix-for-the-case-output-64.patch",
+        "fix 0001kdfargon2xFixforAtheBcaseCoutput64Dq1R.patch",
+    ),
+    "hash in a program": (
+        "check('test', '$1$dOHYPKoP$tnxS1T8Q6VVn3kpV8cN6o.')",
+        "anna:$1$dOHYPKoP$tnxS1T8Q6VVn3kpV8cN6o.",
+    ),
+    "dictionary": (
+        "seed:\nabandon\nable\nbabble\ncabin\ndaring\neager\nfabric\ngadget\nhabit\nidea\njacket\nkeen\nlabor",
+        "seed:\nlabor\nable\nbabble\ncabin\ndaring\neager\nfabric\ngadget\nhabit\nidea\njacket\nkeen\nabandon",
+    ),
+    "another word": ("tokenData:'IX~R!XOX$nXY&kYZ&kZ'", "token:'IX~R!XOX$nXY&kYZ&kZ'"),
+    "expression": ("passwordOnly:i}){super({start9", "password:iXq7super+start9"),
+    "empty text": ("r.mapToken=``,r.formId=``),e.x9", "r.mapToken=`Xr.f0rmIdQq9zLw2v`,e.x9"),
+    "option": ("wget --ask-password -user=f00", "wget --http-password user=f00"),
+    "commit": ("the password module to upstream commit feb6f21d2e", "the password module to upstream feQ6f!1d2e"),
+    "fingerprint": (
+        "new upstream signing key 19882D92DDA4C400C22C0D56CC2AF4472167BE03",
+        "new upstream signing key: 19882D92DDA4C400C22C0D56CC2AF4472167BE03",
+    ),
+    "passed test": ("PASS: addr2line", "pass: addr2line"),
+    "words in a URL": ("pkcs11:token=Root%20CA%20Certificates9", "pkcs11:token=Rx%20CA%20Cq7zRtv2Wk9s"),
+    "words in base64": ("password: 'bm90IG15IHJlYWwgcGFzc3dvcmQ='", "password: 'cTdYIXpSdnEyV2s5cw=='"),
+    "published sample": ("access_token=2YotnFZFEjr1zCsicMWpAA", "access_token=3YotnFZFEjr1zCsicMWpAA"),
+    "web token without a claim": (
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzb21lIjoicGF5bG9hZCJ9.4twFt5NiznN84AWoo1d7KO1T_yoc0Z6XOpOVswac",
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjE4MTUzMzY0NzB9.4twFt5NiznN84AWoo1d7KO1T_yoc0Z6XOpOVswac",
+    ),
+    "id in a URL of SSH": ("ssh://687fb701029421ae5549d998@ssh.jobs", "https://687fb701029421ae5549d998@git.jobs"),
+    "name of a code": ('"shortName":"otp","networkId":2043', "the otp is 2043"),
     "type": (
         "struct SigningKeyInputStr CRMFPOPOSigningKeyInput;",
-        "struct SigningKeyInputStr CRM2FPzQPOSigqW7hngInput;",
+        "struct SigningKey CRM2FPzQPOSigqW7hngInput;",
     ),
     "anonymous": ("default login anonymous password user@site", "default login anna password user@site"),
 }

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError
+from reverie.text.globs import expanded_patterns, path_regex
 from reverie.tools import Output, ToolContext
-from reverie.tools.files.globs import expanded_patterns, path_regex
 from reverie.tools.files.tree_walk import walk
 from reverie.tools.glob import MAX_FOUND, Glob
 

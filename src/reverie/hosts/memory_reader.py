@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
+from ..errors import UnsafePath
 from ..memories.store.file_stamps import stamped_files
 from ..memories.store.index import INDEX
 from ..memories.store.names import is_memory
 from ..memories.store.records import MemoryRecord, Scope, read_record
 from ..memories.store.trust_history import TrustHistory
-from ..paths import append_line, open_file
+from ..paths import append_line, open_file, refuse_shared_link
 from ..values import replace
 from .journal_trust import journal_trusts
 
@@ -47,7 +49,11 @@ class MemoryReader:
         self.index = MemoryIndex()
         self.records: dict[str, MemoryRecord] = {}
         self._directory, self._embedder = directory, embedder
-        self._roots: dict[Scope, str] = {"private": directory, **({"team": team} if team is not None else {})}
+        self._roots: dict[Scope, str] = {"private": directory}
+        if team is not None:
+            with suppress(UnsafePath):  # a hook stays quiet; every command says it
+                refuse_shared_link(team)
+                self._roots["team"] = team
         for scope, root in self._roots.items():
             self._take(root, scope, set(terms(query)), home)
 

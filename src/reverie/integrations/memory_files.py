@@ -19,7 +19,7 @@ from ..memories.store.drafts import Draft
 from ..memories.store.frontmatter import FrontMatter, Value, parse, render
 from ..memories.store.index import INDEX, changed, listed_line
 from ..memories.store.journal_files import read_plain
-from ..memories.store.names import check_file, title_for
+from ..memories.store.names import check_file, composed, title_for
 from ..memories.store.records import read_record, revised_text, version_of
 from ..memories.store.store import MemoryStore, Transaction
 from ..memories.store.trust import TRUSTS, Trust, claimed, worst
@@ -332,7 +332,7 @@ def _inner(path: str) -> str:
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise InputError(f"Path must start with /memories, got: {path}")
     parts: list[str] = []
-    for part in path[len(ROOT) :].split("/"):
+    for part in composed(path)[len(ROOT) :].split("/"):
         if part == "..":
             if not parts:
                 raise InputError(f"Path {path} would escape /memories directory")

@@ -10,8 +10,8 @@ import anyio.from_thread
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
+from ..text.globs import literal_prefix, path_regex
 from .context import ToolContext
-from .files.globs import literal_prefix, path_regex
 from .files.ignore_rules import parse_ignore_rules
 from .files.readable import read_scope
 from .files.search_root import label_of, rules_above

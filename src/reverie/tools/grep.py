@@ -20,8 +20,8 @@ import anyio
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
+from ..text.globs import path_regex
 from .context import ToolContext
-from .files.globs import path_regex
 from .files.readable import is_beneath, read_scope
 from .files.search_root import label_of, rules_above
 from .files.stored_results import access_to_text, stored_result

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from fnmatch import translate
 from functools import lru_cache
 from typing import Final
 
 from ...errors import InputError
+from ...text.globs import path_regex
 from ..store.frontmatter import FrontMatter, parse
 
 __all__ = ["Rule", "is_for", "read_rule"]
 
 _MAX_PATTERNS: Final = 256
 _MAX_PATTERN_CHARS: Final = 1_000
-_BRACES: Final = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}")
 _ITEM: Final = re.compile(r"\s*-\s+(.*\S)\s*")
 
 Rule = tuple[tuple[str, ...], str]
@@ -83,52 +82,12 @@ def is_for(patterns: Sequence[str], path: str) -> bool:
 
     ``*`` stays within a name, ``**`` spans directories, ``{a,b}`` is a choice; a directory matches all files in it.
     """
-    parts = tuple(path.split("/"))
-    return any(_matches(_compiled(one), parts) for pattern in patterns for one in _choices(pattern))
-
-
-def _choices(pattern: str) -> list[str]:
-    """Return a pattern with its braces expanded to all choices; past a limit, some braces stay."""
-    found = [pattern]
-    while len(found) <= _MAX_PATTERNS:
-        hits = [(at, hit) for at, one in enumerate(found) if (hit := _BRACES.search(one)) is not None]
-        if not hits:
-            break
-        at, hit = hits[0]
-        head, tail = found[at][: hit.start()], found[at][hit.end() :]
-        found[at : at + 1] = [head + choice + tail for choice in hit[1].split(",")]
-    return found
+    return any(_regex(pattern).fullmatch(path) for pattern in patterns)
 
 
 @lru_cache(maxsize=512)
-def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
-    """Return a pattern split into one regular expression per name; None means any number of directories."""
-    cleaned = pattern.removeprefix("./").lstrip("/")
-    if cleaned.endswith("/"):
-        cleaned += "**"
-    return tuple(None if name == "**" else re.compile(translate(name)) for name in cleaned.split("/"))
-
-
-def _matches(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
-    """Say whether a path matches a pattern, in one pass over every reachable position, so that none is slow."""
-    places = _opened({0}, pattern)
-    for part in parts:
-        reached: set[int] = set()
-        for place in places:
-            if place < len(pattern):
-                name = pattern[place]
-                if name is None:
-                    reached.add(place)
-                elif name.match(part):
-                    reached.add(place + 1)
-        places = _opened(reached, pattern)
-    return len(pattern) in places
-
-
-def _opened(places: set[int], pattern: Sequence[re.Pattern[str] | None]) -> set[int]:
-    """Add to ``places`` the positions reached if ``**`` matches no directory, and return it."""
-    for place in sorted(places):
-        while place < len(pattern) and pattern[place] is None:
-            place += 1
-            places.add(place)
-    return places
+def _regex(pattern: str) -> re.Pattern[str]:
+    try:
+        return path_regex(pattern + "**" if pattern.endswith("/") else pattern)
+    except InputError:
+        return re.compile(r"(?!)")  # a pattern that means nothing matches nothing

@@ -1,92 +1,51 @@
 # ruff: noqa: E501 - a row of the table is a line
 """The places in which a text names a secret: keys with values, commands, headers, connection strings, sentences.
 
-Each form has a literal part, which is searched for first, and a pattern that starts there and has a group ``value``.
+Each form of ``secret_formats.toml`` has a literal part, which is searched for first, and a pattern that starts there.
 The value alone then decides whether it is a secret.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from typing import Final
 
-from .secret_values import BRACKET, DIGIT, HEX, UUID, is_counted, is_odd, is_password, is_placeholder, is_random
+from .secret_values import (
+    BRACKET,
+    COMMIT,
+    DIGIT,
+    HEX,
+    UUID,
+    formats,
+    is_counted,
+    is_odd,
+    is_password,
+    is_placeholder,
+    is_random,
+    plain_text,
+)
 
 __all__ = ["of_forms"]
 
-_ANY: Final = r"(?P<value>[^\s\"'`<>]{4,512})"
-_QUOTED: Final = r"[\\\"'`]{0,2}(?P<value>[^\s\"'`]{4,512})"
-_OPTIONS: Final = r"(?:[^\n|;&]{0,200}?\s)"
-_BASE64: Final = r"(?P<base64>[A-Za-z0-9+/]{12,2000}={0,2})"
-_KEY_TEXT: Final = r"(?:[A-Za-z0-9+/=:,\s\\]|-(?!----))"
-
-# Kind, literal parts in lower case (any of them), pattern from there on.
-_FORMS: Final[tuple[tuple[str, str, str], ...]] = (
-    ("password in a URL", "://", r"://[^\s:/@'\"<>]{0,64}:(?P<value>[^\s/'\"<>,]{4,256})@[\w.\[-]"),
-    ("token in a URL", "://", r"://(?P<random>[A-Za-z0-9_-]{20,256})@[\w.\[-]"),
-    (
-        "authorization header", "authorization",
-        r"authorization[\\\"']*\s*[:=]\s*[\\\"']*(?:bearer|token|ssws|apikey|api-key|key|digest|negotiate|splunk)[ =:]+"
-        r"[\\\"']*(?P<random>[\w.~+/=:-]{16,4000})",
-    ),
-    ("basic authorization", "basic ", rf"basic\s+{_BASE64}"),
-    ("registry login", "auth", rf"auth[\\\"']*\s*[:=]\s*[\\\"']*{_BASE64}"),
-    ("cookie", "cookie", r"cookie[\\\"']*\s*[:=]\s*[\\\"']*(?P<cookies>[\w.-]{1,60}=[^\n\"']{16,4000})"),
-    ("command with a password", "curl", rf"curl\b{_OPTIONS}(?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']{{1,80}}:{_QUOTED}"),
-    ("command with a cookie", "curl", rf"curl\b{_OPTIONS}(?:-b|--cookie)[ =]?[\"']?[\w.-]{{1,60}}=(?P<random>[^\s\"';]{{16,4000}})"),
-    ("command with a password", "wget", rf"wget\b{_OPTIONS}--(?:http-|ftp-|proxy-)?password[ =]{_QUOTED}"),
-    ("command with a password", "mysql|mariadb", rf"(?:mysql|mariadb)\w*\b{_OPTIONS}-p{_QUOTED}"),
-    ("command with a password", "sshpass", rf"sshpass\b\s(?:[^\n|;&]{{0,80}}?\s)?-p\s?{_QUOTED}"),
-    ("command with a password", "redis-cli", rf"redis-cli\b{_OPTIONS}-a[ =]?{_QUOTED}"),
-    ("command with a password", "mongo", rf"mongo\w*\b{_OPTIONS}-p[ =]?{_QUOTED}"),
-    ("command with a password", "login", rf"login\b{_OPTIONS}(?:-p|--password)[ =]?{_QUOTED}"),
-    ("command with a password", "ldap", rf"ldap[a-z]+\b{_OPTIONS}-w[ =]?{_QUOTED}"),
-    ("command with a password", "sqlcmd", rf"sqlcmd\b{_OPTIONS}-P[ =]?{_QUOTED}"),
-    ("command with a password", "smbclient|rpcclient", rf"(?:smb|rpc)client\b{_OPTIONS}-U[ =]?[\"']?[^\s%\"']{{1,80}}%{_QUOTED}"),
-    ("command with a password", "htpasswd", rf"htpasswd\b\s+-\w*b\w*\s+\S+\s+\S+\s+{_QUOTED}"),
-    ("command with a password", "zip|7z", rf"(?:zip|7za?)\b{_OPTIONS}-P ?{_QUOTED}"),
-    ("command with a password", "pass:", rf"(?<=[\s\"'])pass:{_ANY}"),
-    ("command with a password", "chpasswd", r"chpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s\"']{4,256})"),
-    ("command with a password", "echo", r"echo\s+(?:-n\s+)?[\"']?(?:[\w.-]{1,32}:)?(?P<value>[^\s\"'|]{4,256})[\"']?\s*\|\s*(?:sudo\s+(?:-\w+\s+)*)?(?:sudo\s+-S|chpasswd|docker login|passwd)"),
-    ("command with a token", "vault login", r"vault login\s+(?:-\S+\s+)*(?P<random>[\w.-]{20,300})"),
-    ("AWS secret", "aws_secret_access_key", r"aws_secret_access_key[\\\"']*[\s:=]+[\\\"']*(?P<random>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/])"),
-    ("password in words", "use ", r"use\s+[\"'`]?(?P<value>[^\s\"'`]{6,128})[\"'`]?\s+(?:as|for)\s+(?:the|a|an|my|your|our)?\s*(?:[\w-]+\s){0,3}?(?:pass(?!e[ds]|ing)|pw\b|token|secret|key\b)"),
-    ("password in words", "credential|creds|login", r"(?:credentials?|creds|login)[ \t]*:[ \t]*[^\s/|,:]{1,64}(?:[ \t]+[/|][ \t]+|[ \t]*[:/][ \t]*)(?P<value>[^\s\"'`]{6,128})"),
-    ("code in words", "pin|code|otp", r"(?:(?<!\w)(?:(?-i:PIN)|pin[ -]code|otp)|(?<=one-time )code|(?<=security )code|(?<=verification )code)\b[^\n\d]{0,40}?(?:is|:|=)\s*(?P<key>(?!123|000)\d{4,8})\b"),
-    ("password of SQL", "identified by", r"identified by\s+(?:password\s+)?[\"'](?P<value>[^\s\"']{4,256})"),
-    ("OpenVPN login", "<auth-user-pass>", r"<auth-user-pass>\s*\S+\s+(?P<value>\S{4,256})"),
-    ("password hash", "$apr1$|$1$|$5$|$6$|$y$", r"\$(?:apr1|[156y])\$(?P<random>[\w./$-]{20,200})"),
-    ("password hash", "$2a$|$2b$|$2y$", r"\$2[aby]\$(?P<random>\d\d\$[\w./]{53})"),
-    ("password hash", "$argon2", r"\$argon2i?d?\$v=\d+\$[\w=,]+\$(?P<random>[\w+/$]{30,200})"),
-    ("password hash", "{sha}|{ssha}", r"\{s?sha\}(?P<random>[A-Za-z0-9+/]{27,60}={0,2})"),
-    ("netrc password", "login", r"login\s+(?!anonymous\b)\S{1,128}\s+(?:account\s+\S+\s+)?password\s+[\"']?(?P<value>[^\s\"']{4,256})"),
-    ("netrc password", "machine", r"machine\s+\S{1,128}\s+password\s+[\"']?(?P<value>[^\s\"']{4,256})"),
-    ("pgpass password", ":", r":(?:543\d|643\d|\*|\d{4,5}):[^:\s(),]{1,64}:[^:\s(),]{1,64}:(?P<line>[^\s]{4,256})[ \t]*$"),
-    ("Oracle login", "jdbc:oracle", r"jdbc:oracle:\w+:[\w$]{1,64}/(?P<value>[^\s@\"']{4,128})@"),
-    ("private key", "-----begin", rf"-----BEGIN (?:[A-Z0-9]+ ){{0,3}}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nr])*(?P<key>{_KEY_TEXT}{{40,20000}})(?:-----END [A-Z0-9 ]{{4,60}}-----)?"),
-    ("private key", "---- begin ssh2", rf"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----(?P<key>{_KEY_TEXT}{{40,20000}})"),
-    ("PuTTY private key", "private-lines:", r"private-lines:\s*\d+(?:\s|\\+[nr])*(?P<key>[A-Za-z0-9+/=\s\\]{40,20000})(?:Private-MAC:\s*[0-9a-f]{32,64})?"),
-    ("hex private key", "private", r"priv(?:ate)?[ _-]?key\b[^\n]{0,80}?(?<![0-9a-fA-F])(?P<random>(?:0x)?[0-9a-fA-F]{64})(?![0-9a-fA-F])"),
-    ("hex private key", "private_key|privkey|secret_key", r"\w+[^\n]{0,40}?(?<![0-9a-fA-F])(?P<random>(?:0x)?[0-9a-fA-F]{64})(?![0-9a-fA-F])"),
-    ("private part of a key", "\"d\"", r"\"d\"\s*:\s*\"(?P<random>[\w-]{40,800})\""),
-    ("app password", "app", r"app(?:lication)?[ _-]?(?:specific[ _-])?pass(?:word|wd)?[^\n]{0,40}?[:= \"'](?P<key>(?:[a-z]{4}[ -]){3}[a-z]{4})(?![\w-])"),
-    (
-        "seed phrase", "seed|mnemonic|recovery|backup|wallet",
-        r"(?:seed|mnemonic|recovery|backup|wallet)\b[^\n]{0,80}?[:=\"'\n](?:\s|\d{1,2}[.):]?\s)*(?P<seed>(?:(?:\d{1,2}[.):]?\s?)?[a-z]{3,8}(?:[ \t]{1,2}|,[ ]?|\n(?=\d|[a-z]))){11,23}(?:\d{1,2}[.):]?\s?)?[a-z]{3,8})\b",
-    ),
-    ("seed phrase", "phrase", r"phrase\b[^\n]{0,60}?(?:[:=\"'\n]|\bis\b)\s*[\"']?(?P<seed>(?:[a-z]{3,8}[ \t]){11,23}[a-z]{3,8})\b"),
-)  # fmt: skip
-_NAME_ENDS: Final = ("", "d", "wd", "word", "phrase")
+_SHORTHANDS: Final = {
+    "@ANY": r"(?P<value>[^\s\"'`<>]{4,512})",
+    "@QUOTED": r"[\\\"'`]{0,2}(?P<value>[^\s\"'`]{4,512})",
+    "@OPTIONS": r"(?:[^\n|;&]{0,200}?\s)",
+    "@BASE64": r"(?P<base64>[A-Za-z0-9+/]{12,2000}={0,2})",
+    "@KEY_TEXT": r"(?:[A-Za-z0-9+/=:,\s\\]|-(?!----))",
+}
+_WORD_END: Final = re.compile(r"(?i:ord|ort|d|s|ña)?(?:Value|String)?(?![^\W\d_])")
+"""The end of a keyword; more letters make another word: a tokenizer, tokenData."""
 _STANDS_ALONE: Final = re.compile(
     r"(?<![\w.-])(?:passwor[dt]|passphrase|contraseña|senha|пароль|密码|mot de passe)(?![\w.-])", re.IGNORECASE
 )
 _NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,]")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
+_CODE: Final = re.compile(r"[{}]|&&|\|\||^[,)\]-]|=(?=[A-Za-z_$])")
+"""Signs of an expression or of an option in a value without quotes."""
 _COMPOUND: Final = re.compile(r"[\w.-]")
 _NEXT_WORD: Final = re.compile(r"(?<=[ \t])[^\s\"'`<>]+")
 _PLAIN_WORD: Final = re.compile(r"[^\W\d_]+|[—–-]")
@@ -102,20 +61,8 @@ _NO_SEED: Final = frozenset(
 
 # The words of keys; a value beside one of the second kind must look random, not only like a password.
 _PASSWORDS: Final = (
-    "passw",
-    "passphrase",
-    "passcode",
-    "pwd",
-    "pass",
-    "passwort",
-    "contrase",
-    "senha",
-    "пароль",
-    "密码",
-    "mot de passe",
-    "psk",
-    "pw",
-)
+    "passw", "passphrase", "passcode", "pwd", "pass", "contrase", "senha", "пароль", "密码", "mot de passe", "psk", "pw",
+)  # fmt: skip
 _RANDOM: Final = ("secret", "token", "credential", "key", "auth", "pat")
 _BEFORE_KEY: Final = (
     "api", "access", "auth", "private", "client", "account", "app", "application", "sign", "signing", "encryption",
@@ -129,13 +76,10 @@ _BEFORE_NO_SECRET: Final = (
     "forward", "backward", "starting",
 )  # fmt: skip
 """Words before "token" that make it a position or a mark, not a credential."""
-_RESOURCE: Final = re.compile(r"\w*:(?=\S)")
-"""The rest of a part of the name of a resource."""
 _BEFORE_MARK: Final = ("client", "action")
 """Words before "token" that make an id beside it the mark of a request."""
 _ABOUT: Final = re.compile(
-    r"(?i:(?:[\w.-]*[_.-])?(?:prefix|suffix|type|arn|policy|name|ur[li]|path|file|dir|format))"
-    r"|\w*(?:Prefix|Suffix|Type|Arn|Policy|Name|Ur[li]|UR[LI]|Path|File|Dir|Format)"
+    r"(?:[\w.-]*[_.-])?(?:prefix|suffix|type|arn|policy|name|ur[li]|path|file|dir|format)", re.IGNORECASE
 )
 """Ends of a key that make its value a fact about the secret."""
 _NO_COOKIES: Final = ("expires", "path", "domain", "max-age", "samesite")
@@ -152,7 +96,7 @@ _VALUE: Final = re.compile(
     r"|[ \t]+(?P<to>to)[ \t]+"
     r"|(?P<pair>[ \t]*,[ \t]*(?:value[ \t]*[=:][ \t]*)?(?=[\\\"'])|[ \t]+value[ \t]*=[ \t]*(?=[\\\"'])|\s*,?\s*[\"']?value[\"']?\s*:\s*))"
     rf"|{_OWNER}(?P<blank>[ \t]+))"
-    r"(?:!!\w+[ \t]+)?(?:[bru](?=[\"\']))?(?P<quote>[\\\"'`*]{0,4})(?:bearer[ \t]+|basic[ \t]+|token[ \t]+)?"
+    r"(?:!!\w+[ \t]+)?(?:[bru](?=[\"\']))?(?!\"\"|''|``)(?P<quote>[\\\"'`*]{0,4})(?:bearer[ \t]+|basic[ \t]+|token[ \t]+)?"
     r"(?P<value>(?<=[\"'`])[^\s\"'`]{6,1024}(?=[\"'`])|(?:(?!&(?:amp;)?[\w.-]+=)[^\s\"'`<>;,\\]){6,1024})",
     re.IGNORECASE,
 )  # fmt: skip
@@ -161,7 +105,7 @@ _VALUE: Final = re.compile(
 def of_forms(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and kind of each secret that a form of the text names."""
     lowered = text.replace("\u0130", "I").lower()  # the one letter that gets longer in lower case
-    for name, needles, pattern in _FORMS:
+    for name, needles, pattern in formats()["forms"]:
         for needle in needles.split("|"):
             yield from ((*span, name) for span in _of_form(text, lowered, needle, pattern))
     yield from _beside_keywords(text, lowered)
@@ -178,6 +122,8 @@ def _of_form(text: str, lowered: str, needle: str, pattern: str) -> Iterator[tup
 
 @cache
 def _form(pattern: str) -> re.Pattern[str]:
+    for name, part in _SHORTHANDS.items():
+        pattern = pattern.replace(name, part)
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
 
 
@@ -187,12 +133,13 @@ def _secret(found: re.Match[str]) -> tuple[int, int] | None:
     value = found[kind]
     match kind:
         case "value":
-            good = is_password(value)
+            good = is_password(plain_text(value))
         case "random":
             good = is_random(value)
         case "line":
-            host = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
-            good = _HOST.fullmatch(host) is not None and is_password(value)
+            good = _HOST.fullmatch(_line_before(found)) is not None and is_password(value)
+        case "hash":
+            good = _HOST.fullmatch(_line_before(found)) is not None
         case "cookies":
             parts = (part.partition("=") for part in re.split(r";|\\[rn]", value))
             good = any(is_random(part.strip()) for name, _, part in parts if name.strip().lower() not in _NO_COOKIES)
@@ -201,19 +148,21 @@ def _secret(found: re.Match[str]) -> tuple[int, int] | None:
         case "seed":
             words = re.findall("[a-z]+", value)
             good = value.islower() and len(set(words)) >= 0.7 * len(words) and _NO_SEED.isdisjoint(words)
+            good = good and words != sorted(words)  # a sorted list is a dictionary
         case _:
             cut = len(value) < _MIN_CUT_KEY and found.string.startswith("...", found.end())
             return None if cut or "EXAMPLE" in value else found.span()
     return found.span(kind) if good and not (is_placeholder(value) or is_counted(value)) else None
 
 
+def _line_before(found: re.Match[str]) -> str:
+    return found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
+
+
 def _is_login(value: str) -> bool:
     """Say whether base64 holds a name and a password."""
-    try:
-        login = base64.b64decode(value + "=" * (-len(value) % 4)).decode()
-    except (binascii.Error, ValueError):
-        return False
-    return ":" in login and login.isprintable() and not is_placeholder(login)
+    login = plain_text(value)
+    return login != value and is_password(login.partition(":")[2])
 
 
 def _beside_keywords(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
@@ -221,7 +170,7 @@ def _beside_keywords(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
         for word in words:
             at = lowered.find(word)
             while at >= 0:
-                if _names_a_secret(lowered, at, word):
+                if _names_a_secret(text, lowered, at, word):
                     found = _VALUE.match(text, at + len(word))
                     if found and _is_secret_value(text, found, value := _trimmed(found), at, weak=weak):
                         yield found.start("value"), found.start("value") + len(value), "value beside a keyword"
@@ -235,31 +184,48 @@ def _some_words_behind(text: str, at: int) -> Iterator[tuple[int, int, str]]:
     end = text.find("\n", at, at + 100)
     for found in islice(_NEXT_WORD.finditer(text, at, end if end >= 0 else at + 100), 5):
         word = found[0].rstrip(".,;:!?)]}")
-        odd = len(word) >= 8 and is_odd(word) and not HEX.fullmatch(word) and not _NO_PASSWORD.search(word)
-        if odd and not is_placeholder(word) and is_password(word, clear=False):
+        if len(word) >= 8 and _is_odd_password(word):
             yield found.start(), found.start() + len(word), "value beside a keyword"
             return
         if not _PLAIN_WORD.fullmatch(found[0]):
             return
 
 
+def _is_odd_password(word: str) -> bool:
+    """Say whether a word of a sentence is a password; a commit, a path or a name is none."""
+    if (
+        _NO_PASSWORD.search(word)
+        or word[0] == "-"
+        or not is_odd(word)
+        or COMMIT.fullmatch(word)
+        or is_placeholder(word)
+    ):
+        return False
+    return is_password(word, clear=False)
+
+
 def _trimmed(found: re.Match[str]) -> str:
     value = _ESCAPE.sub("", found["value"])
-    return value.rstrip(".,;:)]}" if found["quote"] or found["sign"] else ".,;:!?)]}")
+    return value.rstrip(".,;:)]}&" if found["quote"] or found["sign"] else ".,;:!?)]}")
 
 
-def _names_a_secret(lowered: str, at: int, word: str) -> bool:
+def _names_a_secret(text: str, lowered: str, at: int, word: str) -> bool:
     """Say whether a keyword is that of a credential: "key" after "api" or "private", "pass" at the end of a name."""
-    before, after = lowered[max(0, at - 16) : at], lowered[at + len(word) : at + len(word) + 1]
-    if word == "key":
-        return (before[:-1] if before[-1:] in ("_", " ", ".", "-") else before).endswith(_BEFORE_KEY)
-    if word == "token" and before.rstrip("_- ").endswith(_BEFORE_NO_SECRET):
+    before, end = lowered[max(0, at - 16) : at], at + len(word)
+    if not _WORD_END.match(text, end):
         return False
-    if word == "secret" and before[-1:] == ":" and _RESOURCE.match(lowered, at + len(word)):
-        return False
-    if word in ("pass", "auth", "pat", "psk", "pw"):
-        return not after.isalpha() and not before[-1:].isalpha()
-    return True
+    match word:
+        case "key":
+            return (before[:-1] if before[-1:] in ("_", " ", ".", "-") else before).endswith(_BEFORE_KEY)
+        case "token":
+            return not before.rstrip("_- ").endswith(_BEFORE_NO_SECRET)
+        case "secret":  # the name of a resource
+            return before[-1:] != ":" or text[end : end + 1] != ":"
+        case "pass" | "auth" | "pat" | "psk" | "pw":
+            # A test that passed is reported as "PASS: name".
+            return not before[-1:].isalpha() and not text.startswith("PASS:", at)
+        case _:
+            return True
 
 
 def _is_marked(found: re.Match[str]) -> bool:
@@ -272,6 +238,8 @@ def _is_marked(found: re.Match[str]) -> bool:
 def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, weak: bool) -> bool:
     if len(value) < 6 or is_placeholder(value) or is_counted(value) or _is_marked(found):
         return False
+    if not found["quote"] and (_CODE.search(value) or (len(value) < 32 and text[at : at + 3] in value)):
+        return False  # an expression, or the name of another variable
     if found["sign"] and (_ABOUT.fullmatch(found["name"]) or _KEY_ID.match(text, at)):
         return False
     if not found["sign"] and _SHORT.match(text, at):
@@ -280,12 +248,11 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
         return False
     if found["blank"] is not None:
         return _is_after_blank(text, found, value, at, weak=weak)
-    if found["pair"] is not None and not (weak or (DIGIT.search(value) and value.isalnum())):
-        return False
-    if found["pair"] is not None and (BRACKET.search(value) or found["name"].lower() not in _NAME_ENDS):
+    if found["pair"] is not None and (BRACKET.search(value) or not (weak or (DIGIT.search(value) and value.isalnum()))):
         return False
     named = text[at : at + 3].isupper() or "api" in text[max(0, at - 5) : at].lower()
     clear = bool(found["quote"] or found["verb"] or found["pair"] or named or found["sign"] in (":", "：", ">"))
+    value = plain_text(value)
     if weak:
         return is_password(value, clear=clear)
     if UUID.fullmatch(value):
@@ -300,6 +267,11 @@ def _is_after_blank(text: str, found: re.Match[str], value: str, at: int, *, wea
         return is_password(value) if weak else is_random(value)
     if not weak:
         own = "key" if "key" in text[at : at + 3].lower() else text[at : at + 4].lower()
-        return len(value) >= 20 and value.isalnum() and own not in value.lower() and is_random(value)
-    alone = _STANDS_ALONE.match(text, at)
-    return bool(alone) and not _NO_PASSWORD.search(value) and is_password(value, clear=False) and is_odd(value)
+        return (
+            len(value) >= 20
+            and value.isalnum()
+            and own not in value.lower()
+            and is_random(value)
+            and not HEX.fullmatch(value)
+        )
+    return bool(_STANDS_ALONE.match(text, at)) and _is_odd_password(value)

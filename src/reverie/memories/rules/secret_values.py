@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
+import tomllib
 from collections import Counter
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
-__all__ = ["BRACKET", "DIGIT", "HEX", "UUID", "is_counted", "is_odd", "is_password", "is_placeholder", "is_random"]
+__all__ = [
+    "BRACKET",
+    "COMMIT",
+    "DIGIT",
+    "HEX",
+    "UUID",
+    "formats",
+    "is_counted",
+    "is_odd",
+    "is_password",
+    "is_placeholder",
+    "is_random",
+    "plain_text",
+]
 
 _MIN_DISTINCT: Final = 6
 _MIN_ENTROPY: Final = 3.0
 _HEAD: Final = 80
 """The number of characters searched for a placeholder: a long random value spells any short word."""
-_PLACEHOLDER: Final = re.compile(
-    r"example|placeholder|change_?-?me|dummy|sample|redacted|your|insert|replace|here|todo|(?-i:xxxx|XXXX)|\*\*\*|\.\.\."
-    r"|<|\{\w*\}|\{\{|^\$[A-Z_({]|^\$\w+$|^%[\w({]|test_?test|0{8}|123456789|abcdefgh|deadbeef|fake|mock|left out"
-    r"|(?-i:XMPL)|([1-9b-z])\1{5}|\banon(?:ymous|cvs)\b|^&(?:lt|#x3c|#60);|\$\{",
-    re.IGNORECASE,
-)
 DIGIT, _LOWER, _UPPER, _SIGN = (
     re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"(?<=.)[^A-Za-z0-9_./\s-](?=.)")
 )
-_CODE: Final = re.compile(
-    r"[A-Za-z_][\w.]*(?:\(.*|\[.*)|--[a-z][\w-]*|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d.*|[\d.,:/-]+|\$[\d.,]+\S*|(?:arn|urn)?:[\w:].*|\.\w+\(.*"
-    r"|\S*(?:\(\?|\[\^?\\?[\w]-|\\[dws(|+]|\[:[a-z]|\][+*?]).*|[\w-]+(?:\|[\w-]+)+|[\[({][^\d]*|[\[({]\w+[=:].*|[a-z]\w*://[^@?]*"
-    r"|[a-z_-]+(?::[a-z_-]+)+|(?:[a-z]+:)?[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,7}|\\f[A-Z0-9].*|[a-z-]*psk|(?:true|false|none|null)\W.*"
-    r"|\w*(?:password|passwd|pass|pwd|secret|token|key)\W?\d*"
-    r"|(?:sha|md|aes|rsa|hs|rs|es|utf|base|int|uint|float|str|oauth|argon|pbkdf|ed|x|http|ipv|win|p)-?_?\d{1,5}(?:[-_][\w-]*)?",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Values that are an expression, an option, a version, a date, a price, a pattern, an address or an algorithm."""
 _CALL: Final = re.compile(r"(?:\d[\d.]*[*+/-])?([A-Za-z_](?:\w|\.|::)*)[(\[]")
 _MIN_HEX_CHARS: Final = 24
+_MIN_KEY_CHARS: Final = 16
 _PATH: Final = re.compile(r"[./_-]")
 BRACKET: Final = re.compile(r"[()\[\]{}|]")
 _PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _DIGITS: Final = re.compile("[0-9]+")
 HEX: Final = re.compile(r"(?:0x)?[0-9a-fA-F]{16,}")
+COMMIT: Final = re.compile("[0-9a-fA-F]{7,40}")
 _PAIRS: Final = frozenset(
     row[0] + second
     for row in re.findall(
@@ -58,14 +63,36 @@ _SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?
 UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
+@cache
+def formats() -> dict[str, list[list[str]]]:
+    """Return the rows of ``secret_formats.toml`` by table."""
+    return tomllib.loads(Path(__file__).with_name("secret_formats.toml").read_text("utf-8"))
+
+
+@cache
+def _any(table: str) -> re.Pattern[str]:
+    return re.compile("|".join(pattern for _, pattern in formats()[table]), re.IGNORECASE | re.DOTALL)
+
+
 def is_odd(value: str) -> bool:
     """Say whether a value has a digit, a sign or an inner capital, as few words have."""
     return DIGIT.search(value) is not None or _SIGN.search(value) is not None or _UPPER.search(value, 1) is not None
 
 
+def plain_text(value: str) -> str:
+    """Return the text that a value stands for, if it is written for a URL or in base64."""
+    if "%" in value:
+        return unquote(value)
+    try:
+        text = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode("ascii")
+    except ValueError:
+        return value
+    return text if len(text) >= 6 and text.isprintable() else value
+
+
 def is_placeholder(value: str) -> bool:
     """Say whether a value is a placeholder for a secret."""
-    return len(set(value)) < _MIN_DISTINCT or _PLACEHOLDER.search(value, 0, _HEAD) is not None
+    return len(set(value)) < _MIN_DISTINCT or _any("placeholders").search(value, 0, _HEAD) is not None
 
 
 def is_counted(value: str) -> bool:
@@ -83,12 +110,12 @@ def _classes(value: str) -> int:
 def is_password(value: str, *, clear: bool = True) -> bool:
     """Say whether a value in the place of a password is one; in a ``clear`` place a word with a digit is enough."""
     value = value.replace("\\-", "-")  # a hyphen of a manual page
-    if len(value) < 6 or value[-1] == "(":
+    if len(value) < 6 or value[-1] == "(" or (value.isalpha() and len(value) < 8):
         return False
     letters = _LOWER.search(value) or _UPPER.search(value)
     if (call := _CALL.match(value)) and _is_name(call[1]):
         return False
-    if not letters or _CODE.fullmatch(value) or UUID.fullmatch(value):
+    if not letters or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return _classes(value) == 4
     mixed = (DIGIT.search(value) and not _PATH.search(value)) or _SIGN.search(value)
     return bool(clear and mixed) or _classes(value) == 4 or not _is_name(value)
@@ -96,7 +123,7 @@ def is_password(value: str, *, clear: bool = True) -> bool:
 
 def is_random(value: str, *, quoted: bool = False) -> bool:
     """Say whether a value is too random to be a word, a name or an expression."""
-    if len(value) < 8 or _CODE.fullmatch(value) or UUID.fullmatch(value):
+    if len(value) < 8 or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return False
     if len(value) < _MIN_HEX_CHARS and HEX.fullmatch(value):
         return False  # too short for a key: a checksum or an id
@@ -104,9 +131,12 @@ def is_random(value: str, *, quoted: bool = False) -> bool:
         return True
     if BRACKET.search(value) and not quoted:
         return False
-    if (_classes(value) < 2 and len(value) < 20) or (len(value) < 12 and not quoted):
+    kinds = _classes(value)
+    if len(value) < (8 if quoted and (kinds > 2 or not DIGIT.search(value)) else _MIN_KEY_CHARS) or (
+        kinds < 2 and len(value) < 20
+    ):
         return False
-    return not _is_name(value) and (len(value) < 12 or _entropy(value) >= _MIN_ENTROPY)
+    return not _is_name(value) and (len(value) < _MIN_KEY_CHARS or _entropy(value) >= _MIN_ENTROPY)
 
 
 def _is_name(value: str) -> bool:

@@ -6,15 +6,15 @@ Nothing here ever returns, logs or raises the value itself: a finding states the
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 from ...errors import InputError
 from ...values import record
-from .secret_formats import INFIXES, LONG_SHAPES, PREFIXES
 from .secret_forms import of_forms
-from .secret_values import is_placeholder
+from .secret_values import formats, is_placeholder
 
 __all__ = ["SecretFinding", "find_secrets", "refuse_secrets", "secret_spans", "without_secrets"]
 
@@ -30,17 +30,20 @@ class SecretFinding:
 
 
 _CLASSES: Final = {
+    "@U": "@H{8}-@H{4}-@H{4}-@H{4}-@H{12}",
     "@A": "[A-Za-z0-9]", "@H": "[a-f0-9]", "@W": "[A-Za-z0-9_-]", "@B": "[A-Za-z0-9+/]",
     "@R": "(?=[A-Za-z]*[0-9]|(?:[a-z]*[A-Z]){7})",
 }  # fmt: skip
 _END: Final = "(?![A-Za-z0-9])"
-_AFTER_FIRST: Final = r"(?:(?<![A-Za-z0-9].)|(?<=\\[nrt].)|(?<=%[0-9A-Fa-f]{2}.)|(?<=[0-9]m.))"
-"""The condition behind the first character of a token: it begins a word, or follows an escape."""
+_AFTER_FIRST: Final = r"(?:(?<![A-Za-z0-9_+-].)|(?<=\\[nrt].)|(?<=%[0-9A-Fa-f]{2}.)|(?<=[0-9]m.))"
+"""The condition behind the first character of a token: it begins a word, or follows an escape; a checksum or another
+long text in base64 spells every short prefix now and then."""
 _MIN_CHARS: Final = 16
 """The fewest characters of a token."""
 _LONG_WORD: Final = re.compile(rf"(?<!\S)\S{{{_MIN_CHARS},}}")
+_CLAIM: Final = re.compile(b'"(?:iss|sub|aud|exp|nbf|iat|jti)"')
+_PARTS: Final = re.compile("[A-Za-z0-9]+")
 _NO_WORD: Final = re.compile("[0-9A-Z]")
-_CHECKSUM: Final = re.compile(r"sha256=[\w-]{43}(?![\w-])", re.ASCII)
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff\U000e0000-\U000e0fff]")
 
 
@@ -97,31 +100,35 @@ def _of_formats(text: str) -> Iterator[tuple[int, int, str]]:
                 found = next(filter(None, (_token(text, hit.start(), *rule) for rule in _rules_of(hit[0]))), None)
                 if found:
                     yield found
-    for row in INFIXES:
-        if row[1] in long:
-            yield from _around(text, row[0], row[1], *_infix(row))
+    for name, needle, before, after in formats()["infixes"]:
+        if needle in long:
+            yield from _around(text, name, needle, *_infix(needle, before, after))
     for name, shape in _long_shapes():
         if shape.search(long):
-            yield from ((*found.span(), name) for found in shape.finditer(text) if not is_placeholder(found[0]))
+            yield from ((*found.span(), name) for found in shape.finditer(text) if _is_issued(found[0]))
 
 
 def _token(text: str, start: int, name: str, prefix: str, shape: re.Pattern[str]) -> tuple[int, int, str] | None:
     found = shape.match(text, start)
-    if (
-        found is None
-        or is_placeholder(found[0])
-        or _in_checksum(text, start)
-        or not _NO_WORD.search(text, start + len(prefix), found.end())
-    ):
+    rest = found[0][len(prefix) :] if found else ""
+    if found is None or is_placeholder(found[0]) or not _NO_WORD.search(rest) or _consists_of_words(rest):
         return None
+    if prefix.isalnum() and text[start - 1 : start] == "/":
+        return None  # a part of a path, or of a long text in base64
     return start, found.end(), name
 
 
-def _in_checksum(text: str, at: int) -> bool:
-    """Say whether a position is inside the checksum of a file, which spells every short prefix now and then."""
-    sign = text.rfind("sha256=", max(0, at - 48), at)
-    found = _CHECKSUM.match(text, sign) if sign >= 0 else None
-    return found is not None and found.end() > at > sign + len("sha256=")
+def _is_issued(token: str) -> bool:
+    """Say whether somebody issued a token: a web token without any of the registered claims is a sample."""
+    parts = token.split(".")
+    if token.startswith("eyJ") and len(parts) == 3 and not _CLAIM.search(urlsafe_b64decode(parts[1] + "==")):
+        return False
+    return not is_placeholder(token)
+
+
+def _consists_of_words(rest: str) -> bool:
+    """Say whether hyphens separate words as short as those of a file's name."""
+    return not rest.isupper() and len(_PARTS.findall(rest)) > max(7, len(rest) / 7)
 
 
 def _around(text: str, name: str, needle: str, widths: range, shape: re.Pattern[str]) -> Iterator[tuple[int, int, str]]:
@@ -143,7 +150,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _prefixes() -> re.Pattern[str]:
     """Return the automaton that finds the prefix of every format at the start of a word."""
     tree: dict[str, Any] = {}
-    for _, prefixes, _ in PREFIXES:
+    for _, prefixes, _ in formats()["prefixes"]:
         for prefix in prefixes.split():
             node = tree
             for letter in prefix:
@@ -163,7 +170,7 @@ def _branches(node: dict[str, Any]) -> str:
 @cache
 def _rules_of(prefix: str) -> list[tuple[str, str, re.Pattern[str]]]:
     """Return the rules whose prefix this one starts with, the longest first."""
-    own = ((name, each, rest) for name, prefixes, rest in PREFIXES for each in prefixes.split())
+    own = ((name, each, rest) for name, prefixes, rest in formats()["prefixes"] for each in prefixes.split())
     fitting: Iterable[tuple[str, str, str]] = (row for row in own if prefix.startswith(row[1]))
     return [
         (name, each, _compiled(re.escape(each) + f"(?:{rest}){_END}"))
@@ -172,9 +179,8 @@ def _rules_of(prefix: str) -> list[tuple[str, str, re.Pattern[str]]]:
 
 
 @cache
-def _infix(row: tuple[str, str, str, str]) -> tuple[range, re.Pattern[str]]:
+def _infix(needle: str, before: str, after: str) -> tuple[range, re.Pattern[str]]:
     """Return the possible numbers of characters before the fixed part, and the pattern of the whole token."""
-    _, needle, before, after = row
     counts = [int(count) for count in re.findall(r"\d+", before.partition("{")[2])] or [0]
     begin = "(?<![A-Za-z0-9])" if before else ""
     end = "" if after.endswith("=") else _END
@@ -183,4 +189,6 @@ def _infix(row: tuple[str, str, str, str]) -> tuple[range, re.Pattern[str]]:
 
 @cache
 def _long_shapes() -> list[tuple[str, re.Pattern[str]]]:
-    return [(name, _compiled(rf"{first}(?<![\w.-].)(?:{rest})(?![\w-])")) for name, first, rest in LONG_SHAPES]
+    return [
+        (name, _compiled(rf"{first}(?<![\w.-].)(?:{rest})(?![\w-])")) for name, first, rest in formats()["long_shapes"]
+    ]

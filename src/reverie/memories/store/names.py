@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["DAILY_LOG_PATTERN", "FOLDERS", "check_file", "daily_log", "file_for", "is_memory", "title_for"]
+__all__ = ["DAILY_LOG_PATTERN", "FOLDERS", "check_file", "composed", "daily_log", "file_for", "is_memory", "title_for"]
 
 FOLDERS: Final = frozenset({"team", "logs"})
 """Folders of the memory directory without memories of this scope."""
@@ -25,6 +25,9 @@ DAILY_LOG_PATTERN: Final = "logs/YYYY/MM/YYYY-MM-DD.md"
 
 _PART: Final = pattern(r"\w(?:[\w .,+@=~()'&-]*[\w)'+~])?")
 _PLAIN: Final = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # a fast path for nearly all names, with the same result
+_LETTERS: Final = pattern(r"[^\W\d_]+")
+_WRITTEN_TOGETHER: Final = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "IDEOGRAPHIC"})
+"""Scripts that stand beside others in one word; their letters look like no others."""
 _MAX_DEPTH: Final = 4
 _MAX_FILE_CHARS: Final = 200
 _STEM_CHARS: Final = 48
@@ -39,6 +42,8 @@ def check_file(file: str) -> tuple[str, ...]:
         reason = f"a memory is a file like feedback_testing.md, at most {_MAX_FILE_CHARS} characters"
     elif not all(_PART.fullmatch(part) for part in parts):
         reason = "use letters, digits, '_', '-' and '.', beginning with a letter or digit"
+    elif not file.isascii() and any(map(_is_disguise, _LETTERS.findall(file))):
+        reason = "a word mixes scripts or holds a letter without a shape, so it looks like another name; use one script"
     elif _folded(parts[-1]) == _folded(INDEX):
         reason = f"{INDEX} is the index; save a memory under a name of its own"
     elif _folded(parts[0]) in FOLDERS and len(parts) > 1:
@@ -57,6 +62,18 @@ def is_memory(file: str) -> bool:
     except UnsafePath:
         return False
     return True
+
+
+def composed(file: str) -> str:
+    """Return a name in Unicode form NFC, which all stores use; some systems and models give it in parts (NFD)."""
+    return unicodedata.normalize("NFC", file)
+
+
+def _is_disguise(word: str) -> bool:
+    """Say whether a word mixes scripts that look alike, such as Latin and Cyrillic, or has an invisible letter."""
+    names = [unicodedata.name(letter, "") for letter in unicodedata.normalize("NFKC", word) if letter.isalpha()]
+    scripts = {name.split(" ")[0] for name in names}
+    return len(scripts - _WRITTEN_TOGETHER) > 1 or any(name.endswith("FILLER") for name in names)
 
 
 def _folded(name: str) -> str:

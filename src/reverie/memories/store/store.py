@@ -19,7 +19,16 @@ from typing import Any, Final
 
 from ...errors import StorageConflict, StorageError
 from ...keys import check_key
-from ...paths import append_line, explain, explained, is_read_only, open_file, opened_folder, replace_file
+from ...paths import (
+    append_line,
+    explain,
+    explained,
+    is_read_only,
+    open_file,
+    opened_folder,
+    refuse_shared_link,
+    replace_file,
+)
 from ...values import record, replace
 from .drafts import Draft
 from .gc_pause import uncollected
@@ -107,12 +116,24 @@ class MemoryStore:
     """One memory directory on disk: reads without a lock, and changes as journaled transactions."""
 
     def __init__(self, root: str, *, scope: Scope = "private", clock: Callable[[], datetime] = utc_now) -> None:
-        self.root = os.path.abspath(root)
+        self._root = os.path.abspath(root)
         self.scope: Scope = scope
         self._clock = clock
-        self._journal = JournalFiles(self.root)
-        self._head_cache = HeadCache(self.root, scope)
+        self._journal_files = JournalFiles(self._root)
+        self._head_cache = HeadCache(self._root, scope)
         self._scanned = False
+
+    @property
+    def root(self) -> str:
+        """The absolute path of this directory; raise ``UnsafePath`` if a link is in the place of a shared one."""
+        if self.scope == "team":
+            refuse_shared_link(self._root)
+        return self._root
+
+    @property
+    def _journal(self) -> JournalFiles:
+        _ = self.root  # raises if a link took its place
+        return self._journal_files
 
     # -- reading
 

@@ -19,7 +19,7 @@ from ...memories.store.drafts import last_trusted
 from ...memories.store.head_files import JOURNAL_FILE
 from ...memories.store.index import INDEX, lines_of, load
 from ...memories.store.journal import JournalEntry
-from ...memories.store.names import check_file
+from ...memories.store.names import check_file, composed
 from ...memories.store.records import MemoryRecord, Scope, has_conflict
 from ...memories.store.store import MemoryStore, stamp
 from ...memories.store.trust import Trust, worst
@@ -62,6 +62,7 @@ class Scopes:
 
     def split(self, file: str) -> tuple[Scope, str]:
         """Return the scope and file of a caller's file name; raise if it is unsafe or there is no team store."""
+        file = composed(file)
         inner = file.removeprefix(f"{TEAM}/")
         check_file(inner)
         if inner == file:

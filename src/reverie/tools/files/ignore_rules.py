@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...errors import InputError
+from ...text.globs import path_regex
 from ...values import record
-from .globs import path_regex
 
 __all__ = ["IgnoreRules", "is_ignored", "parse_ignore_rules"]
 

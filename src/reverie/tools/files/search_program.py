@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ...paths import open_beneath
-from .globs import path_regex
+from ...text.globs import path_regex
 from .ignore_rules import parse_ignore_rules
 from .literals import required_literal
 from .readable import ReadScope, has_other_names

@@ -71,6 +71,9 @@ def run(arguments: list[str]) -> None:
     loader = loader_of(program)
     if loader is not None and restrict_programs([program, *map(os.path.realpath, loader)]):
         plain["GIT_EXEC_PATH"] = os.path.dirname(program)  # git starts git from there
+    elif words[:1] in (["status"], ["diff"], ["diff-index"], ["diff-files"]):
+        # git would start another git in each submodule, without these settings.
+        words.insert(words.index("--") if "--" in words else len(words), "--ignore-submodules=dirty")
     # git before 2.31 knows only the options; a key with "=" works only in the environment.
     options = [part for key, value in settings.items() if "=" not in key for part in ("-c", f"{key}={value}")]
     os.execve(git, ["git", *options, *flags, *words], plain | git_environment(settings))

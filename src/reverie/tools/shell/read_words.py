@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from ...errors import InputError
-from ..files.globs import expanded_patterns
+from ...text.globs import expanded_patterns
 from ..files.readable import ReadScope, absolute_path
 from .grammar import Command, Line, Word, loose_words
 from .read_only.commands import COMMANDS

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from ....values import field, record
 from ..grammar import Word
@@ -16,6 +18,7 @@ __all__ = [
     "Subcommands",
     "WordCheck",
     "option_rule",
+    "option_rules",
     "parsed_arguments",
     "problem_with",
     "words_of",
@@ -106,6 +109,27 @@ def option_rule(
         is_tame=is_tame,
         check=check,
     )
+
+
+def option_rules(
+    file: str, checks: Mapping[str, ArgumentCheck], *, otherwise: ArgumentCheck = _fine
+) -> dict[str, OptionRule]:
+    """Return the rules of a table of options in this folder by command, with a check for each command."""
+    tables: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name(file).read_text("utf-8"))
+    return {
+        name: option_rule(**_fields(table, tables), check=checks.get(name, otherwise))
+        for names, table in tables.items()
+        for name in names.split()
+        if not name.startswith("_")
+    }
+
+
+def _fields(table: dict[str, Any], tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a table, with the options of the one that it names by ``with``."""
+    own = {name: value for name, value in table.items() if name != "with"}
+    more = _fields(tables[table["with"]], tables) if "with" in table else {}
+    both = {name: f"{more[name]} {own[name]}" for name in own.keys() & more.keys() if isinstance(own[name], str)}
+    return {**more, **own, **both}
 
 
 def problem_with(how: OptionRule | Subcommands | WordCheck, words: tuple[Word, ...]) -> str:

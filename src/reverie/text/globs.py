@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from ...errors import InputError
+from ..errors import InputError
 
 __all__ = ["expanded_patterns", "literal_prefix", "path_regex"]
 
