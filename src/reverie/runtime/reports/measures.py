@@ -23,7 +23,7 @@ from ...conversation.decisions import (
     decision_of,
 )
 from ...conversation.entries import ASSISTANT, DECISION, Entry
-from ...conversation.identifiers import mine, mine_entries, mine_entry
+from ...conversation.identifiers import TextNames, mine, mine_entries
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import field, record
@@ -194,7 +194,8 @@ def _retention(before: View, after: View, made: Compacted) -> FactRetention:
     said = (item.entry for item in before.items_in_view() if item.uuid in shown)
     used = mine_entries(entry for entry in said if entry.body.get("decision") not in ("compacted", "collapsed"))
     text = "\n".join([made.summary, *strings_of(made.attachments)])
-    kept = sum(count for name, count in used.items() if name.text in text)
+    shown = TextNames(text)
+    kept = sum(count for name, count in used.items() if name.text in shown)
     return FactRetention(used.total(), kept, round(estimate_text(text)))
 
 
@@ -232,7 +233,7 @@ def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
                 waiting.append((len(first), {name.text for name in mine(decision.text)} - known))
             continue
         if at < last:  # names that are known later change nothing
-            known |= {name.text for name in mine_entry(entry)}
+            known |= {name.text for name in mine_entries((entry,))}
         if entry.kind == ASSISTANT and waiting:
             said = "\n".join(text for one in utterances(entry) for text in (one.text, *strings_of(one.input)))
             waiting = [one for one in waiting if not any(name in said for name in one[1])]
