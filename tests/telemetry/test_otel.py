@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from reverie.events import (
+    EVENTS,
     AgentEnded,
     AgentProgressed,
     AgentStarted,
@@ -24,6 +25,7 @@ from reverie.events import (
     CacheBroken,
     CompactionEnded,
     CompactionProgressed,
+    DecisionMade,
     DreamChanged,
     EntryAppended,
     Event,
@@ -36,16 +38,18 @@ from reverie.events import (
     NotesWritten,
     PermissionDecided,
     QueryEnded,
+    ReplyObserved,
     RequestPrepared,
     ResultsTrimmed,
     SessionClosed,
+    SessionOpened,
     TextStreamed,
     ThinkingStreamed,
     ToolFinished,
     ToolStarted,
     UserMessaged,
 )
-from reverie.telemetry import OpenTelemetry, semconv
+from reverie.telemetry import OpenTelemetry, otel, semconv
 from reverie.telemetry.metrics import token_counts
 
 Live = Callable[..., list[Event]]
@@ -319,6 +323,15 @@ def test_sessions_at_the_same_time_have_spans_of_their_own(collected: Collected)
 )
 def test_tokens_are_taken_as_reported_or_not_at_all(usage: dict[str, Any], counts: dict[str, int]) -> None:
     assert token_counts(usage) == counts
+
+
+def test_every_event_is_noted_or_opens_or_ends_a_span_or_is_left_out_on_purpose() -> None:
+    spanned = {
+        *(SessionOpened, SessionClosed, DecisionMade, RequestPrepared, ReplyObserved, ToolStarted, ToolFinished),
+        *(CompactionProgressed, CompactionEnded, QueryEnded),
+    }
+    assert {*otel.NOTED, *otel.IGNORED, *spanned} == EVENTS.keys()
+    assert not otel.NOTED.keys() & spanned
 
 
 def test_every_name_of_the_conventions_is_one_they_have() -> None:
