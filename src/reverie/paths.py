@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
@@ -42,6 +43,7 @@ __all__ = [
     "read_all",
     "refuse_shared_link",
     "refuse_unless_plain",
+    "remove_orphans",
     "replace_file",
     "resolver",
     "sync_folder",
@@ -53,6 +55,7 @@ TEMPORARY_PREFIX: Final = OWN_PREFIX + "tmp-"
 
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
+_ORPHAN_AGE_SECONDS: Final = 3600.0
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive's own cache
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -372,6 +375,17 @@ def temporary_file(folder: int, data: bytes, name: str = "") -> Generator[str]:
         with suppress(OSError):
             os.unlink(name, dir_fd=folder)
         raise
+
+
+def remove_orphans(folder: int) -> None:
+    """Remove temporary files that are older than an hour, whose writer must have died."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
+    for name in names:
+        with suppress(FileNotFoundError):
+            age_seconds = time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+            if age_seconds > _ORPHAN_AGE_SECONDS:
+                os.unlink(name, dir_fd=folder)
 
 
 def append_line(

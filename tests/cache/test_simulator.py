@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, SimUsage, positions
+from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, positions
+from reverie.cache.usage import Usage
 from reverie.errors import InputError
 from reverie.replay.provider import SimulatedProvider
 
@@ -33,7 +34,7 @@ class Provider:
         self.cache = CacheSimulator(rules)
         self.now = 0.0
 
-    def send(self, names: Sequence[SimBlock] | str, *marks: Mark | int, model: str = MODEL, **more: Any) -> SimUsage:
+    def send(self, names: Sequence[SimBlock] | str, *marks: Mark | int, model: str = MODEL, **more: Any) -> Usage:
         given = blocks(names) if isinstance(names, str) else names
         placed = [Mark(mark) if isinstance(mark, int) else mark for mark in marks]
         return self.cache.request(given, placed, model=model, now=self.now, **more)
@@ -42,46 +43,46 @@ class Provider:
 def test_without_breakpoints_nothing_is_cached() -> None:
     provider = Provider()
     for _ in range(2):
-        assert provider.send("abc") == SimUsage(uncached=3000)
+        assert provider.send("abc") == Usage(uncached=3000)
 
 
 def test_the_first_request_writes_to_the_last_breakpoint_and_the_second_reads() -> None:
     provider = Provider()
-    assert provider.send("abcd", 2) == SimUsage(write_5m=3000, uncached=1000)
-    assert provider.send("abcd", 2) == SimUsage(read=3000, uncached=1000)
+    assert provider.send("abcd", 2) == Usage(write_5m=3000, uncached=1000)
+    assert provider.send("abcd", 2) == Usage(read=3000, uncached=1000)
 
 
 def test_a_growing_conversation_reads_what_it_wrote_and_writes_what_is_new() -> None:
     provider = Provider()
     provider.send("ab", 1)
-    assert provider.send("abcd", 3) == SimUsage(read=2000, write_5m=2000)
-    assert provider.send("abcdef", 4) == SimUsage(read=4000, write_5m=1000, uncached=1000)
+    assert provider.send("abcd", 3) == Usage(read=2000, write_5m=2000)
+    assert provider.send("abcdef", 4) == Usage(read=4000, write_5m=1000, uncached=1000)
 
 
 def test_entries_are_written_at_breakpoints_only() -> None:
     provider = Provider()
     provider.send("abcd", 3)
-    assert provider.send("abcx", 2) == SimUsage(write_5m=3000, uncached=1000)
+    assert provider.send("abcx", 2) == Usage(write_5m=3000, uncached=1000)
 
 
 def test_an_edit_before_the_breakpoint_loses_all_of_it() -> None:
     provider = Provider()
     provider.send("abcd", 3)
-    assert provider.send("xbcd", 3) == SimUsage(write_5m=4000)
+    assert provider.send("xbcd", 3) == Usage(write_5m=4000)
 
 
 def test_tools_come_first_so_that_changing_one_loses_the_system_prompt_and_messages_too() -> None:
     provider = Provider()
     provider.send(blocks("TSm", 2000), 0, 1, 2)
-    assert provider.send(blocks("tSm", 2000), 0, 1, 2) == SimUsage(write_5m=6000)
-    assert provider.send(blocks("Tsm", 2000), 0, 1, 2) == SimUsage(read=2000, write_5m=4000)
+    assert provider.send(blocks("tSm", 2000), 0, 1, 2) == Usage(write_5m=6000)
+    assert provider.send(blocks("Tsm", 2000), 0, 1, 2) == Usage(read=2000, write_5m=4000)
 
 
 def test_a_cache_belongs_to_one_model() -> None:
     provider = Provider()
     provider.send("ab", 1)
-    assert provider.send("ab", 1, model="claude-sonnet-5") == SimUsage(write_5m=2000)
-    assert provider.send("ab", 1) == SimUsage(read=2000)
+    assert provider.send("ab", 1, model="claude-sonnet-5") == Usage(write_5m=2000)
+    assert provider.send("ab", 1) == Usage(read=2000)
 
 
 @pytest.mark.parametrize(("ttl", "seconds"), [("5m", 300.0), ("1h", 3600.0)])
@@ -119,7 +120,7 @@ def test_a_read_of_a_short_prefix_does_not_keep_a_longer_one() -> None:
     provider.now = 200.0
     assert provider.send("abx", 1).read == 2000
     provider.now = 301.0
-    assert provider.send("abc", 1, 2) == SimUsage(read=2000, write_5m=1000)
+    assert provider.send("abc", 1, 2) == Usage(read=2000, write_5m=1000)
 
 
 def test_a_request_that_is_not_read_keeps_nothing() -> None:
@@ -141,28 +142,28 @@ def test_the_look_back_reaches_twenty_positions_the_breakpoint_counted_first() -
 def test_a_second_breakpoint_extends_the_look_back() -> None:
     provider = Provider()
     provider.send(numbered(10), 9)
-    assert provider.send(numbered(40), 20, 39) == SimUsage(read=10_000, write_5m=30_000)
+    assert provider.send(numbered(40), 20, 39) == Usage(read=10_000, write_5m=30_000)
 
 
 def test_the_longest_prefix_found_is_read() -> None:
     provider = Provider()
     provider.send("abcd", 0, 1, 3)
-    assert provider.send("abcde", 0, 1, 4) == SimUsage(read=4000, write_5m=1000)
+    assert provider.send("abcde", 0, 1, 4) == Usage(read=4000, write_5m=1000)
 
 
 def test_a_prefix_below_the_minimum_is_not_cached_and_says_nothing() -> None:
     provider = Provider()
     short = [SimBlock(b"a", 1023)]
     enough = [SimBlock(b"b", 1024)]
-    assert provider.send(short, 0) == provider.send(short, 0) == SimUsage(uncached=1023)
-    assert provider.send(enough, 0) == SimUsage(write_5m=1024)
-    assert provider.send(enough, 0) == SimUsage(read=1024)
+    assert provider.send(short, 0) == provider.send(short, 0) == Usage(uncached=1023)
+    assert provider.send(enough, 0) == Usage(write_5m=1024)
+    assert provider.send(enough, 0) == Usage(read=1024)
 
 
 def test_the_minimum_counts_the_whole_prefix_not_the_block() -> None:
     provider = Provider()
-    assert provider.send(numbered(11, 100), 5, 10) == SimUsage(write_5m=1100)
-    assert provider.send(numbered(11, 100)[:6], 5) == SimUsage(uncached=600)
+    assert provider.send(numbered(11, 100), 5, 10) == Usage(write_5m=1100)
+    assert provider.send(numbered(11, 100)[:6], 5) == Usage(uncached=600)
 
 
 @pytest.mark.parametrize(
@@ -191,28 +192,28 @@ def test_the_minimum_depends_on_the_model(model: str, minimum: int) -> None:
 def test_mixed_lifetimes_are_billed_long_up_to_the_last_long_mark_and_short_after_it() -> None:
     provider = Provider()
     marks = (Mark(0, "1h"), Mark(1, "1h"), Mark(3, "5m"))
-    assert provider.send("abcde", *marks) == SimUsage(write_1h=2000, write_5m=2000, uncached=1000)
+    assert provider.send("abcde", *marks) == Usage(write_1h=2000, write_5m=2000, uncached=1000)
     provider.now = 400.0
-    assert provider.send("abcde", *marks) == SimUsage(read=2000, write_5m=2000, uncached=1000)
+    assert provider.send("abcde", *marks) == Usage(read=2000, write_5m=2000, uncached=1000)
     provider.now = 500.0
-    assert provider.send("abcde", *marks) == SimUsage(read=4000, uncached=1000)
+    assert provider.send("abcde", *marks) == Usage(read=4000, uncached=1000)
 
 
 def test_a_long_mark_on_a_prefix_already_read_costs_nothing_and_changes_no_lifetime() -> None:
     provider = Provider()
     provider.send("ab", Mark(1, "5m"))
-    assert provider.send("ab", Mark(1, "1h")) == SimUsage(read=2000)
+    assert provider.send("ab", Mark(1, "1h")) == Usage(read=2000)
     provider.now = 300.0
-    assert provider.send("ab", Mark(1, "1h")) == SimUsage(write_1h=2000)
+    assert provider.send("ab", Mark(1, "1h")) == Usage(write_1h=2000)
 
 
 def test_an_entry_is_readable_once_the_reply_that_wrote_it_streams() -> None:
     provider = Provider()
-    assert provider.send("ab", 1, readable_at=2.0) == SimUsage(write_5m=2000)
+    assert provider.send("ab", 1, readable_at=2.0) == Usage(write_5m=2000)
     provider.now = 1.0
-    assert provider.send("ab", 1, readable_at=3.0) == SimUsage(write_5m=2000)
+    assert provider.send("ab", 1, readable_at=3.0) == Usage(write_5m=2000)
     provider.now = 2.0
-    assert provider.send("ab", 1) == SimUsage(read=2000)
+    assert provider.send("ab", 1) == Usage(read=2000)
 
 
 def test_a_request_given_without_its_start_is_readable_once_told() -> None:
@@ -225,7 +226,7 @@ def test_a_request_given_without_its_start_is_readable_once_told() -> None:
 
 
 def test_a_request_with_no_blocks_costs_nothing() -> None:
-    assert Provider().send("") == SimUsage()
+    assert Provider().send("") == Usage()
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def disagreement(simulator: CacheSimulator, twin: Twin, sent: list[dict[str, Any
         given = [SimBlock(name.encode(), TOKENS[name]) for name in item["said"]]
         how = {"model": item["model"], "now": item["now"], "readable_at": item["readable_at"]}
         usage = simulator.request(given, item["marks"], **how)
-        assert usage.total == sum(block.tokens for block in given)
+        assert usage.input == sum(block.tokens for block in given)
         expected = twin.send(given, item["marks"], **how)
         if (usage.read, usage.write_5m, usage.write_1h, usage.uncached) != expected:
             return f"{item}: {usage} is not {expected}"
@@ -378,9 +379,9 @@ def test_expired_entries_are_forgotten_and_live_ones_are_not() -> None:
     for index in range(big):
         cache.request([SimBlock(str(index).encode(), 2000)], [Mark(0)], model=MODEL, now=float(index))
     found = cache.request([SimBlock(str(big - 1).encode(), 2000)], [Mark(0)], model=MODEL, now=float(big))
-    assert found == SimUsage(read=2000)
+    assert found == Usage(read=2000)
     gone = cache.request([SimBlock(b"0", 2000)], [Mark(0)], model=MODEL, now=float(big))
-    assert gone == SimUsage(write_5m=2000)
+    assert gone == Usage(write_5m=2000)
 
 
 def test_the_cost_of_a_request_grows_with_its_blocks(steps_of: Callable[[Callable[[], object]], int]) -> None:

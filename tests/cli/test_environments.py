@@ -112,7 +112,11 @@ def test_every_reading_command_works_in_a_home_that_cannot_be_written(
     if is_indexed:
         assert reverie("search", "harbour")[0] == 0
     before = state_of(home)
-    done = run_unable_to_write(home, READING)
+    done = run_unable_to_write(home, [*READING, ["doctor", "--json"]])
+    code, answer = done.pop("doctor --json")
+    failed = [one for one in json.loads(answer)["findings"] if one["status"] == "failed"]
+    assert (code, [one["name"] for one in failed]) == (1, ["home"]), "nothing in it is damaged"
+    assert "commands that only read still work" in failed[0]["detail"]
     assert {command: answer for command, answer in done.items() if answer[0]} == {}
     assert "Where is the harbour?" in done["search harbour"][1]
     assert "0.25" in done["ledger"][1]

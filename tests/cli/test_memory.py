@@ -12,6 +12,7 @@ import pytest
 
 from reverie.cli.main import run
 from reverie.cli.memory import command
+from reverie.memories.store.store import MemoryStore
 from reverie.runtime.memory.memory import Memory
 
 Answer = tuple[int, str, str]
@@ -161,22 +162,28 @@ def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: 
     assert told("--project", tmp_path / "other", "list") == []
 
 
+@pytest.fixture
+def read_files(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Return the inodes of all files that are read from now on; huge ones are not read in truth."""
+    read, taken = os.read, set[int]()
+
+    def noted(descriptor: int, size: int) -> bytes:
+        found = os.fstat(descriptor)
+        taken.add(found.st_ino)
+        return read(descriptor, size) if found.st_size < 2**28 else b""
+
+    monkeypatch.setattr(os, "read", noted)
+    return taken
+
+
 def test_a_huge_file_among_the_memories_costs_a_look_at_its_size(
-    reverie: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+    reverie: Callable[..., Answer], read_files: set[int]
 ) -> None:
     said = ["--type", "project", "--why", "w", "--name", "releases", "Releases are cut on Tuesdays."]
     assert reverie("memory", "add", *said)[0] == 0
     huge = Path(reverie("memory", "path")[1].strip()) / "project_huge.md"
     huge.write_text("---\nname: huge\ndescription: huge\ntype: project\n---\nbody\n")
     os.truncate(huge, 2**30)
-    inode, read, taken = huge.stat().st_ino, os.read, list[int]()
-
-    def counted(descriptor: int, size: int) -> bytes:
-        data = read(descriptor, size) if os.fstat(descriptor).st_ino != inode else b""
-        taken.append(os.fstat(descriptor).st_ino)
-        return data
-
-    monkeypatch.setattr(os, "read", counted)
     for words in (["show", "releases"], ["search", "releases"], ["list"], ["log"], ["undo", "--dry-run"]):
         assert reverie("memory", *words)[0] == 0
     assert reverie("stats")[0] == 0
@@ -184,5 +191,23 @@ def test_a_huge_file_among_the_memories_costs_a_look_at_its_size(
     code, _, err = reverie("memory", "show", "project_huge.md")
     assert code == 2
     assert "shorten it or move it away" in err
-    assert inode not in taken
-    assert taken
+    assert huge.stat().st_ino not in read_files
+    assert read_files
+
+
+def test_a_huge_index_costs_a_look_at_its_size_and_a_warning(
+    reverie: Callable[..., Answer], read_files: set[int]
+) -> None:
+    said = ["--type", "project", "--why", "w", "--name", "releases", "Releases are cut on Tuesdays."]
+    assert reverie("memory", "add", *said)[0] == 0
+    folder = Path(reverie("memory", "path")[1].strip())
+    os.truncate(folder / "MEMORY.md", 2**30)
+    for words in (["show", "releases"], ["search", "releases"], ["list"], ["log"]):
+        assert reverie("memory", *words)[0] == 0, words
+    assert reverie("stats")[0] == 0
+    assert "MEMORY.md has 1,073,741,824 bytes" in reverie("memory", "lint")[1]
+    code, _, err = reverie("memory", "add", *said[:4], "Another fact about the releases.")
+    assert code == 2
+    assert "shorten it or move it away" in err
+    assert "1,073,741,824 bytes" in MemoryStore(str(folder)).load_index().warning
+    assert (folder / "MEMORY.md").stat().st_ino not in read_files

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from log_script import Script, call, text
 from random_logs import random_log
-from reverie.conversation.identifiers import Identifier, best_identifiers, error_lines, mine, mine_entries, mine_entry
+from reverie.conversation.authorship import utterances
+from reverie.conversation.identifiers import (
+    Identifier,
+    TextNames,
+    best_identifiers,
+    error_lines,
+    mine,
+    mine_entries,
+    mine_groups,
+)
 from reverie.conversation.tokens.estimate import estimate_text
 
 
@@ -105,8 +114,26 @@ def test_mining_is_additive_over_entries() -> None:
         log = random_log(Random(seed))
         whole: Counter[Identifier] = Counter()
         for one in log:
-            whole.update(mine_entry(one))
+            whole.update(mine_entries((one,)))
         assert whole == mine_entries(log)
+
+
+def test_the_last_entry_that_has_a_name_is_known() -> None:
+    for seed in range(60):
+        log = random_log(Random(seed))
+        _, last = mine_groups(map(utterances, log))
+        assert last == {name: at for at, one in enumerate(log) for name in mine_entries((one,))}
+
+
+@given(st.text(st.sampled_from("ab/._: \n(é"), max_size=60), st.text(st.sampled_from("ab/._: \n(é"), max_size=6))
+def test_a_search_for_a_name_is_literal(said: str, name: str) -> None:
+    assert (name in TextNames(said)) == (name in said)
+
+
+def test_words_without_a_name_cost_nothing_in_later_texts(steps_of: Callable[[Callable[[], object]], int]) -> None:
+    prose = " ".join(f"{chr(97 + one % 26) * (3 + one // 26)}" for one in range(2_000))
+    first, second = (steps_of(lambda: mine(prose)) for _ in range(2))
+    assert second < first / 20, f"{second} steps after {first}"
 
 
 @pytest.mark.parametrize(

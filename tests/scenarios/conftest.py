@@ -11,7 +11,8 @@ import pytest
 
 from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings, load_settings
-from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, SimUsage
+from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
+from reverie.cache.usage import Usage
 from reverie.conversation.decisions import Cause, Collapsed, Compacted, Decision, PrefixRendered, Snipped
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.validate import problems
@@ -113,7 +114,7 @@ def marks_of(request: Mapping[str, Any]) -> list[Mark]:
     return [Mark(at, cast("dict[str, str]", control).get("ttl", "5m")) for at, control in found if control]
 
 
-def usage_of(used: SimUsage) -> dict[str, Any]:
+def usage_of(used: Usage) -> dict[str, Any]:
     return {
         "input_tokens": used.uncached,
         "cache_creation_input_tokens": used.write,

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, Session, load_settings
-from reverie.cache.simulator import SimUsage
+from reverie.cache.usage import Usage
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.events import CacheBroken, Event
 from reverie.importers import find_sessions, read_session
@@ -114,7 +114,7 @@ class Provider:
 
     def __init__(self, witness: Any) -> None:
         self.witness = witness
-        self.last = SimUsage()
+        self.last = Usage()
 
     def bill(self, request: dict[str, Any], now: float, *, output: int = 0) -> dict[str, Any]:
         return {**self.witness.bill(request, now), "output_tokens": output}

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from reverie.events import (
+    EVENTS,
     AgentEnded,
     AgentProgressed,
     AgentStarted,
@@ -24,6 +25,7 @@ from reverie.events import (
     CacheBroken,
     CompactionEnded,
     CompactionProgressed,
+    DecisionMade,
     DreamChanged,
     EntryAppended,
     Event,
@@ -36,16 +38,18 @@ from reverie.events import (
     NotesWritten,
     PermissionDecided,
     QueryEnded,
+    ReplyObserved,
     RequestPrepared,
     ResultsTrimmed,
     SessionClosed,
+    SessionOpened,
     TextStreamed,
     ThinkingStreamed,
     ToolFinished,
     ToolStarted,
     UserMessaged,
 )
-from reverie.telemetry import OpenTelemetry, semconv
+from reverie.telemetry import OpenTelemetry, otel, semconv
 from reverie.telemetry.metrics import token_counts
 
 Live = Callable[..., list[Event]]
@@ -133,12 +137,12 @@ def test_metrics_count_what_happened(collected: Collected, watched_life: Live) -
     assert tokens == {"input": 2_410, "output": 7, "cache_read": 2_000, "cache_write": 400}
     (duration,) = collected.points(semconv.OPERATION_DURATION)
     assert duration.sum > 0
-    decided = {point.attributes["reverie.decision"]: point.value for point in collected.points(semconv.DECISIONS)}
+    decided = {point.attributes["reverie.decision"]: point.value for point in collected.points("reverie.decisions")}
     assert decided == {"prefix_rendered": 2, "call_recorded": 1, "results_cleared": 1}
-    assert [point.value for point in collected.points(semconv.FREED_TOKENS)] == [120]
-    assert [point.value for point in collected.points(semconv.PREFIX_MOVES)] == [1, 1]
-    assert [point.value for point in collected.points(semconv.UNANSWERED)] == [1]
-    assert sum(point.count for point in collected.points(semconv.WINDOW_SHARE)) == 2
+    assert [point.value for point in collected.points("reverie.tokens.freed")] == [120]
+    assert [point.value for point in collected.points("reverie.prefix.moves")] == [1, 1]
+    assert [point.value for point in collected.points("reverie.requests.unanswered")] == [1]
+    assert sum(point.count for point in collected.points("reverie.window.share")) == 2
 
 
 @pytest.mark.requirement("F3")
@@ -155,9 +159,9 @@ def test_trouble_is_counted_and_named(collected: Collected) -> None:
     collected.listener.close()
     (session,) = collected.spans("reverie.session")
     assert [event.name for event in session.events] == ["log_damaged", "inbox_drained", "fell_back"]
-    assert [point.value for point in collected.points(semconv.DAMAGED_LINES)] == [1]
-    assert [point.value for point in collected.points(semconv.INBOX_COMMANDS)] == [3]
-    assert [point.value for point in collected.points(semconv.FALLBACKS)] == [1]
+    assert [point.value for point in collected.points("reverie.log.damaged_lines")] == [1]
+    assert [point.value for point in collected.points("reverie.inbox.drained")] == [3]
+    assert [point.value for point in collected.points("reverie.fallbacks")] == [1]
 
 
 SECRET = "hunter2"
@@ -224,14 +228,20 @@ def test_tools_compactions_and_queries_are_spans_inside_the_session(collected: C
 def test_metrics_count_tools_retries_hooks_compactions_and_ends(collected: Collected) -> None:
     for event in A_QUERY:
         collected.listener(event)
-    durations = {point.attributes["gen_ai.tool.name"]: point.sum for point in collected.points(semconv.TOOL_DURATION)}
+    durations = {point.attributes["gen_ai.tool.name"]: point.sum for point in collected.points("reverie.tool.duration")}
     assert durations == {"Read": 1.5, "Bash": 0.5}
-    counted = (semconv.RETRIES, semconv.CACHE_BREAKS, semconv.HOOKS, semconv.COMPACTIONS, semconv.NOTES)
+    counted = (
+        "reverie.requests.retried",
+        "reverie.cache.breaks",
+        "reverie.hooks",
+        "reverie.compactions",
+        "reverie.notes.updates",
+    )
     assert [[point.value for point in collected.points(name)] for name in counted] == [[1]] * len(counted)
-    assert [point.value for point in collected.points(semconv.COMPACTED_TOKENS)] == [140_000]
-    (ended,) = collected.points(semconv.QUERIES)
+    assert [point.value for point in collected.points("reverie.compactions.tokens_freed")] == [140_000]
+    (ended,) = collected.points("reverie.queries")
     assert dict(ended.attributes) == {"reverie.query.end": "completed"}
-    (refused,) = collected.points(semconv.PERMISSIONS)
+    (refused,) = collected.points("reverie.permissions")
     assert refused.attributes["reverie.permission.allowed"] is False
 
 
@@ -313,6 +323,15 @@ def test_sessions_at_the_same_time_have_spans_of_their_own(collected: Collected)
 )
 def test_tokens_are_taken_as_reported_or_not_at_all(usage: dict[str, Any], counts: dict[str, int]) -> None:
     assert token_counts(usage) == counts
+
+
+def test_every_event_is_noted_or_opens_or_ends_a_span_or_is_left_out_on_purpose() -> None:
+    spanned = {
+        *(SessionOpened, SessionClosed, DecisionMade, RequestPrepared, ReplyObserved, ToolStarted, ToolFinished),
+        *(CompactionProgressed, CompactionEnded, QueryEnded),
+    }
+    assert {*otel.NOTED, *otel.IGNORED, *spanned} == EVENTS.keys()
+    assert not otel.NOTED.keys() & spanned
 
 
 def test_every_name_of_the_conventions_is_one_they_have() -> None:

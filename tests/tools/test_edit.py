@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +249,27 @@ def test_a_new_file_does_not_replace_one_that_appears_meanwhile(context: ToolCon
     (context.cwd / "a.txt").write_text("mine\n")
     assert write(context, "a.txt", "theirs\n").is_error
     assert (context.cwd / "a.txt").read_text() == "mine\n"
+
+
+def test_a_file_that_a_killed_write_left_in_the_users_folder_goes_with_a_later_one(
+    context: ToolContext, tmp_path: Path
+) -> None:
+    killed = f"""
+import os, signal
+from pathlib import Path
+import anyio
+from reverie.tools import ToolContext
+from reverie.tools.write import Write
+os.link = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+anyio.run(Write().run, {{"file_path": "a.txt", "content": "half"}}, ToolContext(cwd=Path({str(tmp_path)!r})))
+"""
+    assert subprocess.run([sys.executable, "-c", killed], timeout=60).returncode == -9
+    [left] = tmp_path.iterdir()
+    theirs = tmp_path / ".tmp-1"
+    theirs.write_text("of the user")
+    write(context, "b.txt", "text")
+    assert left.exists(), "its writer may still be at it"
+    for one in (left, theirs):
+        os.utime(one, (1, 1))
+    write(context, "b.txt", "again")
+    assert {one.name for one in tmp_path.iterdir()} == {".tmp-1", "b.txt"}

@@ -131,20 +131,20 @@ class Totals:
 
     def plus(self, call: LedgerCall) -> Totals:
         """Return the totals with one more call."""
-        lost = dict(self.lost_by_reason)
-        if call.broke:
-            lost[call.broke] = lost.get(call.broke, 0.0) + call.lost_usd
-        return Totals(
-            self.calls + 1,
-            self.actual.plus(call.actual),
-            self.expected.plus(call.expected),
-            self.usd + (call.usd or 0.0),
-            self.expected_usd + (call.expected_usd or 0.0),
-            self.unpriced + (call.usd is None),
-            self.breaks + bool(call.broke),
-            self.lost_tokens + call.lost_tokens,
-            self.lost_usd + call.lost_usd,
-            lost,
+        lost = {call.broke: call.lost_usd} if call.broke else {}
+        return self.and_also(
+            Totals(
+                1,
+                call.actual,
+                call.expected,
+                call.usd or 0.0,
+                call.expected_usd or 0.0,
+                int(call.usd is None),
+                int(bool(call.broke)),
+                call.lost_tokens,
+                call.lost_usd,
+                lost,
+            )
         )
 
 

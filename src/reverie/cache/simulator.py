@@ -24,8 +24,9 @@ import msgspec
 from ..errors import InputError
 from ..model_facts import facts_of
 from ..values import field, record
+from .usage import Usage
 
-__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "SimUsage", "messages_key", "positions"]
+__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "messages_key", "positions"]
 
 _RUNS: Final = frozenset({"tool_use", "tool_result"})
 _LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
@@ -65,26 +66,6 @@ class Mark:
     ttl: str = "5m"
 
 
-@record
-class SimUsage:
-    """The input tokens of one request, by how they are billed."""
-
-    read: int = 0
-    write_5m: int = 0
-    write_1h: int = 0
-    uncached: int = 0
-
-    @property
-    def write(self) -> int:
-        """All tokens written to the cache, of both lifetimes."""
-        return self.write_5m + self.write_1h
-
-    @property
-    def total(self) -> int:
-        """All input tokens."""
-        return self.read + self.write_5m + self.write_1h + self.uncached
-
-
 class _Entry:
     __slots__ = ("expires_at", "readable_at", "ttl_seconds")
 
@@ -111,7 +92,7 @@ class CacheSimulator:
         model: str,
         now: float,
         readable_at: float | None = None,
-    ) -> SimUsage:
+    ) -> Usage:
         """Simulate a request, keep the entries it writes, and return its billed usage.
 
         ``readable_at`` is the time its reply starts to stream. Raise ``InputError`` if a breakpoint is invalid.
@@ -146,7 +127,7 @@ class CacheSimulator:
         now: float,
         readable_at: float | None = None,
         positions: Sequence[int] | None = None,
-    ) -> SimUsage:
+    ) -> Usage:
         """Simulate a request as ``request`` does, given as prefix digests (see ``chain``) and running totals.
 
         ``positions`` counts the look-back (see the function of that name); by default each block is a position.
@@ -169,7 +150,7 @@ class CacheSimulator:
             long_end = end if mark.ttl == "1h" else long_end
         if len(entries) > self._prune_above:
             self._prune(now)
-        return SimUsage(read=read, write_5m=end - long_end, write_1h=long_end - read, uncached=total - end)
+        return Usage(read=read, write_5m=end - long_end, write_1h=long_end - read, uncached=total - end)
 
     def streaming_began(self, chain: Sequence[bytes], marks: Sequence[Mark], *, model: str, at: float) -> None:
         """Make the entries of a request that was sent with a later ``readable_at`` readable from this time on."""

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from ..values import record
 
-__all__ = ["Usage", "usage_of"]
+__all__ = ["Usage", "usage_fields", "usage_of"]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -46,6 +46,20 @@ class Usage:
             self.uncached + other.uncached,
             self.output + other.output,
         )
+
+
+def usage_fields(usage: Usage, output_tokens: int = 0) -> dict[str, Any]:
+    """Return a usage as the dict that Anthropic reports."""
+    return {
+        "input_tokens": usage.uncached,
+        "cache_creation_input_tokens": usage.write,
+        "cache_read_input_tokens": usage.read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.write_5m,
+            "ephemeral_1h_input_tokens": usage.write_1h,
+        },
+        "output_tokens": output_tokens,
+    }
 
 
 def usage_of(reported: Mapping[str, Any]) -> Usage:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import filterfalse, pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from .authorship import Utterance, strings_of, utterances
@@ -21,11 +21,12 @@ __all__ = [
     "EXACT",
     "Identifier",
     "Kind",
+    "TextNames",
     "best_identifiers",
     "error_lines",
     "mine",
     "mine_entries",
-    "mine_entry",
+    "mine_groups",
     "mine_utterance",
     "numbers",
 ]
@@ -44,6 +45,7 @@ EXACT: Final[frozenset[Kind]] = frozenset({"path", "url", "sha", "id", "test", "
 """The kinds that cannot be paraphrased; symbols are not among them, since most can be found again in the code."""
 
 _WORD: Final = re.compile(r"[\w./@+~:#%=&?$-]{3,}")
+_GAPS: Final = {one: " " for one in range(128) if not _WORD.match(3 * chr(one))}
 _MAX_WORD: Final = 256
 _MAX_ERROR: Final = 200
 _MISSES: Final = 32  # names that do not fit the budget before the search stops
@@ -82,7 +84,20 @@ _CODE: Final = re.compile(
     r"|log\w*\.|print\w*\(|console\.|fmt\.|t\.\w+\(|assert\b|const\b|let\b|var\b|def\b|func\b|class\b|with\b|\w+ ?:?= )"
     r"|.*(?:[;{,(]|=>|[^)]:)\Z|.*(?:\$\{|%[vsdwq]\b|\bcatch\b|Errorf?\()"
 )
+_NAMELESS: Final = 65_536
+_nameless: Final[set[str]] = set()
 _LEAD: Final = re.compile(r"(?:E  +|\[?\d{4}-\d\d-\d\d[T ][\d:.,]+Z?\]?\s*|[>|]\s+)*")
+
+
+class TextNames:
+    """Search of a text for exact names; one that is a single word is looked for in the distinct words only."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._words = "\n".join(dict.fromkeys(_words(text)))
+
+    def __contains__(self, name: str) -> bool:
+        return name in (self._words if _WORD.fullmatch(name) else self._text)
 
 
 def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False) -> Counter[Identifier]:
@@ -91,21 +106,11 @@ def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool 
     With ``errors``, error lines are counted too; with ``quoting``, only those that begin with the error itself,
     which excludes prose about errors. Of a text over 400,000 characters only both ends are scanned.
     """
-    found: Counter[Identifier] = Counter()
-    if len(text) > _SCANNED:
-        text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
-    if errors:
-        lines = (line for line in error_lines(text) if not quoting or _SIGNAL.match(line))
-        found.update(Identifier("error", line) for line in lines)
-    if "://" in text:
-        found.update(Identifier("url", url.rstrip(".,:;!?")[:_MAX_WORD]) for url in _URL.findall(text))
-        text = _URL.sub(" ", text)
-    for word, count in Counter(_WORD.findall(text)).items():
-        if len(word) <= _MAX_WORD:
-            for one in classified(word):
-                found[one] += count
-    if spoken:
-        found.update(Identifier("number", number) for number in numbers(text))
+    names, words = _parts(text, spoken=spoken, errors=errors, quoting=quoting)
+    found = Counter(names)
+    for word, count in Counter(words).items():
+        for one in _names_in(word):
+            found[one] += count
     return found
 
 
@@ -114,27 +119,71 @@ def mine_utterance(one: Utterance) -> Counter[Identifier]:
 
     The result is empty for a fenced command without an id, whose text is counted with the reply around it.
     """
-    if one.kind != "call":
-        return mine(one.text, spoken=one.kind == "said", quoting=one.kind == "told")
-    found: Counter[Identifier] = Counter()
-    if one.id:  # a fenced command without an id is part of a text that is counted already
-        for text in strings_of(one.input):
-            found.update(mine(text, errors=False))
-    return found
+    return mine_groups(((one,),))[0]
 
 
-def mine_entry(entry: Entry) -> Counter[Identifier]:
-    """Return how often each exact name occurs in a log entry; empty unless it is a user or assistant message."""
-    return mine_entries((entry,))
+def mine_groups(groups: Iterable[Iterable[Utterance]]) -> tuple[Counter[Identifier], dict[Identifier, int]]:
+    """Return how often each exact name occurs in groups of utterances, and the index of the last group that has it.
+
+    Every distinct word is classified once, so many texts cost far less together than one by one.
+    """
+    counts: Counter[Identifier] = Counter()
+    last: dict[Identifier, int] = {}
+    spelled: Counter[str] = Counter()
+    seen: dict[str, int] = {}
+    for at, group in enumerate(groups):
+        for one in group:
+            if one.kind != "call":
+                names, words = _parts(one.text, spoken=one.kind == "said", quoting=one.kind == "told")
+            else:  # a fenced command without an id is part of a text that is counted already
+                names, words = _parts("\n".join(strings_of(one.input)) if one.id else "", errors=False)
+            counts.update(names)
+            last.update(dict.fromkeys(names, at))
+            spelled.update(words)
+            seen.update(dict.fromkeys(words, at))
+    for word, count in spelled.items():
+        for name in _names_in(word):
+            counts[name] += count
+            last[name] = max(seen[word], last.get(name, 0))
+    return counts, last
 
 
 def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
-    """Return how often each exact name occurs in these log entries together."""
-    found: Counter[Identifier] = Counter()
-    for entry in entries:
-        for one in utterances(entry):
-            found.update(mine_utterance(one))
+    """Return how often each exact name occurs in these log entries together; only messages have names."""
+    return mine_groups(map(utterances, entries))[0]
+
+
+def _parts(
+    text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False
+) -> tuple[list[Identifier], list[str]]:
+    """Return the error lines, links and numbers in a text, and the other words that may have names."""
+    names: list[Identifier] = []
+    if len(text) > _SCANNED:
+        text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
+    if errors:
+        lines = (line for line in error_lines(text) if not quoting or _SIGNAL.match(line))
+        names += (Identifier("error", line) for line in lines)
+    if "://" in text:
+        names += (Identifier("url", url.rstrip(".,:;!?")[:_MAX_WORD]) for url in _URL.findall(text))
+        text = _URL.sub(" ", text)
+    if spoken:
+        names += (Identifier("number", number) for number in numbers(text))
+    return names, list(filterfalse(_nameless.__contains__, _words(text)))
+
+
+def _names_in(word: str) -> tuple[Identifier, ...]:
+    """Return the exact names in a word, and remember a word that has none, so that it is skipped in later texts."""
+    found = classified(word) if len(word) <= _MAX_WORD else ()
+    if not found and len(word) <= _MAX_WORD:
+        if len(_nameless) >= _NAMELESS:
+            _nameless.clear()
+        _nameless.add(word)
     return found
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text; those in other alphabets need the pattern, which takes twice as long."""
+    return text.translate(_GAPS).split() if text.isascii() else _WORD.findall(text)
 
 
 def best_identifiers(weights: Mapping[Identifier, float], budget_tokens: int, *, present: str = "") -> list[Identifier]:
@@ -185,16 +234,14 @@ def error_lines(text: str) -> Iterator[str]:
             spans.setdefault(start, end)
             at = text.find(hint, end + 1)
     for start in sorted(spans):
-        line = text[start : spans[start]]
-        if _SIGNAL.search(line) is None:
-            continue
-        lead = _LEAD.match(line)
-        line = (line[lead.end() :] if lead else line).strip()
-        if len(line) >= 8 and not _CODE.match(line):
+        whole = text[start : spans[start]]
+        lead = _LEAD.match(whole)
+        line = (whole[lead.end() :] if lead else whole).strip()
+        if len(line) >= 8 and not _CODE.match(line) and _SIGNAL.search(whole):
             yield line[:_MAX_ERROR].rstrip()
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def classified(word: str) -> tuple[Identifier, ...]:
     """Return a tuple of the exact names in one word, which is empty for most words."""
     word = word.rstrip(".,:;?&=%+/-")

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 import anyio.lowlevel
 
 from ..cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
+from ..cache.usage import usage_fields
 from ..conversation.wire.canonical import canonical
 from ..errors import ModelRefused, PromptTooLong, ReplyBroken
 from ..ports import Capabilities, Reply, ReplyDelta
@@ -143,15 +144,7 @@ class ScriptedModel:
     def _usage(self, request: Mapping[str, Any], blocks: list[SimBlock]) -> dict[str, Any]:
         marks = list(_marks(request)) if self._capabilities.caching else []
         used = self._cache.request(blocks, marks, model=str(request.get("model")), now=self._clock())
-        return {
-            "input_tokens": used.uncached,
-            "cache_creation_input_tokens": used.write,
-            "cache_read_input_tokens": used.read,
-            "cache_creation": {
-                "ephemeral_5m_input_tokens": used.write_5m,
-                "ephemeral_1h_input_tokens": used.write_1h,
-            },
-        }
+        return usage_fields(used)
 
     def _body(
         self, said: ScriptedReply, number: int, request: Mapping[str, Any], usage: dict[str, Any]

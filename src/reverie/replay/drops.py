@@ -67,8 +67,7 @@ def drops(recording: Recording) -> list[CacheDrop]:
         registered = [*registered_by(decided), *("compacted" for one in decided if isinstance(one, Compacted))]
         request = {**opening, "model": step.model or recording.model}
         before = watch.before(request, step.at, registered=dict.fromkeys(registered))
-        billed = step.billed
-        used = Usage(billed.read, billed.write_5m, billed.write_1h, billed.uncached, billed.output)
+        used = step.billed
         if _falls(watch, used):
             reason = _announced(before) or _reason(before, used, step, older, total)
             idle = step.at - watch.sent_at

@@ -70,7 +70,7 @@ async def play_session(
             usage = provider.bill(request, clock.now, output=estimate_message(message))
             await session.observe({"id": reply_id(entry), "model": model, "usage": usage, **message})
             number += 1
-            yield PlayedRequest(number, clock.now, usage, provider.last.total, _first_text(blocks))
+            yield PlayedRequest(number, clock.now, usage, provider.last.input, _first_text(blocks))
             said = session.view.last or ""
         elif entry.kind == DECISION:
             decision = decision_of(entry.body)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final, cast
 
-from ..cache.simulator import CacheSimulator, Mark, SimBlock, SimUsage, messages_key
+from ..cache.simulator import CacheSimulator, Mark, SimBlock, messages_key
+from ..cache.usage import Usage, usage_fields
 from ..conversation.tokens.estimate import estimate_block
 from ..conversation.wire.canonical import canonical_block
 
@@ -21,7 +22,7 @@ class SimulatedProvider:
     def __init__(self) -> None:
         self._cache = CacheSimulator()
         self._known: dict[bytes, SimBlock] = {}
-        self.last = SimUsage()
+        self.last = Usage()
 
     def bill(self, request: Mapping[str, Any], now: float, *, output: int = 0) -> dict[str, Any]:
         """Send a request to the simulated cache and return its usage in the provider's own fields.
@@ -39,16 +40,7 @@ class SimulatedProvider:
             blocks.append(self._block(role, block, salt if first else b""))
             salt = b"" if first else salt
         used = self.last = self._cache.request(blocks, marks, model=str(request["model"]), now=now)
-        return {
-            "input_tokens": used.uncached,
-            "cache_creation_input_tokens": used.write_5m + used.write_1h,
-            "cache_read_input_tokens": used.read,
-            "cache_creation": {
-                "ephemeral_5m_input_tokens": used.write_5m,
-                "ephemeral_1h_input_tokens": used.write_1h,
-            },
-            "output_tokens": output,
-        }
+        return usage_fields(used, output)
 
     def _block(self, role: str, block: dict[str, Any], salt: bytes) -> SimBlock:
         digest = blake2b(canonical_block(block, role) + salt, digest_size=_DIGEST).digest()

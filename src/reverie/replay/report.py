@@ -64,7 +64,7 @@ def report_json(report: ReplayReport) -> dict[str, Any]:
         ],
         "skipped": list(report.skipped),
         "simulator": None if report.simulator is None else asdict(report.simulator),
-        "notes": list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes)),
+        "notes": notes_of(report),
     }
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..cache.prices import Prices
-from ..cache.simulator import CacheSimulator, Mark, SimUsage
+from ..cache.simulator import CacheSimulator, Mark
+from ..cache.usage import Usage, usage_fields
 from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, ResultsKept, Snipped, body_of, name_of
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.rounds import reply_id
@@ -19,7 +20,7 @@ from .needs import NeededResults
 from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
 from .policies import ReplayPolicy
 from .recording import RecordedRequest, Recording
-from .simulated_requests import RequestSimulator, reply_usage
+from .simulated_requests import RequestSimulator
 
 __all__ = ["billed_outcome", "replay_recording"]
 
@@ -33,10 +34,8 @@ def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None
         return None
     points: list[Point] = []
     for step in recording.steps:
-        billed = step.billed
-        assert billed is not None
-        usage = SimUsage(billed.read, billed.write_5m, billed.write_1h, billed.uncached)
-        points.append(_point(step, usage, prices))
+        assert step.billed is not None
+        points.append(_point(step, step.billed, prices))
     breaks = [
         ReplayBreak(one.number, one.at, one.reason, one.tokens, one.usd or 0.0, one.registered)
         for one in drops(recording)
@@ -82,7 +81,7 @@ class _PolicyRun:
         self.removed = 0
         self.needed: dict[str, int] = {}
         self.sent: RecordedRequest | None = None
-        self.usage = SimUsage()
+        self.usage = Usage()
         self.made = 0
 
     def step(self, step: RecordedRequest) -> None:
@@ -120,7 +119,7 @@ class _PolicyRun:
         """Return the reply to the last request with its simulated usage; any other entry unchanged."""
         if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != reply_id(self.sent.reply[0]):
             return entry
-        usage = reply_usage(self.usage, output=self.sent.output_tokens)
+        usage = usage_fields(self.usage, self.sent.output_tokens)
         return replace(entry, body={**entry.body, "reply": {**entry.reply, "usage": usage}})
 
     def decide(self, step: RecordedRequest, decisions: Sequence[Decision]) -> list[str]:
@@ -156,12 +155,12 @@ class _PolicyRun:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.removed += decision.cause.frees
 
-    def send(self, step: RecordedRequest, messages: list[dict[str, object]]) -> SimUsage:
+    def send(self, step: RecordedRequest, messages: list[dict[str, object]]) -> Usage:
         """Send one request to the simulated cache and return its usage."""
         blocks, starts = self.sender.blocks(messages)
         planned = self.policy.mark(self.view, messages, step)
         if planned is None:
-            return SimUsage(uncached=sum(block.tokens for block in blocks))
+            return Usage(uncached=sum(block.tokens for block in blocks))
         warm = self.sender.warmed(step)
         if warm is not None:
             mark = Mark(warm - 1, planned.prefix_ttl)
@@ -169,7 +168,7 @@ class _PolicyRun:
         marks = self.sender.marks(planned, starts, len(blocks))
         return self.cache.request(blocks, marks, model=self.model, now=step.at)
 
-    def watch(self, step: RecordedRequest, usage: SimUsage, moved: list[str]) -> None:
+    def watch(self, step: RecordedRequest, usage: Usage, moved: list[str]) -> None:
         """Record a break if a large part of the tokens that the last request left in the cache was not read.
 
         ``moved`` are the reasons for which the prefix moved.
@@ -184,18 +183,18 @@ class _PolicyRun:
         else:
             reason = "idle over 1 h" if idle >= 3600 else "idle over 5 min" if idle >= 300 else "prefix changed"
         long = usage.write_1h > usage.write_5m
-        rates = self.prices.rates(usage.total)
+        rates = self.prices.rates(usage.input)
         price = lost * ((rates.cache_write_1h if long else rates.cache_write_5m) - rates.cache_read) / 1_000_000
         self.breaks.append(ReplayBreak(step.number, step.at, reason, lost, price, bool(moved) or idle >= 300))
 
-    def read_back(self, step: RecordedRequest, usage: SimUsage) -> None:
+    def read_back(self, step: RecordedRequest, usage: Usage) -> None:
         """Charge each removed result that the reply needs: its tokens as a cache write, and one more request."""
         for called, tokens in self.needs.wanted(step.reply):
             self.read_backs += 1
             self.read_back_tokens += tokens
             self.needed[called] = tokens
             write = {"write_1h": tokens} if usage.write_1h and not usage.write_5m else {"write_5m": tokens}
-            self.read_back_usd += self.prices.cost(read=usage.total, **write)
+            self.read_back_usd += self.prices.cost(read=usage.input, **write)
             trimmer = getattr(self.policy, "trimmer", None)
             if trimmer is not None:
                 trimmer.read_backs += 1
@@ -221,7 +220,7 @@ class _PolicyRun:
         )
 
 
-def _point(step: RecordedRequest, usage: SimUsage, prices: Prices) -> Point:
+def _point(step: RecordedRequest, usage: Usage, prices: Prices) -> Point:
     kinds = {"read": usage.read, "write_5m": usage.write_5m, "write_1h": usage.write_1h, "uncached": usage.uncached}
     paid = prices.cost(**kinds)
     # Output is priced with its request, because output of long requests may cost more.
@@ -229,7 +228,7 @@ def _point(step: RecordedRequest, usage: SimUsage, prices: Prices) -> Point:
     return Point(
         number=step.number,
         at=step.at,
-        window=usage.total,
+        window=usage.input,
         output=step.output_tokens,
         input_usd=paid,
         output_usd=output,

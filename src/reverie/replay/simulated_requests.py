@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from ..cache.breakpoints import BreakpointPlan
 from ..cache.simulator import Mark, SimBlock
@@ -81,13 +81,3 @@ class RequestSimulator:
             if total == read:
                 return number + 1
         return None
-
-
-def reply_usage(usage: Any, *, output: int) -> dict[str, int]:
-    """Return simulated usage in the provider's own fields."""
-    return {
-        "input_tokens": usage.uncached,
-        "cache_creation_input_tokens": usage.write_5m + usage.write_1h,
-        "cache_read_input_tokens": usage.read,
-        "output_tokens": output,
-    }

@@ -6,10 +6,9 @@ import errno
 import hashlib
 import os
 import stat
-import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,13 +16,13 @@ from typing import Final, TypeVar
 from ..errors import StorageConflict, StorageError, UnsafePath
 from ..keys import check_key
 from ..paths import (
-    TEMPORARY_PREFIX,
     explained,
     open_folder,
     open_plain,
     opened_folder,
     read_all,
     refuse_unless_plain,
+    remove_orphans,
     replace_file,
     sync_folder,
 )
@@ -36,7 +35,6 @@ __all__ = ["FileStorage"]
 T = TypeVar("T")
 
 _MAX_RACES: Final = 32
-_ORPHAN_AGE_SECONDS: Final = 3600.0
 
 
 class FileStorage:
@@ -163,7 +161,7 @@ class FileStorage:
             _sync_folders(self._root, folders)
             with _opened(self._root, folders) as folder:
                 if folder is not None:
-                    _remove_orphans(folder)
+                    remove_orphans(folder)
         self._settled.add(folders)
 
     def _remove_empty(self, folders: Sequence[str]) -> None:
@@ -263,17 +261,6 @@ def _keys_below(root: str, folders: Sequence[str]) -> Generator[str]:
                 yield from _keys_below(root, (*folders, name))
             elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
                 yield key
-
-
-def _remove_orphans(folder: int) -> None:
-    """Remove temporary files that are older than an hour, whose writer must have died."""
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
-    for name in names:
-        with suppress(FileNotFoundError):
-            age_seconds = time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
-            if age_seconds > _ORPHAN_AGE_SECONDS:
-                os.unlink(name, dir_fd=folder)
 
 
 def _conflict(path: str, create: bool) -> StorageConflict:

@@ -7,12 +7,14 @@ the program all of it costs next to nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..conversation.decisions import PrefixRendered
 from ..errors import InputError
 from ..events import (
+    EVENTS,
     AgentEnded,
     AgentProgressed,
     AgentStarted,
@@ -45,6 +47,7 @@ from ..events import (
     ToolStarted,
     UserMessaged,
 )
+from ..values import record
 from . import semconv as names
 from .metrics import Metrics, decision_attributes, model_attributes, token_counts
 from .spans import SessionSpans, start_span
@@ -56,14 +59,59 @@ if TYPE_CHECKING:
 __all__ = ["OpenTelemetry"]
 
 
-StepEvent: TypeAlias = (
-    RequestPrepared | ReplyObserved | ToolStarted | ToolFinished | CompactionProgressed | CompactionEnded | QueryEnded
-)
-LogEvent: TypeAlias = EntryAppended | DecisionMade | LogDamaged | InboxDrained | FellBack | ResultsTrimmed | CacheBroken
-WorkEvent: TypeAlias = (
-    PermissionDecided | ModelRetried | ModelChanged | HookRan | NotesWritten | BackgroundChanged | DreamChanged
-)
-AgentEvent: TypeAlias = AgentStarted | AgentEnded | MessageArrived | UserMessaged
+@record
+class NotedEvent:
+    """The attributes of an event on the session's span, and the counter that counts it, with its attributes."""
+
+    attributes: dict[str, Any]
+    counter: str = ""
+    counted: tuple[str, ...] = ()
+    """The attributes of the event that the counter has as well."""
+    count: int = 1
+
+
+# Events that are only noted on the session's span and counted.
+NOTED: Final[dict[type[Event], Callable[[Any], NotedEvent]]] = {
+    EntryAppended: lambda one: NotedEvent({names.KIND: one.kind, names.ENTRY: one.uuid}, "entries", (names.KIND,)),
+    LogDamaged: lambda one: NotedEvent({names.LINE: one.line, names.WHY: one.reason}, "damaged"),
+    InboxDrained: lambda one: NotedEvent({names.COMMANDS: one.commands}, "commands", count=one.commands),
+    FellBack: lambda one: NotedEvent({names.WHAT: one.what, names.WHY: one.why}, "fallbacks", (names.WHAT,)),
+    ResultsTrimmed: lambda one: NotedEvent(
+        {names.WHY: one.trigger, names.TOKENS_FREED: one.tokens_before - one.tokens_after}
+    ),
+    CacheBroken: lambda one: NotedEvent({names.WHY: one.reason, names.TOKENS_LOST: one.tokens}, "breaks"),
+    PermissionDecided: lambda one: NotedEvent(
+        {names.TOOL_NAME: one.tool, names.ALLOWED: one.allowed, names.BY: one.by},
+        "permissions",
+        (names.TOOL_NAME, names.ALLOWED, names.BY),
+    ),
+    ModelRetried: lambda one: NotedEvent(
+        {names.REQUEST_MODEL: one.model, names.ATTEMPT: one.attempt, names.WHY: one.why},
+        "retries",
+        (names.REQUEST_MODEL,),
+    ),
+    ModelChanged: lambda one: NotedEvent({names.REQUEST_MODEL: one.after, names.COUNTED_TOKENS: one.tokens}),
+    HookRan: lambda one: NotedEvent(
+        {names.HOOK_EVENT: one.moment, names.FAILED: bool(one.problem)}, "hooks", (names.HOOK_EVENT, names.FAILED)
+    ),
+    NotesWritten: lambda one: NotedEvent({names.BY: one.by, names.SECTIONS: len(one.sections)}, "notes", (names.BY,)),
+    BackgroundChanged: lambda one: NotedEvent(
+        {names.WORK: one.what, names.STATE: one.state}, "background", (names.WORK, names.STATE)
+    ),
+    DreamChanged: lambda one: NotedEvent(
+        {names.WORK: "dream", names.STATE: one.state, names.DREAM: one.dream}, "background", (names.WORK, names.STATE)
+    ),
+    AgentStarted: lambda one: NotedEvent(
+        {names.AGENT: one.agent, names.AGENT_KIND: one.kind}, "agents", (names.AGENT_KIND,)
+    ),
+    AgentEnded: lambda one: NotedEvent(
+        {names.AGENT: one.agent, names.STATE: one.status}, "agents_ended", (names.STATE,)
+    ),
+    MessageArrived: lambda one: NotedEvent({names.MESSAGE_ID: one.id, names.SENDER: one.sender}, "messages"),
+    UserMessaged: lambda one: NotedEvent({names.SENDER: one.sender}),
+}
+# The whole reply follows, and an agent's own session reports its steps.
+IGNORED: Final = (TextStreamed, ThinkingStreamed, AgentProgressed)
 
 
 class NanosecondClock(Protocol):
@@ -104,44 +152,18 @@ class OpenTelemetry:
                 self._metrics.sessions.add(1, {names.MODE: event.mode})
             case SessionClosed():
                 self._close(event.session, spans, at)
-            case (
-                RequestPrepared()
-                | ReplyObserved()
-                | ToolStarted()
-                | ToolFinished()
-                | CompactionProgressed()
-                | CompactionEnded()
-                | QueryEnded()
-            ):
-                self._record_step(spans, event, at)
-            case (
-                EntryAppended()
-                | DecisionMade()
-                | LogDamaged()
-                | InboxDrained()
-                | FellBack()
-                | ResultsTrimmed()
-                | CacheBroken()
-            ):
-                self._record_log_change(spans, event, at)
-            case (
-                PermissionDecided()
-                | ModelRetried()
-                | ModelChanged()
-                | HookRan()
-                | NotesWritten()
-                | BackgroundChanged()
-                | DreamChanged()
-            ):
-                self._record_work(spans, event, at)
-            case AgentStarted() | AgentEnded() | MessageArrived() | UserMessaged():
-                self._record_agent(spans, event, at)
-            case TextStreamed() | ThinkingStreamed() | AgentProgressed():
-                pass  # the whole reply follows, and an agent's own session reports its steps
+            case DecisionMade():
+                if isinstance(event.decision, PrefixRendered):
+                    spans.model = event.decision.model
+                decided = {**decision_attributes(event.decision), names.ENTRY: event.uuid}
+                spans.span.add_event("decision", decided, at)
+                self._metrics.decision(event.decision)
+            case _ if type(event) in NOTED:
+                self._note(spans, event, at)
             case _:
-                assert_never(event)
+                self._record_step(spans, event, at)
 
-    def _record_step(self, spans: SessionSpans, event: StepEvent, at: int) -> None:
+    def _record_step(self, spans: SessionSpans, event: Event, at: int) -> None:
         """Start or end the span of a request, a tool call, a compaction or a query, and record its metrics."""
         match event:
             case RequestPrepared():
@@ -160,86 +182,21 @@ class OpenTelemetry:
             case QueryEnded():
                 spans.end_query(self._tracer, event, at)
                 self._metrics.queries.add(1, {names.END: event.end})
+            case _:
+                assert isinstance(event, IGNORED), event
 
-    def _record_log_change(self, spans: SessionSpans, event: LogEvent, at: int) -> None:
-        """Add a change of the log or of the view, or a fallback, to the session's span, and count it.
-
-        Trimmed results are added but not counted.
-        """
-        span, metrics = spans.span, self._metrics
-        match event:
-            case EntryAppended():
-                spans.note_query_start(at, event.kind)
-                span.add_event("entry", {names.KIND: event.kind, names.ENTRY: event.uuid}, at)
-                metrics.entries.add(1, {names.KIND: event.kind})
-            case DecisionMade():
-                if isinstance(event.decision, PrefixRendered):
-                    spans.model = event.decision.model
-                span.add_event("decision", {**decision_attributes(event.decision), names.ENTRY: event.uuid}, at)
-                metrics.decision(event.decision)
-            case LogDamaged():
-                span.add_event("log_damaged", {names.LINE: event.line, names.WHY: event.reason}, at)
-                metrics.damaged.add(1)
-            case InboxDrained():
-                span.add_event("inbox_drained", {names.COMMANDS: event.commands}, at)
-                metrics.commands.add(event.commands)
-            case FellBack():
-                span.add_event("fell_back", {names.WHAT: event.what, names.WHY: event.why}, at)
-                metrics.fallbacks.add(1, {names.WHAT: event.what})
-            case ResultsTrimmed():
-                freed = event.tokens_before - event.tokens_after
-                span.add_event("results_trimmed", {names.WHY: event.trigger, names.TOKENS_FREED: freed}, at)
-            case CacheBroken():
-                span.add_event("cache_broken", {names.WHY: event.reason, names.TOKENS_LOST: event.tokens}, at)
-                metrics.breaks.add(1)
-
-    def _record_work(self, spans: SessionSpans, event: WorkEvent, at: int) -> None:
-        """Add a permission, a retry, a hook, notes or background work to the session's spans, and count it."""
-        span, metrics = spans.span, self._metrics
-        match event:
-            case PermissionDecided():
-                decided = {names.TOOL_NAME: event.tool, names.ALLOWED: event.allowed, names.BY: event.by}
-                span.add_event("permission_decided", decided, at)
-                metrics.permissions.add(1, decided)
-            case ModelRetried():
-                again = {names.REQUEST_MODEL: event.model, names.ATTEMPT: event.attempt, names.WHY: event.why}
-                (spans.request or span).add_event("model_retried", again, at)
-                metrics.retries.add(1, {names.REQUEST_MODEL: event.model})
-            case ModelChanged():
-                span.add_event(
-                    "model_changed", {names.REQUEST_MODEL: event.after, names.COUNTED_TOKENS: event.tokens}, at
-                )
-            case HookRan():
-                span.add_event("hook_ran", {names.HOOK_EVENT: event.moment, names.FAILED: bool(event.problem)}, at)
-                metrics.hooks.add(1, {names.HOOK_EVENT: event.moment, names.FAILED: bool(event.problem)})
-            case NotesWritten():
-                span.add_event("notes_written", {names.BY: event.by, names.SECTIONS: len(event.sections)}, at)
-                metrics.notes.add(1, {names.BY: event.by})
-            case BackgroundChanged():
-                work = {names.WORK: event.what, names.STATE: event.state}
-                span.add_event("background_changed", work, at)
-                metrics.background.add(1, work)
-            case DreamChanged():
-                work = {names.WORK: "dream", names.STATE: event.state}
-                span.add_event("dream_changed", {**work, names.DREAM: event.dream}, at)
-                metrics.background.add(1, work)
-
-    def _record_agent(self, spans: SessionSpans, event: AgentEvent, at: int) -> None:
-        """Add another agent's start, end or message to the session's span, and count it."""
-        span, metrics = spans.span, self._metrics
-        match event:
-            case AgentStarted():
-                started = {names.AGENT: event.agent, names.AGENT_KIND: event.kind}
-                span.add_event("agent_started", started, at)
-                metrics.agents.add(1, {names.AGENT_KIND: event.kind})
-            case AgentEnded():
-                span.add_event("agent_ended", {names.AGENT: event.agent, names.STATE: event.status}, at)
-                metrics.agents_ended.add(1, {names.STATE: event.status})
-            case MessageArrived():
-                span.add_event("message_arrived", {names.MESSAGE_ID: event.id, names.SENDER: event.sender}, at)
-                metrics.messages.add(1)
-            case UserMessaged():
-                span.add_event("user_messaged", {names.SENDER: event.sender}, at)
+    def _note(self, spans: SessionSpans, event: Event, at: int) -> None:
+        """Add an event to the session's span, a retry to its request's, and count it."""
+        noted, name, span = NOTED[type(event)](event), EVENTS[type(event)], spans.span
+        if isinstance(event, EntryAppended):
+            spans.note_query_start(at, event.kind)
+            name = "entry"
+        elif isinstance(event, ModelRetried):
+            span = spans.request or span
+        span.add_event(name, noted.attributes, at)
+        if noted.counter:
+            counted = {name: noted.attributes[name] for name in noted.counted}
+            getattr(self._metrics, noted.counter).add(noted.count, counted)
 
     def close(self) -> None:
         """End all spans of sessions that are still open."""

@@ -203,6 +203,18 @@ def sessions(corpus: Path) -> list[list[Entry]]:
     return [list(found.messages) for found in read_sessions(corpus)]
 
 
+@pytest.mark.slow
+def test_notes_on_recorded_sessions_are_equal_step_by_step_and_at_once(
+    sessions: list[list[Entry]], torture: bool
+) -> None:
+    for entries in sessions if torture else sessions[::8]:
+        view, gathered = View(), Activity()
+        for start in range(0, len(entries), 40):
+            view = view.fold_all(entries[start : start + 40])
+            take_notes(gathered.follow(view))
+        assert take_notes(gathered.follow(view)) == take_notes(View().fold_all(entries))
+
+
 @pytest.mark.requirement("B5")
 @pytest.mark.slow
 def test_recorded_sessions_keep_three_quarters_of_their_exact_names(

@@ -67,8 +67,9 @@ def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
         before, view = view, view.fold(entry)
         if isinstance(decision, Compacted) and view.cuts != before.cuts:
             loss = loss_of(before, view, decision)
-            tokens = decision.tokens_before or before.token_count.raw_tokens
-            out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens, view.token_count.tokens, False, loss))
+            tokens_before = decision.tokens_before or before.token_count.raw_tokens
+            tokens_after = decision.tokens_after or view.token_count.tokens
+            out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens_before, tokens_after, False, loss))
     return [
         CompactionLoss(one.uuid, one.time, one.decision, one.tokens_before, one.tokens_after, True, one.loss)
         if one.uuid in view.facts.undone

@@ -143,7 +143,8 @@ def home_findings(home: Path) -> list[Finding]:
             state = "writable" if ground == home else "does not exist yet; it is created on first use"
             return [Finding("home", "ok", f"{home}: {state}"), lock(scratch), sync_time(scratch)]
     except OSError as error:
-        detail = f"{home}: {error.strerror}; set REVERIE_HOME to a directory you can write to"
+        reads = "commands that only read still work; " if os.access(home, os.R_OK | os.X_OK) else ""
+        detail = f"{home}: {error.strerror}; {reads}set REVERIE_HOME to a directory you can write to"
         return [Finding("home", "failed", detail)]
 
 

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from .rules import rule_changes, rules_prompt
     from .sections import (
         CURRENT,
-        HEADINGS,
         Notes,
         Template,
-        budget_excesses,
         changed_sections,
-        fit_notes,
         parse_notes,
         render_notes,
     )
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CURRENT",
-    "HEADINGS",
     "Activity",
     "Notes",
     "NotesBudget",
@@ -46,13 +42,11 @@ __all__ = [
     "Skill",
     "SkillMaterial",
     "Template",
-    "budget_excesses",
     "changed_sections",
     "checked_name",
     "covered_by",
     "directive",
     "enough_tokens",
-    "fit_notes",
     "notes_due",
     "notes_from_answer",
     "notes_limits",
@@ -102,12 +96,9 @@ __getattr__ = lazily(
         ),
         "sections": (
             "CURRENT",
-            "HEADINGS",
             "Notes",
             "Template",
             "changed_sections",
-            "fit_notes",
-            "budget_excesses",
             "parse_notes",
             "render_notes",
         ),

@@ -38,10 +38,10 @@ _CORRECTED: Final = re.compile(
     r"|never\b|always\b|please (?:don'?t|do not|always|never))",
     re.IGNORECASE,
 )
+# For a text in lower case: without the flag, and with a letter first in each part, the search is several times faster.
 _INSIGHT: Final = re.compile(
     r"root cause|turns out|the (?:problem|issue|bug|reason|fix|solution) (?:is|was)|fixed by|caused by|because\b"
-    r"|(?:did|does)n'?t work|(?:now )?works? (?:now|because|only)|important(?:ly)?:|note that|key insight",
-    re.IGNORECASE,
+    r"|didn'?t work|doesn'?t work|works? (?:now|because|only)|important(?:ly)?:|note that|key insight"
 )
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -172,7 +172,7 @@ class Activity:
                 case "call":
                     self._called(one)
                 case _:
-                    self._answered(one)
+                    self._answered(one, [name.text for name in found if name.kind == "error"])
         if len(self.names) > _NAMES:
             kept = sorted(self.names, key=lambda name: self.names[name] * (1 + self.seen[name]))[_NAMES // 2 :]
             self.names = Counter({name: self.names[name] for name in kept})
@@ -201,11 +201,9 @@ class Activity:
 
     def _told(self, text: str) -> None:
         self.last_reply = text.strip() or self.last_reply
-        found = [
-            part
-            for part in _SENTENCE.split(text[:_TEXT])
-            if 30 <= len(part) <= 400 and part[-1] != ":" and _INSIGHT.search(part)
-        ]
+        head = text[:_TEXT]
+        parts = _SENTENCE.split(head) if _INSIGHT.search(head.lower()) else ()
+        found = [part for part in parts if 30 <= len(part) <= 400 and part[-1] != ":" and _INSIGHT.search(part.lower())]
         for part in found[:2]:
             line = one_line(part, 240)
             if line not in self.insights:
@@ -227,10 +225,10 @@ class Activity:
         if self.requests:
             self.requests[-1].calls += 1
 
-    def _answered(self, one: Utterance) -> None:
+    def _answered(self, one: Utterance, errors: list[str]) -> None:
         act = self.open_calls.pop(one.id, None) or ToolEffect("other", "")
         self._resulted = True
-        outcome = outcome_of(one.text, failed=one.failed)
+        outcome = outcome_of(one.text, errors, failed=one.failed)
         if self.requests:
             self.requests[-1].failures += outcome.failed
         key = act.path if act.what != "run" and act.path else ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from ...conversation.identifiers import error_lines, mine
+from ...conversation.identifiers import mine
 from ...conversation.tool_calls import path_of
 from ...values import record
 
@@ -141,18 +142,17 @@ def only_looks(command: str) -> bool:
     return command.split(" ", 1)[0] in _LOOKS
 
 
-def outcome_of(text: str, *, failed: bool) -> ToolOutcome:
-    """Return the outcome of a call from its result: exit code, test summary and at most five error lines.
+def outcome_of(text: str, errors: Sequence[str], *, failed: bool) -> ToolOutcome:
+    """Return the outcome of a call from its result: exit code, test summary and the first five of its error lines.
 
     ``failed`` is the tool's own statement; an exit code other than 0 also counts as failed.
     """
     head = text if len(text) <= 2 * _LOOKED else f"{text[:_LOOKED]}\n{text[-_LOOKED:]}"
-    code = _EXIT.search(head)
+    code = _EXIT.search(head) if "xit" in head or "<returncode>" in head else None
     value = next((int(part) for part in code.groups() if part is not None), 0) if code else 0
-    errors = tuple(dict.fromkeys(error_lines(head)))
     failed = failed or value != 0
     said = _summary(head) or (f"exit {value}" if value else "failed" if failed else "")
-    return ToolOutcome(failed, said, errors[:5])
+    return ToolOutcome(failed, said, tuple(errors[:5]))
 
 
 def _summary(text: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from ...conversation.authorship import Utterance, utterances
 from ...conversation.cuts import Item
-from ...conversation.identifiers import EXACT, Identifier, best_identifiers, mine, mine_entry
+from ...conversation.identifiers import EXACT, Identifier, best_identifiers, mine_groups
 
 __all__ = ["anchor_list", "anchors_text", "mined"]
 
@@ -24,19 +25,18 @@ _TITLES = {
 
 def mined(items: Iterable[Item]) -> tuple[Counter[Identifier], dict[Identifier, str]]:
     """Return how often each exact name occurs in these items, and the uuid of the last item that has it."""
-    counts: Counter[Identifier] = Counter()
-    where: dict[Identifier, str] = {}
-    for item in items:
-        found = mine_entry(item.entry) if item.entry.message is not None else _mined_text(item)
-        counts.update(found)
-        where.update(dict.fromkeys(found, item.uuid))
-    return counts, where
+    listed = list(items)
+    counts, last = mine_groups(
+        utterances(one.entry) if one.entry.message is not None else _added(one) for one in listed
+    )
+    return counts, {name: listed[at].uuid for name, at in last.items()}
 
 
-def _mined_text(item: Item) -> Counter[Identifier]:
-    """Count the exact names in a text that a decision put into the view, such as an earlier summary."""
+def _added(item: Item) -> Iterator[Utterance]:
+    """Yield the text that a decision put into the view, such as an earlier summary."""
     content = item.message.get("content")
-    return mine(content) if isinstance(content, str) else Counter()
+    if isinstance(content, str):
+        yield Utterance("result", content)
 
 
 def anchor_list(counts: Mapping[Identifier, int], shown: str, *, tokens: int) -> list[Identifier]:

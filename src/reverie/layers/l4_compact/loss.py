@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from ...conversation.cuts import Item
 from ...conversation.decisions import Compacted
 from ...conversation.entries import ASSISTANT
+from ...conversation.identifiers import TextNames
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...values import record
@@ -67,6 +68,7 @@ def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossRe
     ``handle`` is used for names whose message is unknown.
     """
     counts, where = mined(cut)
+    shown = TextNames(after)
     had: Counter[str] = Counter()
     lost: list[LostName] = []
     weight_had = weight_lost = 0
@@ -75,7 +77,7 @@ def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossRe
             continue
         had[name.kind] += 1
         weight_had += count
-        if name.text not in after:
+        if name.text not in shown:
             weight_lost += count
             lost.append(LostName(name.kind, name.text, count, where.get(name) or handle))
     for spoken in user_messages(item.entry for item in cut):

@@ -155,14 +155,11 @@ def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
     return changed(text, lines)
 
 
-def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES, size: int | None = None) -> LoadedIndex:
-    """Return the start of the index within ``max_lines`` and ``max_bytes``, with a warning if it was cut.
-
-    ``size`` is the size of the text in bytes, if known.
-    """
+def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> LoadedIndex:
+    """Return the start of the index within ``max_lines`` and ``max_bytes``, with a warning if it was cut."""
     if "<<<<<<<" in text:
-        text, size = "\n".join(line for line in text.split("\n") if not _MARKER.match(line)), None
-    size = len(text.encode("utf-8", "replace")) if size is None else size
+        text = "\n".join(line for line in text.split("\n") if not _MARKER.match(line))
+    size = len(text.encode("utf-8", "replace"))
     lines = text.count("\n") + (not text.endswith("\n"))
     if size <= max_bytes and (lines <= max_lines or not text):
         return LoadedIndex(text)

@@ -326,7 +326,7 @@ class JournalFiles:
 
     def _bring_index(self, entry: JournalEntry, staged: str | None) -> None:
         assert entry.index is not None
-        found = read_plain(self.root, INDEX)
+        found = read_plain(self.root, INDEX, is_memory=True)
         if _version(found) == entry.index_after:
             return
         now = (found or b"").decode("utf-8", "surrogateescape")

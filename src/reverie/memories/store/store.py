@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
@@ -86,7 +87,11 @@ class Transaction:
         self.history = history
         self.now = now
         self.seen: dict[str, bytes | None] = {}
-        self.index_data = read_plain(store.root, INDEX)
+
+    @cached_property
+    def index_data(self) -> bytes | None:
+        """The bytes of the index, None if there is none; raise ``StorageError`` if it is too large."""
+        return read_plain(self._store.root, INDEX, is_memory=True)
 
     @property
     def index(self) -> str:
@@ -178,15 +183,16 @@ class MemoryStore:
         )
 
     def read_index(self) -> str:
-        """Return the text of the index on disk; empty if there is none."""
+        """Return the text of the index on disk, empty if there is none; raise ``StorageError`` if it is too large."""
         self.finish_writes()
-        return (read_plain(self.root, INDEX) or b"").decode("utf-8", "replace")
+        return (read_plain(self.root, INDEX, is_memory=True) or b"").decode("utf-8", "replace")
 
     def load_index(self) -> LoadedIndex:
         """Return the part of the index that prompts show, with a warning if it was cut."""
-        self.finish_writes()
-        data = read_plain(self.root, INDEX) or b""
-        return load(data.decode("utf-8", "replace"), size=len(data))
+        try:
+            return load(self.read_index())
+        except StorageError as error:
+            return LoadedIndex("", warning=f"WARNING: {error}")
 
     def scan(self) -> Scan:
         """Return all memories without their bodies, and the files with problems; finish a killed write first."""
@@ -403,7 +409,9 @@ class MemoryStore:
             if before != (None if data is None else version_of(data)):
                 memory = transaction.record(file)
                 changes.append(change_to(file, before, data, trust=memory.trust if memory else None))
-        index = None if transaction.index_data is None else version_of(transaction.index_data)
+        index = history.index_version
+        with suppress(StorageError):  # too large or no plain file: lint reports it
+            index = None if transaction.index_data is None else version_of(transaction.index_data)
         if (changes or index != history.index_version) and not history.is_newer:
             act: Act = "outside" if history.entries else "found"
             known, source = history.index_version, [self.outside] if changes else []

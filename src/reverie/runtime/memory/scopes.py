@@ -13,7 +13,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from ...errors import InputError, UnsafePath
+from ...errors import InputError, StorageError, UnsafePath
 from ...memories.rules.taxonomy import lint_memory, route
 from ...memories.store.drafts import last_trusted
 from ...memories.store.head_files import JOURNAL_FILE
@@ -188,7 +188,11 @@ class Scopes:
                 yield from ((head.file, what) for what in lint_memory(memory, today=today))
         yield from ((file, f"cannot be read: {why}") for file, why in scan.problems.items() if file not in files)
         yield from _misnamed(store.root)
-        index = store.read_index()
+        try:
+            index = store.read_index()
+        except StorageError as error:
+            yield INDEX, str(error)
+            return
         listed = {line.file for line in lines_of(index) if line.file.endswith(".md")}
         unlisted = {head.file: head for head in scan.memories if not head.is_listed}
         yield from ((file, "is not in the index") for file in sorted(files - listed - unlisted.keys()))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast
+from dataclasses import fields
+from typing import Any, Final, TypeVar, cast
 
 from ...cache.ledger import MAIN, Ledger, PriceList
 from ...cache.usage import usage_of
@@ -23,12 +24,14 @@ from ...conversation.decisions import (
     decision_of,
 )
 from ...conversation.entries import ASSISTANT, DECISION, Entry
-from ...conversation.identifiers import mine, mine_entries, mine_entry
+from ...conversation.identifiers import TextNames, mine, mine_entries
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import field, record
 
 __all__ = ["FactRetention", "Measures", "UnusedMemories", "measure", "total_of"]
+
+T = TypeVar("T", "FactRetention", "UnusedMemories", "Measures")
 
 _SURFACED: Final = "memories_surfaced"
 
@@ -160,31 +163,16 @@ def total_of(found: Iterable[Measures]) -> Measures:
     """Return the sums of several measures as one ``Measures``."""
     total = Measures()
     for one in found:
-        total = Measures(
-            total.sessions + one.sessions,
-            total.calls + one.calls,
-            total.input_tokens + one.input_tokens,
-            total.read_tokens + one.read_tokens,
-            total.breaks + one.breaks,
-            total.lost_usd + one.lost_usd,
-            total.usd + one.usd,
-            total.background_calls + one.background_calls,
-            total.background_usd + one.background_usd,
-            total.compactions + one.compactions,
-            total.undone + one.undone,
-            total.failed + one.failed,
-            total.breaker_openings + one.breaker_openings,
-            total.thinking_dropped + one.thinking_dropped,
-            _plus(total.facts, one.facts),
-            UnusedMemories(
-                total.pollution.surfaced + one.pollution.surfaced, total.pollution.unused + one.pollution.unused
-            ),
-        )
+        total = _plus(total, one)
     return total
 
 
-def _plus(one: FactRetention, other: FactRetention) -> FactRetention:
-    return FactRetention(one.used + other.used, one.kept + other.kept, one.tokens + other.tokens)
+def _plus(one: T, other: T) -> T:
+    """Return the sum of two records, field by field."""
+    pairs = ((getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
+    return type(one)(
+        *(mine + theirs if isinstance(mine, int | float) else _plus(mine, theirs) for mine, theirs in pairs)
+    )
 
 
 def _retention(before: View, after: View, made: Compacted) -> FactRetention:
@@ -194,7 +182,8 @@ def _retention(before: View, after: View, made: Compacted) -> FactRetention:
     said = (item.entry for item in before.items_in_view() if item.uuid in shown)
     used = mine_entries(entry for entry in said if entry.body.get("decision") not in ("compacted", "collapsed"))
     text = "\n".join([made.summary, *strings_of(made.attachments)])
-    kept = sum(count for name, count in used.items() if name.text in text)
+    shown = TextNames(text)
+    kept = sum(count for name, count in used.items() if name.text in shown)
     return FactRetention(used.total(), kept, round(estimate_text(text)))
 
 
@@ -232,7 +221,7 @@ def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
                 waiting.append((len(first), {name.text for name in mine(decision.text)} - known))
             continue
         if at < last:  # names that are known later change nothing
-            known |= {name.text for name in mine_entry(entry)}
+            known |= {name.text for name in mine_entries((entry,))}
         if entry.kind == ASSISTANT and waiting:
             said = "\n".join(text for one in utterances(entry) for text in (one.text, *strings_of(one.input)))
             waiting = [one for one in waiting if not any(name in said for name in one[1])]

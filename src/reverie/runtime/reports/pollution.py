@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...layers.l6_dream import Finding, Findings, findings_in
+from ...memories.store.journal_files import read_plain
 from ...memories.store.store import MemoryStore
 from ...settings import Settings
 from ...values import record
 from ..dream.facts import facts_for, oversized
-from ..dream.transaction import snapshot_of
 
 __all__ = ["MemoryPollution", "pollution_of"]
 
@@ -43,11 +43,12 @@ def pollution_of(settings: Settings, *, now: datetime, project: str | None = Non
     before: list[Findings] = []
     after: list[Findings] = []
     for slug, root in _directories(settings, project):
-        files = snapshot_of(MemoryStore(root), notice=False).files
+        store = MemoryStore(root)
+        files = {head.file: data for head in store.scan().memories if (data := read_plain(root, head.file)) is not None}
         if not files:
             continue
         found.append(_checked(files, settings, slug, root, now))
-        then = _before_last_dream(MemoryStore(root), files)
+        then = _before_last_dream(store, files)
         if then is not None:
             before.append(_checked(then, settings, slug, root, now))
             after.append(found[-1])

@@ -8,13 +8,14 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
-from ...cache.simulator import CacheSimulator, Mark, SimUsage, messages_key, positions
+from ...cache.simulator import CacheSimulator, Mark, messages_key, positions
+from ...cache.usage import Usage
 from ...conversation.wire.canonical import canonical_block
 from ...values import record
 from .edits import CLEARED, blocks_of, deleted_results
 from .token_count import TokenCounter
 
-__all__ = ["Prompt", "cache_miss_reason", "charge", "prompt_of", "usage_fields"]
+__all__ = ["Prompt", "cache_miss_reason", "charge", "prompt_of"]
 
 
 @record
@@ -93,7 +94,7 @@ class Charge:
 
     __slots__ = ("_chain", "_prompt", "_simulator", "deleted_tokens", "usage")
 
-    def __init__(self, simulator: CacheSimulator, prompt: Prompt, chain: list[bytes], usage: SimUsage) -> None:
+    def __init__(self, simulator: CacheSimulator, prompt: Prompt, chain: list[bytes], usage: Usage) -> None:
         self._simulator = simulator
         self._prompt = prompt
         self._chain = chain
@@ -126,23 +127,8 @@ def charge(simulator: CacheSimulator, prompt: Prompt, now: float, extra_tokens: 
         positions=prompt.positions,
     )
     if extra_tokens:
-        usage = SimUsage(usage.read, usage.write_5m, usage.write_1h, usage.uncached + extra_tokens)
+        usage = Usage(usage.read, usage.write_5m, usage.write_1h, usage.uncached + extra_tokens)
     return Charge(simulator, prompt, chain, usage)
-
-
-def usage_fields(usage: SimUsage, output_tokens: int) -> dict[str, Any]:
-    """Return the usage as the dict that the provider reports."""
-    return {
-        "input_tokens": usage.uncached,
-        "cache_creation_input_tokens": usage.write,
-        "cache_read_input_tokens": usage.read,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.write_5m,
-            "ephemeral_1h_input_tokens": usage.write_1h,
-        },
-        "output_tokens": output_tokens,
-        "service_tier": "standard",
-    }
 
 
 def cache_miss_reason(before: Prompt | None, now: Prompt) -> dict[str, Any] | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from itertools import count as counter
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from ...cache.simulator import CacheRules, CacheSimulator, SimUsage
+from ...cache.simulator import CacheRules, CacheSimulator
+from ...cache.usage import Usage, usage_fields
 from ...conversation.wire.validate import Limits, too_long
 from ...model_facts import ModelFacts, facts_of
 from ...values import record
 from .compaction import SUMMARY_PROMPT, check_summarized, listed_messages, origin_of, signed_summary
 from .edits import EditedRequest, apply_context_management
 from .prefix import Prefix, is_thinking, prefix_of
-from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
+from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of
 from .refusals import ProviderRefusal, check_betas, check_request, is_shaped
 from .replies import ServerReply, cut_to, reply_of
 from .shown_request import shown_request
@@ -26,6 +27,7 @@ from .tool_rounds import ReturnedCalls, began_without_thinking
 __all__ = ["AdmittedRequest", "Caller", "Provider"]
 
 Body: TypeAlias = "dict[str, Any]"
+_TIER: Final = {"service_tier": "standard"}
 
 
 @record
@@ -244,10 +246,10 @@ class Provider:
 def _usage(admitted: AdmittedRequest, output_tokens: int, summarized: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the usage of a reply; the bill of ``summarized`` and of a summary on demand is in the iterations only."""
     if admitted.body.get("compaction") is not None:
-        return {**usage_fields(SimUsage(), 0), "iterations": [_iteration("compaction", admitted, output_tokens)]}
+        return {**usage_fields(Usage()), **_TIER, "iterations": [_iteration("compaction", admitted, output_tokens)]}
     if admitted.pauses:
-        return {**usage_fields(SimUsage(), 0), "iterations": summarized}
-    fields = usage_fields(admitted.charge.usage, output_tokens)
+        return {**usage_fields(Usage()), **_TIER, "iterations": summarized}
+    fields = {**usage_fields(admitted.charge.usage, output_tokens), **_TIER}
     if THRESHOLD_BETA in admitted.betas:
         fields["iterations"] = [*summarized, _iteration("message", admitted, output_tokens)]
     if admitted.prompt.edits:
@@ -256,8 +258,7 @@ def _usage(admitted: AdmittedRequest, output_tokens: int, summarized: list[dict[
 
 
 def _iteration(kind: str, admitted: AdmittedRequest, output_tokens: int) -> dict[str, Any]:
-    fields = usage_fields(admitted.charge.usage, output_tokens)
-    return {"type": kind, **{key: value for key, value in fields.items() if key != "service_tier"}}
+    return {"type": kind, **usage_fields(admitted.charge.usage, output_tokens)}
 
 
 def _summary_text(reply: ServerReply) -> str | None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from ...errors import InputError, UnsafePath
-from ...paths import TEMPORARY_PREFIX, write_durably
+from ...paths import TEMPORARY_PREFIX, remove_orphans, write_durably
 from ...values import record
 from ..context import ToolContext
 from .read_state import version_of
@@ -114,6 +114,7 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
     since ``before`` was loaded, or the new file exists already, raise and change nothing.
     """
     with open_parent_folder(path, context, create=before is None) as (folder, name, target):
+        _remove_orphans(folder)
         temporary = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o666 if before is None else 0o600, dir_fd=folder)
@@ -130,6 +131,16 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
                 os.unlink(temporary, dir_fd=folder)
             raise
         return target
+
+
+def _remove_orphans(folder: int) -> None:
+    """Remove files that killed writers left in the folder, if it may be listed."""
+    with suppress(OSError):
+        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            remove_orphans(listed)
+        finally:
+            os.close(listed)
 
 
 def _keep_rights(descriptor: int, before: os.stat_result) -> None:
