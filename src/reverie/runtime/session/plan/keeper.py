@@ -96,14 +96,14 @@ class PlanKeeper:
         sentence = state_sentence(plan)
         tells = last is not None and sentence in last.result and (not plan.is_open or _text_in(last) == plan.text)
         shown_by = (last.id,) if last is not None and tells else ()
-        stands = last is not None and tells and _is_shown(view, last)
-        if not plan.is_open and (stands or not self._calls.any_in(view)):
+        is_shown = last is not None and tells and _is_shown(view, last)
+        if not plan.is_open and (is_shown or not self._calls.any_in(view)):
             return ()
         note = f" {_EDITED}" if plan.edited else ""
         value = f"{sentence}{note}\n\n{plan.text}" if plan.is_open else sentence
         digest = digest_of(f"{plan.changes}\n{value}")
-        name = "the plan of this session"
-        return (StandingItem("plan", self.name, name, value, digest, stands=stands, shown_by=shown_by),)
+        native, name = digest if is_shown else "", "the plan of this session"
+        return (StandingItem("plan", self.name, name, value, digest, native=native, shown_by=shown_by),)
 
     async def _change(self, change: PlanChanged) -> Plan:
         await self._session.decide(change)
