@@ -151,7 +151,7 @@ async def test_a_skill_that_changed_on_disk_replaces_the_loaded_text(desk: Desk,
     desk.write(body="Run `make better` instead of anything else.")
     said = await desk.ask(loaded)
     assert said.count(STEP) == said.count("make better") == 1
-    assert said.index(STEP) < said.index("This replaces the text that you loaded") < said.index("make better")
+    assert said.index(STEP) < said.index("This replaces the earlier text") < said.index("make better")
     desk.write()
     said = await desk.ask(loaded)
     assert said.rindex(STEP) > said.index("make better")
@@ -172,6 +172,14 @@ async def test_a_skill_that_was_deleted_ends(desk: Desk, loaded: Agent) -> None:
     assert "This no longer holds: the skill deploy" in await desk.ask(loaded)
     await desk.compact(loaded)
     assert STEP not in await desk.ask(loaded)
+
+
+@pytest.mark.requirement("W2")
+async def test_a_skill_that_was_deleted_ends_where_only_its_result_is_in_view(desk: Desk, loaded: Agent) -> None:
+    place = desk.write()
+    (place / "SKILL.md").unlink()
+    for _ in range(2):
+        assert (await desk.ask(loaded)).count("This no longer holds: the skill deploy") == 1
 
 
 @pytest.mark.requirement("W2")

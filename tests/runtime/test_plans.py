@@ -10,16 +10,19 @@ import anyio
 import pytest
 
 from agent_stage import Stage, plays, results, task, use
-from reverie.conversation.decisions import PlanChanged
+from log_script import Script
+from reverie.conversation.decisions import Cause, PlanChanged
 from reverie.conversation.standing_context import StandingItem
 from reverie.conversation.view import View
 from reverie.conversation.wire.validate import problems
 from reverie.errors import InputError
 from reverie.events import PermissionDecided, QueryEnded
 from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.plan import granted_mode
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
 from reverie.runtime.session.plan.keeper import PlanKeeper
 from reverie.settings import PermissionRules
+from reverie.values import replace
 
 PLAN = "# The boat\n\n- [ ] paint the hull\n- [ ] buy a rope"
 EDITED = "# The boat\n\n- [ ] paint the hull twice"
@@ -196,6 +199,67 @@ def test_an_approved_plan_stands_after_a_compaction_and_a_resume(
     after = stage.requests("main")[-2:]
     assert all(problems(request) == [] for request in after)
     assert [texts(request, PLAN) for request in after] == ([0, 0] if is_bad else [1, 1])
+
+
+def approved_stage(tmp_path: Path, kind: Any = "always") -> Stage:
+    """Return a stage whose session has an approved plan; its settings ask for plan mode."""
+    approve, _ = answering(ApprovalAnswer(kind))
+    said = iter([[write()], *["Good."] * 9])
+    roles = {"main": lambda turn, request: next(said)}
+    stage = Stage(tmp_path, roles, mode=None, approve=approve, rules=PermissionRules(mode="plan"))
+    stage.ask()
+    return stage
+
+
+async def mode_of(agent: Agent) -> str:
+    assert agent.parts.runs.mode == agent.mode
+    return agent.mode
+
+
+@pytest.mark.requirement("W5", "W9")
+@pytest.mark.parametrize(("kind", "mode"), [("once", "default"), ("always", "accept-edits"), ("deny", "plan")])
+def test_a_resumed_session_has_the_mode_that_the_user_gave_with_the_approval(
+    tmp_path: Path, kind: Any, mode: str
+) -> None:
+    stage = approved_stage(tmp_path, kind)
+    assert stage.run(mode_of) == mode
+    assert stage.run(mode_of, mode="plan") == "plan"  # a mode that the caller chooses holds
+    assert stage.run(mode_of) == "plan"
+
+
+@pytest.mark.requirement("W9")
+def test_the_mode_of_an_approval_ends_with_the_plan_and_when_the_user_sets_another_one(tmp_path: Path) -> None:
+    async def narrow(agent: Agent) -> None:
+        assert agent.mode == "accept-edits"
+        before, agent.mode = agent.plan, "default"
+        await ask(agent, "go on")
+        assert before is not None
+        assert agent.plan == replace(before, mode="")
+        assert texts(stage.requests("main")[-1], "approved by the user") == 1
+
+    async def end(agent: Agent) -> None:
+        await agent.end_plan()
+
+    for name, act in {"set": narrow, "done": end}.items():
+        (tmp_path / name).mkdir()
+        stage = approved_stage(tmp_path / name)
+        stage.run(act)
+        assert stage.run(mode_of) == "plan"
+
+
+@pytest.mark.requirement("W9")
+@pytest.mark.parametrize("by", ["user", "lead", "agent", "mode"])
+def test_only_an_approval_by_the_user_in_a_log_of_our_own_gives_a_mode(by: str) -> None:
+    def found(mode: str, **meta: Any) -> str:
+        script = Script()
+        if meta:
+            script.add("meta", meta)
+        script.decide(PlanChanged(Cause("plan", "test"), "approved", PLAN, by, mode=mode))
+        return granted_mode(script.view, "default")
+
+    assert found("accept-edits") == ("accept-edits" if by == "user" else "default")
+    assert found("bypass") == "default"
+    assert found("accept-edits", source={"format": "other"}) == "default"
 
 
 @pytest.mark.requirement("W8", "W9")

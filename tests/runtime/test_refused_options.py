@@ -32,15 +32,15 @@ def prepared(model: str, settings: Settings | None = None, **options: Any) -> di
     [
         ("claude-opus-5-5", {"temperature": 0.5}, "leave it out"),
         ("claude-opus-5-5", {"tool_choice": {"type": "any"}}, "use auto with a strict tool"),
-        ("claude-opus-5-5", {"thinking": {"type": "disabled"}}, "it takes: adaptive"),
-        ("claude-sonnet-5-5", {"thinking": {"type": "disabled"}}, "it takes: adaptive, between_tools"),
+        ("claude-opus-5-5", {"thinking": {"type": "disabled"}}, "model takes: adaptive"),
+        ("claude-sonnet-5-5", {"thinking": {"type": "disabled"}}, "model takes: adaptive, between_tools"),
         ("claude-sonnet-5", {"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 2_000}, "adaptive"),
-        ("claude-sonnet-4-5", {"thinking": {"type": "adaptive"}}, "it takes: enabled, disabled"),
+        ("claude-sonnet-4-5", {"thinking": {"type": "adaptive"}}, "model takes: enabled, disabled"),
         ("claude-sonnet-4-5", {"output_config": {"effort": "low"}}, "none"),
         ("claude-opus-4-6", {"output_config": {"effort": "xhigh"}}, "low, medium, high, max"),
-        ("claude-haiku-4-5", {"max_tokens": 64_001}, "at most 64,000 tokens"),
-        ("claude-opus-5", {"max_tokens": 0, "stream": True}, "0 is refused with stream"),
-        ("claude-opus-5", {"stop_sequences": [" "]}, "not blank"),
+        ("claude-haiku-4-5", {"max_tokens": 64_001}, "64000, which is the maximum"),
+        ("claude-opus-5", {"max_tokens": 0, "stream": True}, "0 is not supported with stream"),
+        ("claude-opus-5", {"stop_sequences": [" "]}, "non-whitespace"),
     ],
 )
 def test_the_error_names_option_model_and_alternative(model: str, options: dict[str, Any], advice: str) -> None:
@@ -73,7 +73,7 @@ def test_an_option_that_the_model_takes_leaves_unchanged(model: str, options: di
 
 @pytest.mark.requirement("V10", "V1")
 def test_a_corrected_fact_decides_and_its_option_is_not_dropped_later() -> None:
-    corrected = Settings(Path("/nowhere"), models={"claude-next": {"sampling": True}})
+    corrected = Settings(Path("/nowhere"), models={"claude-next": {"sampling": True, "thinking_by_default": False}})
     assert prepared("claude-next", corrected, temperature=0.5)["temperature"] == 0.5
     with pytest.raises(InputError, match="claude-next"):
         prepared("claude-next", temperature=0.5)

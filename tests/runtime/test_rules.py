@@ -195,9 +195,42 @@ def test_later_words_of_the_user_end_and_replace_rules_and_a_resume_knows() -> N
     async def resumed() -> None:
         assert rules_of(desk) == ["Answer in feet from now on."]
         shown = await desk.request()
-        assert shown.count("until they take it back") == 1
+        assert shown.count("unless a later message of theirs took it back") == 1
 
     desk.run(resumed)
+
+
+@pytest.mark.requirement("W10")
+def test_notes_are_taken_again_at_once_if_the_user_spoke_while_a_rule_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+
+    async def steps() -> None:
+        await _planned(desk)
+        notes = desk.session.parts.notes
+        assert await notes.wait(60)
+        forks = notes.forks
+        assert forks is not None
+        ask = forks.ask
+
+        async def interrupted(*given: Any, **more: Any) -> Any:
+            reply = await ask(*given, **more)
+            await desk.session.say("Forget about the price, book at once.")
+            return reply
+
+        with monkeypatch.context() as patch:
+            patch.setattr(forks, "ask", interrupted)
+            await desk.note(f"<rule>{RULE}</rule>")
+        assert rules_of(desk) == [RULE]
+        assert notes.due()
+        assert "unless a later message of theirs took it back" in await desk.request()
+        await desk.note('<rule_ended id="1">Forget about the price</rule_ended>')
+        assert (rules_of(desk), notes.due()) == ([], False)
+        await desk.note("<rule>Plan the trip.</rule>")
+        assert not notes.due()
+
+    desk.run(steps)
 
 
 @pytest.mark.requirement("W10")

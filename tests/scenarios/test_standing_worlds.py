@@ -56,7 +56,7 @@ def test_the_twin_that_repeats_after_an_undone_cut_is_caught(monkeypatch: pytest
 
 @pytest.mark.requirement("W8")
 def test_the_twin_that_repeats_what_a_tool_call_shows_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuts, "_stands_by_itself", lambda *_: False)
+    monkeypatch.setattr(cuts, "_place_of", lambda *_: -1)
     found = (wrong for world in played(400) for wrong in world.violations if "times" in wrong)
     assert any(one.startswith("steps") for one in found)
 
@@ -94,6 +94,58 @@ def test_a_skill_is_said_again_when_its_result_is_cleared_after_the_undo() -> No
     world.clear(world.calls[SKILL])
     world.request()
     assert (world.copies(SKILL), world.violations) == (["said"], [])
+
+
+def with_returned_skill() -> StandingWorld:
+    """A skill that was said after a cut, and loaded with another text behind that."""
+    world = StandingWorld(3)
+    world.load()
+    world.cut_all()
+    world.request()
+    world.load()
+    return world
+
+
+@pytest.mark.requirement("W8")
+def test_a_skill_whose_earlier_text_is_back_stands_once_if_the_later_text_was_never_sent() -> None:
+    world = with_returned_skill()
+    world.clear(world.calls[SKILL])
+    world.edit_back()
+    world.request()
+    assert (world.copies(SKILL), world.violations) == (["said"], [])
+
+
+@pytest.mark.requirement("W8")
+def test_a_skill_whose_earlier_text_is_back_is_said_behind_the_later_text_that_a_result_shows() -> None:
+    world = with_returned_skill()
+    world.edit_back()
+    world.request()
+    assert (world.copies(SKILL), world.violations) == (["said", "said"], [])
+    world.snip([world.entries[8].uuid])  # a cut before both leaves them: the later text stands between
+    world.request()
+    assert (world.copies(SKILL), world.violations) == (["said", "said"], [])
+
+
+@pytest.mark.requirement("W8")
+def test_a_skill_whose_earlier_text_is_back_stands_once_when_a_cut_took_the_later_text() -> None:
+    world = with_returned_skill()
+    world.edit_back()
+    world.request()
+    loaded = next(at for at, one in enumerate(world.entries) if world.calls[SKILL] in str(one.body))
+    world.snip([one.uuid for one in world.entries[loaded : loaded + 2]])
+    world.request()
+    assert (world.copies(SKILL), world.violations) == (["said"], [])
+
+
+@pytest.mark.requirement("W8")
+def test_the_result_of_an_earlier_load_shows_a_text_that_is_back() -> None:
+    world = StandingWorld(3)
+    world.load()
+    world.load()
+    world.edit_back()
+    world.snip([one.uuid for one in world.entries if world.calls[SKILL] in str(one.body)])
+    world.request()
+    assert (world.copies(SKILL), world.violations) == (["result"], [])
 
 
 def with_returned_value() -> StandingWorld:

@@ -1,14 +1,16 @@
 """Random worlds of standing context: facts that change, cuts of every kind, kills and resumes. Seeded, without waiting.
 
 A world keeps the truth beside the log. After each request it compares both: behind the last older value of an item
-that the request shows, or the word that it ended, the newest value stands exactly once, said or shown by the tool call
+that the request shows, or the word that it ended, the newest value stands exactly once, said or shown by a tool call
 that set it, or is named by its handle. A copy before an older value is only there if this value was the newest before
-too and came back. An item that ended is not the last thing said of it.
+too and came back; the older value may be a result that an earlier request showed and that was cleared since. An item
+that ended is not the last thing said of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -118,6 +120,10 @@ class StandingWorld:
         self.returned: set[tuple[str, str]] = set()
         self.calls: dict[str, str] = {}
         """The last call that set an item and shows its value by itself."""
+        self.set_by: dict[str, str] = {}
+        """By call: the value that it set."""
+        self.sent: set[str] = set()
+        """The calls of ``set_by`` whose value a request showed."""
         self.brought_back: set[str] = set()
         self.violations: list[str] = []
         self.done: list[str] = []
@@ -222,19 +228,29 @@ class StandingWorld:
     def _steps(self) -> None:
         """Write a new list of steps, which the call shows."""
         value = self._new(_STEPS)
-        self.calls[_STEPS] = self._tool("Noted.", "TodoWrite", {"todos": [{"content": value, "status": "pending"}]})
+        self._set_by(_STEPS, self._tool("Noted.", "TodoWrite", {"todos": [{"content": value, "status": "pending"}]}))
 
     def _load(self) -> None:
         self.load()
 
     def load(self) -> None:
         """Load a new text of the skill, which the result shows."""
-        self.calls[SKILL] = self._tool(self._new(SKILL), "Skill", {"name": "knots"})
+        self._set_by(SKILL, self._tool(self._new(SKILL), "Skill", {"name": "knots"}))
+
+    def _set_by(self, key: str, called: str) -> None:
+        self.calls[key] = called
+        self.set_by[called] = self.truth[key] or ""
 
     def _edit(self) -> None:
         """Change the loaded skill on disk."""
         if SKILL in self.calls:
             self._change(SKILL)
+
+    def edit_back(self) -> None:
+        """Bring the last older text of the loaded skill back on disk."""
+        before, self.truth[SKILL] = self.truth[SKILL] or "", self.older[SKILL][-1]
+        self.older[SKILL].append(before)
+        self.returned.add((SKILL, self.truth[SKILL] or ""))
 
     def _new(self, key: str) -> str:
         """Give an item a value that it never had."""
@@ -364,17 +380,23 @@ class StandingWorld:
         for key in {*self.truth, *self.older}:
             if key not in _FILES or after_cut:
                 self._check(key, texts)
+        self.sent.update(call for text, call in texts if call in self.set_by and _shows(text, self.set_by[call]))
         self._check_opening()
         if self.random.random() < 0.7:
             self._reply([{"type": "text", "text": "Yes."}])
 
     def _texts(self) -> list[tuple[str, str]]:
         """Return the texts of the request, each with the id of the call that it belongs to."""
+        gone = self.view.facts.cleared_by_provider
         return [
-            (str(block.get("text") or block.get("content") or block.get("input")), _call_of(block))
+            (
+                str(block.get("text") or block.get("content") or block.get("input"))
+                if block.get("tool_use_id") not in gone
+                else "",
+                _call_of(block),
+            )
             for message in build_request(self.view)["messages"]
             for block in as_blocks(message)
-            if block.get("tool_use_id") not in self.view.facts.cleared_by_provider
         ]
 
     def copies(self, key: str) -> list[str]:
@@ -393,17 +415,21 @@ class StandingWorld:
                 self._violated(key, "an ended item is in view and nothing says that it ended")
             return
         said = [at for at, (text, call) in enumerate(texts) if not call and _shows(text, newest)]
-        mine = self.calls.get(key, "-")  # results of earlier calls are history
-        native = [at for at, (text, call) in enumerate(texts) if call == mine and _shows(text, newest)]
+        native = [
+            at
+            for at, (text, call) in enumerate(texts)
+            if call and _shows(text, newest) and not (said and call in self.brought_back)
+        ]
         named = [at for at, (text, _) in enumerate(texts) if _names(text, newest)]
         if key in _NAMES:  # their names do not tell the value
             named = [at for at, (text, _) in enumerate(texts) if f"to save room: {name} (" in text]
             old += [at for at in named if any(at < shown for shown in said)]
         last = max([*old, *ended], default=-1)
-        copies = [at for at in (*said, *([] if mine in self.brought_back and said else native)) if at > last]
-        if len(copies) > 1:
+        copies = sorted(at for at in (*said, *native) if at > last)
+        parted = [at for at, (_, call) in enumerate(texts) if call in self.sent and self.set_by[call] in gone]
+        if any(not any(one < at < two for at in parted) for one, two in pairwise(copies)):
             self._violated(key, f"the newest value stands {len(copies)} times")
-        if not copies and not any(at > last for at in (*named, *native)):
+        if not copies and not any(at > last for at in named):
             self._violated(key, "the newest value is neither in view nor named behind older ones")
         if min(said, default=last) < last and (key, newest) not in self.returned:
             self._violated(key, "a value that never went away stands before an older one")

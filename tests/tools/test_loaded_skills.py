@@ -80,7 +80,8 @@ def test_it_is_known_whether_the_view_still_shows_a_skill(script: Script) -> Non
     script.reply(text("Shipped."))
 
     def is_shown(said: str = TEXT) -> bool:
-        return LoadedSkills().follow(script.view)[0].stands(script.view, said)
+        load = LoadedSkills().follow(script.view)[0].shown_load(script.view)
+        return load is not None and load.has(said)
 
     assert is_shown()
     assert not is_shown("Skill deploy, in /s/deploy:\n\n1. Run `make better`.")
@@ -100,9 +101,9 @@ def test_a_boundary_of_clearing_leaves_out_the_skills_before_it_unless_their_too
     load(script, "t2", "review")
     script.decide(ClearingBoundaryMoved(CAUSE, "t1", []))
     review, deploy = LoadedSkills().follow(script.view)
-    assert (review.stands(script.view, TEXT), deploy.stands(script.view, TEXT)) == (True, False)
+    assert (review.shown_load(script.view) is None, deploy.shown_load(script.view)) == (False, None)
     script.decide(ClearingBoundaryMoved(CAUSE, "t1", ["Skill"]))
-    assert deploy.stands(script.view, TEXT)
+    assert deploy.shown_load(script.view) is not None
 
 
 @pytest.mark.parametrize("by", ["provider", "edits"])
@@ -110,7 +111,7 @@ def test_a_skill_whose_result_the_provider_leaves_out_is_not_shown(script: Scrip
     script.reply(text("Shipped."))
     gone = {"provider": ResultsClearedByProvider(CAUSE, tool_use_ids=["t1"]), "edits": CacheEdits(CAUSE, ["t1"], "e0")}
     script.decide(gone[by])
-    assert not LoadedSkills().follow(script.view)[0].stands(script.view, TEXT)
+    assert LoadedSkills().follow(script.view)[0].shown_load(script.view) is None
 
 
 def test_following_a_long_session_costs_only_its_new_entries(

@@ -58,6 +58,8 @@ class SaidItem:
     budget: str = "whole"
     shown_by: tuple[str, ...] = ()
     """The tool calls and log entries that show this value by themselves; it was said because one was not in view."""
+    not_shown_by: tuple[str, ...] = ()
+    """The tool calls that set the item before and show other values of it."""
 
     @property
     def text(self) -> str:

@@ -68,7 +68,8 @@ Cut: TypeAlias = Compacted | Collapsed | Snipped
 ContentDecision: TypeAlias = ResultOffloaded | ResultsCleared | ResultsRestored | ImagesDropped | ThinkingDropped
 """The decisions that change how content in the view is shown."""
 LeftOut: TypeAlias = Callable[[str], bool]
-TypedMessage: TypeAlias = tuple[str, str]
+Sayings: TypeAlias = dict[str, tuple[int, SaidItem]]
+"""By key: the last saying of an item, and its index."""
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -200,7 +201,7 @@ def visible_items(
     ``is_left_out`` says whether a request lacks the result of a tool call that is visible.
     """
     out: list[Item] = []
-    said: dict[str, TypedMessage] | None = None
+    said: Sayings | None = None
     for one in history:
         if isinstance(one, Item):
             out.append(one if said is None else _without_repeats(one, out, said, is_left_out))
@@ -293,22 +294,14 @@ def _without_returned(items: Sequence[Item], start: int, is_left_out: LeftOut) -
     return out
 
 
-def _without_repeats(item: Item, before: Sequence[Item], said: dict[str, TypedMessage], is_left_out: LeftOut) -> Item:
+def _without_repeats(item: Item, before: Sequence[Item], said: Sayings, is_left_out: LeftOut) -> Item:
     """Return an item without standing context that the items ``before`` it show; a hidden one if that is all.
 
     ``said`` has the last saying of each key before it, and learns those of the item.
     """
     sayings = _said_by(item)
-    fresh: list[SaidItem] = []
-    for one in sayings:
-        if _repeats(one, said.get(one.key)):
-            continue
-        if _stands_by_itself(one, before, is_left_out):
-            said[one.key] = (one.digest, "said")
-            continue
-        fresh.append(one)
-        if one.text.strip():
-            said[one.key] = (one.digest, one.state)
+    fresh = [one for one in sayings if not _is_repeat(one, before, said.get(one.key), is_left_out)]
+    said.update((one.key, (len(before), one)) for one in fresh if one.text.strip())
     if len(fresh) == len(sayings):
         return item
     message = said_message(fresh, role=item.message["role"])
@@ -316,9 +309,9 @@ def _without_repeats(item: Item, before: Sequence[Item], said: dict[str, TypedMe
     return Item(item.uuid, _HIDDEN if message is None else item.kind, message or item.message, entry)
 
 
-def _sayings(items: Iterable[Item]) -> dict[str, TypedMessage]:
-    """Return the last saying of each key: its digest and state."""
-    return {one.key: (one.digest, one.state) for item in items for one in _said_by(item) if one.text.strip()}
+def _sayings(items: Iterable[Item]) -> Sayings:
+    """Return the last saying of each key in these items."""
+    return {one.key: (at, one) for at, item in enumerate(items) for one in _said_by(item) if one.text.strip()}
 
 
 def _said_by(item: Item) -> list[SaidItem]:
@@ -326,29 +319,26 @@ def _said_by(item: Item) -> list[SaidItem]:
     return said_in(item.entry.body) if item.uuid == item.entry.uuid and item.kind != _HIDDEN else []
 
 
-def _stands_by_itself(said: SaidItem, items: Sequence[Item], is_left_out: LeftOut) -> bool:
-    """Say whether items show the value of a saying by themselves, and say nothing else about it after that."""
-    if said.state not in ("said", "named") or not said.shown_by or any(map(is_left_out, said.shown_by)):
-        return False
-    places = [_place_of(one, items) for one in said.shown_by]
-    found = [at for at in places if at is not None]
-    later = (one for item in items[min(found) + 1 :] for one in _said_by(item)) if found else ()
-    return len(found) == len(places) and not any(one.key == said.key and one.text.strip() for one in later)
+def _is_repeat(said: SaidItem, items: Sequence[Item], last: tuple[int, SaidItem] | None, is_left_out: LeftOut) -> bool:
+    """Return whether items show a value already, by ``last``, the last saying of it, or by results behind that."""
+    other = max((_place_of(one, items, is_left_out) for one in said.not_shown_by), default=-1)
+    places = [_place_of(one, items, is_left_out) for one in said.shown_by]
+    at, shown = last or (-1, None)
+    if said.state in ("said", "named") and min(places, default=-1) > max(at, other):
+        return True
+    states = ("said", "named") if said.state == "named" else (said.state,)
+    return shown is not None and shown.digest == said.digest and shown.state in states and at > other
 
 
-def _place_of(id: str, items: Sequence[Item]) -> int | None:
-    """Return the index of the item that is the log entry with this id or has the result of the call with this id."""
+def _place_of(id: str, items: Sequence[Item], is_left_out: LeftOut) -> int:
+    """Return the index of the item that is the log entry, or has the result of the call, with this id; -1 if none."""
+    if is_left_out(id):
+        return -1
     for at, item in enumerate(items):
         answers = as_blocks(item.message) if item.kind == USER else ()
         if item.uuid == id or any(block.get("tool_use_id") == id for block in answers):
             return at
-    return None
-
-
-def _repeats(said: SaidItem, before: TypedMessage | None) -> bool:
-    """Say whether a saying adds nothing to the one before: the same again, or a name for a value that is in view."""
-    same, named = (said.digest, said.state), (said.digest, "said") if said.state == "named" else None
-    return before is not None and before in (same, named)
+    return -1
 
 
 def is_user_context(item: Item) -> bool:

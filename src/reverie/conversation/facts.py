@@ -45,7 +45,7 @@ from .entries import ASSISTANT, META, Entry
 from .file_reads import FILES, FileReads, logged_reads
 from .layered_map import LayeredMap
 from .plans import Plan, plan_after
-from .standing_context import USER_CONTEXT, StandingRow, fallen_keys, said_in
+from .standing_context import USER_CONTEXT, StandingRow, is_shown, said_in
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
@@ -142,8 +142,8 @@ class Facts:
     """Whether the next request renders system prompt and tools anew."""
     standing: LayeredMap[StandingRow] = field(default_factory=LayeredMap)
     """The standing context: the newest saying of each item, by its key."""
-    fallen: Mapping[str, SaidItem | None] = field(default_factory=lambda: _NONE)
-    """The items whose newest saying a cut removed from the view, each with the older one that it shows, if any."""
+    visible: LayeredMap[StandingRow] = field(default_factory=LayeredMap)
+    """The last saying of each item that the view shows, by its key."""
     context_cuts: int = 0
     """The number of cuts in the view when standing context was last said."""
     says_as_system: bool = False
@@ -154,13 +154,19 @@ class Facts:
         """Whether the history has messages of the role ``system``."""
         return self.says_as_system or bool(self.amendments)
 
+    @property
+    def fallen(self) -> dict[str, SaidItem | None]:
+        """The items whose newest saying a cut removed from the view, each with the older one that it shows, if any."""
+        rows = ((self.standing[key].item, self.visible.get(key)) for key in self.standing)
+        pairs = ((said, shown and shown.item) for said, shown in rows)
+        return {said.key: shown for said, shown in pairs if not is_shown(said, shown)}
+
     def after_cut(self, items: Iterable[Item]) -> Facts:
-        """Return the facts after a cut that left these items: which standing items fell, which amendments hold."""
+        """Return the facts after a cut that left these items: which sayings are in view, which amendments hold."""
         left = list(items)
-        said = [one for item in left if item.uuid == item.entry.uuid for one in said_in(item.entry.body)]
-        return replace(
-            self.with_amendments_in(left), fallen=fallen_keys(self.standing, said) if self.standing else _NONE
-        )
+        said = ((one, item.uuid) for item in left if item.uuid == item.entry.uuid for one in said_in(item.entry.body))
+        visible = LayeredMap[StandingRow]().changed(_rows(said))
+        return replace(self.with_amendments_in(left), visible=visible)
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
@@ -289,8 +295,13 @@ def _facts_after_saying(
 def _with_said(facts: Facts, uuid: str, items: Sequence[SaidItem]) -> Facts:
     """Return the facts with these items as the newest sayings of their keys."""
     said = {one.key: StandingRow(one, uuid) for one in items}
-    fallen = {key: shown for key, shown in facts.fallen.items() if key not in said}
-    return replace(facts, standing=facts.standing.changed(said), fallen=fallen)
+    visible = _rows((one, uuid) for one in items)
+    return replace(facts, standing=facts.standing.changed(said), visible=facts.visible.changed(visible))
+
+
+def _rows(said: Iterable[tuple[SaidItem, str]]) -> dict[str, StandingRow]:
+    """Return the last saying of each key that has a text, with its entry."""
+    return {one.key: StandingRow(one, entry) for one, entry in said if one.text.strip()}
 
 
 def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:

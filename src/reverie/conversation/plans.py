@@ -6,7 +6,7 @@ import re
 from typing import Final, Literal, TypeAlias
 
 from ..digests import hex_of
-from ..values import record
+from ..values import record, replace
 from .causes import Cause
 
 __all__ = ["Plan", "PlanChanged", "PlanState", "is_known_text", "plan_after", "plan_digest", "without_ticks"]
@@ -29,6 +29,8 @@ class PlanChanged:
     """The reason or wish that came with an approval or a rejection."""
     edited: bool = False
     """Whether a person changed the text, and not the agent."""
+    mode: str = ""
+    """The permission mode that the approval gives."""
 
 
 @record
@@ -44,6 +46,8 @@ class Plan:
     changes: int = 1
     """How often it was written or decided on."""
     edited: bool = False
+    mode: str = ""
+    """The permission mode that the approval gave and that still holds; empty if there is none."""
 
     @property
     def is_open(self) -> bool:
@@ -63,7 +67,10 @@ def plan_after(plan: Plan | None, change: PlanChanged) -> Plan:
     if plan_digest(text) not in texts:
         texts = (*texts, plan_digest(text))[-_TEXTS:]
     edited = change.edited or (not change.text and plan is not None and plan.edited)
-    return Plan(change.state, text, change.by, change.words, texts, changes, edited)
+    new = Plan(change.state, text, change.by, change.words, texts, changes, edited, change.mode)
+    if plan is not None and new == replace(plan, changes=changes, mode=change.mode):
+        return replace(plan, mode=change.mode)  # only the mode has changed, which no reader of the plan sees
+    return new
 
 
 def plan_digest(text: str) -> str:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["Rule", "ended_rules", "next_rule_id", "rules_in"]
 
 _KEY: Final = "rule:"
-_SAID: Final = "Rule of the user, until they take it back (message {}):"
+_SAID: Final = "Rule of the user, unless a later message of theirs took it back (message {}):"
 _ADDED: Final = "Rule of the user, until they drop it:"
-_MESSAGE: Final = re.compile(r"\ARule of the user, until they take it back \(message (\S+)\):\Z")
+_MESSAGE: Final = re.compile(r"\ARule of the user, [^(]+ \(message (\S+)\):\Z")
 _NAME: Final = re.compile(r"\Athe user's rule \S+ \((.*?): “(.*?)(…?)”\)\Z", re.DOTALL)
 _NAMED_CHARS: Final = 60
 _HANDLE_CHARS: Final = 13

@@ -6,7 +6,7 @@ view. The table of items said, and of those that a cut removed, is folded from t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, cast
 
 import msgspec
@@ -25,8 +25,8 @@ __all__ = [
     "StandingItem",
     "StandingRow",
     "digest_of",
-    "fallen_keys",
     "handle_of",
+    "is_shown",
     "items_to_say",
     "said_in",
     "said_message",
@@ -56,18 +56,26 @@ class StandingItem:
     name: str
     """The item in a sentence, such as ``the date``."""
     value: str
+    """Its text; empty if it ended and the view shows it by itself."""
     digest: str = ""
     """The identity of the value, where the text varies without a change of the fact; else that of the text."""
-    stands: bool = False
-    """Whether the view shows this value by itself, for example as the result of a tool."""
+    native: str = ""
+    """The digest of the value that the view shows by itself, such as a tool's result, and behind every saying."""
     shown_by: tuple[str, ...] = ()
     """The tool calls (by their results) and log entries that together show this value by themselves where in view."""
+    not_shown_by: tuple[str, ...] = ()
+    """The tool calls whose results show other values of the item where in view."""
     budget: str = "whole"
     """Its budget after a cut: ``whole``, ``skills``, ``memories`` or ``files``."""
     own: bool = False
     """Whether it is a fact of this program, which no other author can edit; only such facts use the system role."""
     read_with: str = ""
     """How the model can read it where it is only named, such as ``load it with the Skill tool``."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether the view shows this value by itself, for example as the result of a tool."""
+        return self.native != "" and self.native == (self.digest or digest_of(self.value))
 
 
 @record
@@ -131,22 +139,11 @@ def _opening_item(body: Mapping[str, Any]) -> SaidItem:
     )
 
 
-def fallen_keys(table: Mapping[str, StandingRow], visible: Iterable[SaidItem]) -> dict[str, SaidItem | None]:
-    """Return the items whose newest value a view no longer shows, each with the older saying that it shows, if any.
-
-    ``visible`` are the sayings in the view, in order.
-    """
-    last = {one.key: one for one in visible if one.text.strip()}
-    fallen: dict[str, SaidItem | None] = {}
-    for key in table:
-        said, shown = table[key].item, last.get(key)
-        if said.state == "ended":
-            stands = shown is None or shown.state == "ended"
-        else:
-            stands = shown is not None and shown.digest == said.digest and shown.state in ("said", said.state)
-        if not stands:
-            fallen[key] = shown
-    return fallen
+def is_shown(said: SaidItem, shown: SaidItem | None) -> bool:
+    """Return whether a view shows the newest saying of an item; ``shown`` is the last saying of it in the view."""
+    if said.state == "ended":
+        return shown is None or shown.state == "ended"
+    return shown is not None and shown.digest == said.digest and shown.state in ("said", said.state)
 
 
 def items_to_say(
@@ -164,7 +161,7 @@ def items_to_say(
     among them has ended. Items of other sources hold as they were last said. ``room`` is the size in tokens of
     everything that may be said; an item that does not fit is only named.
     """
-    now = {item.key: item for item in items}
+    now = {item.key: item for item in items if item.value or item.native}
     wanted = [found for item in now.values() if (found := _due(item, table.get(item.key), fallen)) is not None]
     for key in table:
         row = table[key].item
@@ -188,7 +185,12 @@ def _due(item: StandingItem, row: StandingRow | None, fallen: Mapping[str, SaidI
         item.digest or digest_of(item.value),
         budget=item.budget,
         shown_by=item.shown_by,
+        not_shown_by=item.not_shown_by,
     )
+    if item.native and not item.value:
+        return replace(said, lead=_ENDED.format(item.name), state="ended")
+    if item.native:
+        return replace(said, lead=_REPLACES.format(item.name))
     shown = fallen.get(item.key, row.item if row is not None else None)
     if shown is None or shown.state == "ended":
         return said

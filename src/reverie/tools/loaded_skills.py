@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ..conversation.authorship import text_of
-from ..conversation.causes import SaidItem
 from ..conversation.cuts import Item
 from ..conversation.entries import ASSISTANT, DECISION, USER
 from ..conversation.reads import HistoryReader
-from ..conversation.standing_context import digest_of, said_in
-from ..conversation.tool_calls import ToolCall
+from ..conversation.standing_context import said_in
 from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
-from ..values import record, replace
+from ..values import field, record, replace
 
-__all__ = ["KEY", "SKILL_TOOL", "LoadedSkill", "LoadedSkills", "called_skill"]
+__all__ = ["KEY", "SKILL_TOOL", "LoadedSkill", "LoadedSkills", "SkillLoad", "called_skill"]
 
 SKILL_TOOL: Final = "Skill"
 KEY: Final = "skill:"
@@ -24,51 +22,45 @@ KEY: Final = "skill:"
 
 
 @record
-class LoadedSkill:
-    """A skill at its last load: its name, the id of the tool call, and the text of the call's result."""
+class SkillLoad:
+    """A call that loaded a skill, and the text of its result."""
 
-    name: str
     tool_use_id: str
     text: str
-    is_said_later: bool = False
-    """Whether standing context has said something about the skill after this load."""
+
+    def has(self, text: str) -> bool:
+        """Return whether the result has this text of the skill; arguments may follow it."""
+        return self.text.startswith(text)
+
+    def is_shown(self, view: View) -> bool:
+        """Return whether the request of this view has the result unchanged."""
+        called, facts, bound = self.tool_use_id, view.facts, view.clearing
+        call = view.tool_call(called)
+        if call is None or called in view.overrides.results or called in facts.cleared_by_provider:
+            return False
+        if bound is not None and call.group <= bound.group and call.name not in bound.excluded:
+            return False
+        return not any(called in edit.tool_use_ids for edit in facts.edits)
+
+
+@record
+class LoadedSkill:
+    """A skill, the calls that loaded it, and for each saying of it how many of them came before."""
+
+    name: str
+    loads: tuple[SkillLoad, ...] = ()
+    sayings: Mapping[str, int] = field(default_factory=lambda: {})
 
     @property
     def key(self) -> str:
         """The key of the skill in standing context."""
         return f"{KEY}{self.name}"
 
-    def stands(self, view: View, text: str) -> bool:
-        """Say whether a view shows ``text`` as this result, and nothing else about the skill after it."""
-        said = self.saying(view) if self.is_said_later else None
-        said_other = said is not None and (said.state == "ended" or said.digest != self.digest_of(text))
-        return self.has(text) and not said_other and self.is_shown(view)
-
-    def has(self, text: str) -> bool:
-        """Say whether the result of this load has ``text``."""
-        return self.text.startswith(text)
-
-    def digest_of(self, text: str) -> str:
-        """Return the identity of a text of the skill; one that is not this load's came after it."""
-        return digest_of(text if self.has(text) else f"{self.tool_use_id}\n{text}")
-
-    def saying(self, view: View) -> SaidItem | None:
-        """Return the newest saying about the skill that the view shows, or None."""
-        facts, row = view.facts, view.facts.standing.get(self.key)
-        return facts.fallen.get(self.key, row.item if row is not None else None)
-
-    def is_shown(self, view: View) -> bool:
-        """Say whether the request of this view has the result unchanged."""
-        call = view.tool_call(self.tool_use_id)
-        return call is not None and not self._is_left_out(view, call)
-
-    def _is_left_out(self, view: View, call: ToolCall) -> bool:
-        """Say whether the result was replaced, deleted from the cache, or is left out by the provider."""
-        called, facts, bound = self.tool_use_id, view.facts, view.clearing
-        if bound is not None and call.group <= bound.group and call.name not in bound.excluded:
-            return True
-        deleted = any(called in edit.tool_use_ids for edit in facts.edits)
-        return deleted or called in view.overrides.results or called in facts.cleared_by_provider
+    def shown_load(self, view: View) -> SkillLoad | None:
+        """Return the last load whose result the view shows, if the view says nothing about the skill behind it."""
+        said = view.facts.visible.get(self.key)
+        since = self.loads[self.sayings.get(said.entry, 0) if said is not None else 0 :]
+        return next((load for load in reversed(since) if load.is_shown(view)), None)
 
 
 class LoadedSkills:
@@ -101,13 +93,15 @@ class LoadedSkills:
             for block in as_blocks(item.message):
                 name = self._called.pop(str(block.get("tool_use_id")), "") if "tool_use_id" in block else ""
                 if name and block.get("is_error") is not True:
-                    self._loaded.pop(name, None)
-                    self._loaded[name] = LoadedSkill(name, str(block["tool_use_id"]), text_of(block))
+                    before = self._loaded.pop(name, LoadedSkill(name))
+                    load = SkillLoad(str(block["tool_use_id"]), text_of(block))
+                    self._loaded[name] = replace(before, loads=(*before.loads, load))
         elif item.entry.kind == DECISION and self._loaded:
             for said in said_in(item.entry.body):
                 loaded = self._loaded.get(said.key.removeprefix(KEY)) if said.key.startswith(KEY) else None
                 if loaded is not None:
-                    self._loaded[loaded.name] = replace(loaded, is_said_later=True)
+                    sayings = {**loaded.sayings, item.uuid: len(loaded.loads)}
+                    self._loaded[loaded.name] = replace(loaded, sayings=sayings)
 
 
 def called_skill(input: Any) -> str:

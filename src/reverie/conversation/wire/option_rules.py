@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from .block_rules import EXTRA, Fault, is_list, is_object, unknown_tag
 from .problem import RequestRules
 
-__all__ = ["EFFORTS", "is_forced", "option_faults", "thinking_is_on"]
+__all__ = ["EFFORTS", "OPTION_RULES", "is_forced", "option_faults", "thinking_is_on"]
 
 _KNOWN: Final = frozenset(
     [
@@ -49,12 +50,8 @@ def option_faults(request: Mapping[str, Any], rules: RequestRules) -> Iterator[F
     model = request.get("model")
     if not (isinstance(model, str) and model):
         yield "model", "Field required" if model is None else "String should have at least 1 character"
-    yield from _max_tokens(request, rules)
-    yield from _thinking(request, rules)
-    yield from _sampling(request, rules)
-    yield from _output_config(request, rules)
-    yield from _tool_choice(request, rules)
-    yield from _plain_options(request)
+    for rule in OPTION_RULES.values():
+        yield from rule(request, rules)
 
 
 def thinking_is_on(request: Mapping[str, Any], rules: RequestRules) -> bool:
@@ -165,20 +162,19 @@ def _thinking_values(thinking: Mapping[str, Any], kind: str) -> Iterator[Fault]:
         yield f"{path}.prefix_mismatch_behavior", "Input should be 'error' or 'drop_block'"
 
 
-def _sampling(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
-    for name in ("temperature", "top_p", "top_k"):
-        value = request.get(name)
-        if value is None:
-            continue
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if rules.is_latest:
-            yield name, EXTRA
-        elif not number or value < 0 or (name != "top_k" and value > 1):
-            yield name, "Input should be a valid number from 0 to 1" if name != "top_k" else "Input should be 0 or more"
-        elif rules.known and not rules.facts.sampling and (name == "top_k" or value != 1):
-            yield "", f"`{name}` may not be set for this model: leave it out"
-        elif thinking_is_on(request, rules):
-            yield from _sampling_with_thinking(name, value)
+def _sampling(name: str, request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
+    value = request.get(name)
+    if value is None:
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if rules.is_latest:
+        yield name, EXTRA
+    elif not number or value < 0 or (name != "top_k" and value > 1):
+        yield name, "Input should be a valid number from 0 to 1" if name != "top_k" else "Input should be 0 or more"
+    elif rules.known and not rules.facts.sampling and (name == "top_k" or value != 1):
+        yield "", f"`{name}` may not be set for this model: leave it out"
+    elif thinking_is_on(request, rules):
+        yield from _sampling_with_thinking(name, value)
 
 
 def _sampling_with_thinking(name: str, value: float) -> Iterator[Fault]:
@@ -254,7 +250,7 @@ def _forced(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
         yield "", "Thinking may not be enabled when tool_choice forces tool use."
 
 
-def _plain_options(request: Mapping[str, Any]) -> Iterator[Fault]:
+def _plain_options(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:
     if not isinstance(request.get("stream", False), bool):
         yield "stream", "Input should be a valid boolean"
     for name, words in _WORDS.items():
@@ -284,3 +280,14 @@ def _metadata(metadata: Any) -> Iterator[Fault]:
             yield f"metadata.{name}", EXTRA
         elif not (value is None or isinstance(value, str)):
             yield "metadata.user_id", "Input should be a valid string"
+
+
+OPTION_RULES: Final[Mapping[str, Callable[[Mapping[str, Any], RequestRules], Iterator[Fault]]]] = {
+    "thinking": _thinking,
+    "tool_choice": _tool_choice,
+    **{name: partial(_sampling, name) for name in ("temperature", "top_p", "top_k")},
+    "output_config": _output_config,
+    "max_tokens": _max_tokens,
+    "": _plain_options,
+}
+"""The rules by the option that a fault without a path is about."""

@@ -1,5 +1,7 @@
 """Validation of requests by the provider's rules, written independently of the request builder.
 
+Only the rules for options have one home: the builder leaves out the options that they refuse.
+
 ``problems`` returns all faults, the one a provider would report first at the front; an empty list means that the
 request is accepted. The rules are those of the request's model (``reverie.model_facts``) and of the API version, as
 docs/reference/request-rules.md lists them with their pages. Two rules are stricter than the provider's: roles must

@@ -37,7 +37,7 @@ from .loop import Prompt, QueryRun, run_query
 from .opening_size import check_opening
 from .options import AgentOptions
 from .parts import AgentParts, has_small_window, open_parts
-from .plan import PlanApproval, PlanModeSource
+from .plan import PlanApproval, PlanModeSource, granted_mode
 from .running_work import RunningAgents, RunningShells
 from .servers import open_servers
 from .status import Status
@@ -91,6 +91,7 @@ class Agent:
                 tools=tools,
                 system=system,
                 mode=mode or known.permissions.mode,
+                is_mode_given=mode is not None,
                 approve=approve,
                 hooks=hooks or {},
                 max_turns=max_turns if max_turns is not None else known.agent.max_turns,
@@ -148,6 +149,9 @@ class Agent:
     async def _open(self, stack: AsyncExitStack) -> None:
         options = self._options
         self._parts = parts = await open_parts(options, self._events, stack)
+        if not options.is_mode_given:
+            parts.runs.mode = granted_mode(parts.session.view, options.mode)
+            self._options = replace(options, mode=parts.runs.mode)
         has_room = options.tools is not None or not has_small_window(parts.session)
         self._relay = relay = Relay(parts, Agent.from_options) if options.settings.switches.relay and has_room else None
         if relay is None and options.address:
@@ -200,6 +204,7 @@ class Agent:
         """Stop agents that this one started, finish memory writes, run the end hooks, cancel all other tasks."""
         parts = self.parts
         try:
+            await parts.session.parts.plan.note_mode(self.mode)
             if self._relay is not None:
                 await self._relay.close()
             if parts.memory is not None:
@@ -249,6 +254,7 @@ class Agent:
         self._events.start_queue()
         self._interrupt.begin(answer.interrupts)
         parts = self.parts
+        await parts.session.parts.plan.note_mode(self.mode)
         run = QueryRun(parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events)
         try:
             async with aclosing(run_query(run, prompt)) as events:

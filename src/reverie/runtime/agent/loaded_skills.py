@@ -8,7 +8,7 @@ from typing import Final
 
 from anyio import to_thread
 
-from ...conversation.standing_context import StandingItem
+from ...conversation.standing_context import StandingItem, digest_of
 from ...conversation.view import View
 from ...tools.context import ToolContext
 from ...tools.loaded_skills import SKILL_TOOL, LoadedSkill, LoadedSkills
@@ -17,11 +17,10 @@ from ...tools.skill import SkillTexts
 __all__ = ["LoadedSkillSource", "skill_item"]
 
 _SOURCE: Final = "skills"
-_CHANGED: Final = "The skill {} has changed on disk. This replaces the text that you loaded.\n\n{}"
 
 
 class LoadedSkillSource:
-    """Returns the skills that the agent has loaded and that still exist, the last loaded one first."""
+    """Returns the skills that the agent has loaded, the last loaded one first."""
 
     name = _SOURCE
     only_after_cuts = False
@@ -31,27 +30,28 @@ class LoadedSkillSource:
         self._loaded = LoadedSkills()
 
     async def items(self, view: View) -> Sequence[StandingItem]:
-        """Return one item per loaded skill that exists."""
+        """Return one item per loaded skill; an empty one if it no longer exists."""
         loaded = self._loaded.follow(view)
         return await to_thread.run_sync(self._items, view, loaded) if loaded else ()
 
     def _items(self, view: View, loaded: Sequence[LoadedSkill]) -> list[StandingItem]:
         texts = [(skill, self._texts.text_of(skill.name)) for skill in loaded]
-        return [skill_item(view, skill, text) for skill, text in texts if text is not None]
+        return [skill_item(view, skill, text or "") for skill, text in texts]
 
 
 def skill_item(view: View, skill: LoadedSkill, text: str) -> StandingItem:
-    """Return the item of a loaded skill; while an older text of it is in view as a result, the text says so."""
-    stands = skill.stands(view, text)
-    is_unannounced = not stands and skill.saying(view) is None and skill.is_shown(view)
+    """Return the item of a loaded skill; ``text`` is empty if there is no such skill any more."""
+    shown = skill.shown_load(view)
+    digest, has_text = digest_of(text), bool(text) and shown is not None and shown.has(text)
     return StandingItem(
         key=skill.key,
         source=_SOURCE,
         name=f"the skill {skill.name}",
-        value=_CHANGED.format(skill.name, _fenced(skill.name, text)) if is_unannounced else _fenced(skill.name, text),
-        digest=skill.digest_of(text),
-        stands=stands,
-        shown_by=(skill.tool_use_id,) if skill.has(text) else (),
+        value=_fenced(skill.name, text) if text else "",
+        digest=digest,
+        native=digest if has_text else digest_of(shown.text) if shown is not None else "",
+        shown_by=tuple(load.tool_use_id for load in skill.loads if load.has(text))[-1:] if text else (),
+        not_shown_by=tuple(load.tool_use_id for load in skill.loads if not load.has(text)),
         budget="skills",
         read_with=f"load it with the tool {SKILL_TOOL}",
     )

@@ -38,6 +38,8 @@ class AgentOptions:
     system: str | None
     """The agent's system prompt; None means the built-in one."""
     mode: Mode
+    is_mode_given: bool
+    """Whether the caller chose the mode; otherwise a resumed session has the mode of its approved plan."""
     approve: Approver | None
     hooks: Mapping[str, Sequence[Callable[..., Any]]]
     max_turns: int

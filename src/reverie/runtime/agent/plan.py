@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from anyio import lowlevel
 
@@ -18,7 +18,7 @@ from ..guard.permissions import Approval
 from ..session.plan.keeper import PLAN_TOOL, PlanKeeper, state_sentence
 from .tool_runs import ToolRuns
 
-__all__ = ["PlanApproval", "PlanModeSource"]
+__all__ = ["PlanApproval", "PlanModeSource", "granted_mode"]
 
 PLAN: Final = "plan"
 _NOBODY: Final = (
@@ -59,7 +59,9 @@ class PlanApproval:
             raise InputError(f"The user has changed the plan. Start from their text:\n\n{edited.text}")
         before = self._keeper.plan
         if before is not None and before.state == "approved" and without_ticks(before.text) == without_ticks(text):
-            return state_sentence(await self._keeper.write(text, "approved", by=before.by, words=before.words))
+            return state_sentence(
+                await self._keeper.write(text, "approved", by=before.by, words=before.words, mode=before.mode)
+            )
         return await self._answer(await self._keeper.write(text))
 
     async def finish(self) -> str:
@@ -108,8 +110,9 @@ class PlanApproval:
         """
         await self._keeper.adopt()
         self._waiting()
-        plan = await self._keeper.decide("approved", by=by, words=words)
-        if self._runs.mode in (PLAN, "default"):
+        sets_mode = self._runs.mode in (PLAN, "default")
+        plan = await self._keeper.decide("approved", by=by, words=words, mode=mode if sets_mode else "")
+        if sets_mode:
             self._set_mode(mode)
         return plan
 
@@ -134,6 +137,20 @@ class PlanApproval:
         plan = self._keeper.plan
         if plan is None or plan.state != "proposed":
             raise InputError("no plan waits for approval" + (f": it is {plan.state}" if plan is not None else ""))
+
+
+def granted_mode(view: View, given: Mode) -> Mode:
+    """Return the mode of a resumed session: ``given``, or the one that the user gave with the plan that is open.
+
+    Only an approval by the user in this session counts, and only for the two modes that the question offers. A log that
+    another program wrote gives nothing.
+    """
+    plan = view.facts.plan
+    if plan is None or (plan.state, plan.by) != ("approved", "user") or view.facts.meta.get("source"):
+        return given
+    if given not in (PLAN, "default"):
+        return given
+    return cast("Mode", plan.mode) if plan.mode in ("default", "accept-edits") else given
 
 
 class PlanModeSource:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from ...conversation.cuts import Item
 from ...conversation.entries import ASSISTANT, Message
-from ...conversation.standing_context import StandingItem
+from ...conversation.standing_context import StandingItem, digest_of
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...tools.shell.shells import Shells
@@ -59,16 +59,8 @@ class RunningAgents:
         is_told = all(letter_id(id) in facts.queued for id in ended)
         lines = [f"- {id} ({one.kind}): {' '.join(one.description.split())}: running" for id, one in running.items()]
         value = "\n".join(["Agents that you started in the background; each result comes by itself:", *lines])
-        return [
-            StandingItem(
-                AGENTS,
-                self.name,
-                "the list of running agents",
-                value if lines else _NO_AGENTS,
-                stands=(stands := is_told and self._signs.all_visible(view, signs)),
-                shown_by=() if stands or not is_told else _shown_by(view, signs),
-            )
-        ]
+        value, name = value if lines else _NO_AGENTS, "the list of running agents"
+        return [self._signs.item(view, AGENTS, name, value, signs if is_told else None)]
 
 
 class RunningShells:
@@ -104,16 +96,8 @@ class RunningShells:
         if not lines and not listed:
             return []
         head = "Commands that you started in the background (BashOutput reads the output, KillShell stops one):"
-        return [
-            StandingItem(
-                SHELLS,
-                self.name,
-                "the list of commands in the background",
-                "\n".join([head, *lines]) if lines else _NO_SHELLS,
-                stands=(stands := is_told and self._signs.all_visible(view, signs)),
-                shown_by=() if stands or not is_told else _shown_by(view, signs),
-            )
-        ]
+        value, name = "\n".join([head, *lines]) if lines else _NO_SHELLS, "the list of commands in the background"
+        return [self._signs.item(view, SHELLS, name, value, signs if is_told else None)]
 
     def _find_lost(self, view: View) -> None:
         """Find the commands whose process is gone after a resume and whose end the model does not know.
@@ -138,6 +122,13 @@ class _VisibleSigns:
         self._mark: tuple[Any, ...] = ()
         self._asked: frozenset[Sign] = frozenset()
         self._shown: frozenset[Sign] = frozenset()
+
+    def item(self, view: View, key: str, name: str, value: str, signs: Collection[Sign] | None) -> StandingItem:
+        """Return an item with this value, which these signs show by themselves; None if no signs show it."""
+        stands = signs is not None and self.all_visible(view, signs)
+        shown_by = () if stands or signs is None else _shown_by(view, signs)
+        digest = digest_of(value)
+        return StandingItem(key, key, name, value, digest, native=digest if stands else "", shown_by=shown_by)
 
     def all_visible(self, view: View, signs: Collection[Sign]) -> bool:
         """Return whether the view shows all signs; one that is new since the last reading is at its end."""

@@ -179,5 +179,20 @@ def _refuse_unusable(prefix: PrefixRendered, facts: ModelFacts) -> None:
             "and an input_schema of type object"
         )
     for key, reason in refused_options(prefix.options, usable, facts).items():
-        name = prefix.model or "the model"
-        raise InputError(f"option {key}={prefix.options[key]!r} would be refused by the provider of {name}: {reason}")
+        name, other = prefix.model or "the model", _alternative(key, facts)
+        raise InputError(
+            f"option {key}={prefix.options[key]!r} would be refused by the provider of {name}: {reason}{other}"
+        )
+
+
+def _alternative(option: str, facts: ModelFacts) -> str:
+    """Return the values of an option that a model takes, in a clause; empty if it depends on more than the model."""
+    match option:
+        case "thinking":
+            return f"; the model takes: {', '.join(facts.thinking) or 'none'}"
+        case "output_config":
+            return f"; the model takes the efforts: {', '.join(facts.efforts) or 'none'}"
+        case "tool_choice" if facts.forced_tool_choice != "yes":
+            return "; use auto with a strict tool, or output_config"
+        case _:
+            return ""

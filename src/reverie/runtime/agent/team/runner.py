@@ -297,6 +297,7 @@ class AgentRunner:
                 tools=tools,
                 system=f"{kind.prompt}\n\n{memory.rules()}" if memory and "Memory" in member.tools else kind.prompt,
                 mode=_MODES[mode],
+                is_mode_given=True,
                 approve=self._approver(member),
                 hooks=options.hooks,
                 max_turns=min(policy.max_turns, kind.max_turns or policy.max_turns),

@@ -82,6 +82,7 @@ class NotesKeeper:
         self._activity = activity
         self._running: anyio.Event | None = None
         self._since = 0.0
+        self._asks_again = False
 
     @property
     def _policy(self) -> NotesPolicy:
@@ -125,8 +126,13 @@ class NotesKeeper:
         self.tasks.start_soon(self._in_background)
 
     def due(self) -> bool:
-        """Return whether an update is due; new entries are read only after enough tokens were added."""
+        """Return whether an update is due; new entries are read only after enough tokens were added.
+
+        It is due at once if the user spoke while a model found a rule, because these words may take the rule back.
+        """
         limits, view = self._limits(), self._session.view
+        if self._asks_again:
+            return True
         if not enough_tokens(view, limits):
             return False
         return notes_due(view, self._policy, limits, calls=self._activity.read(view, lambda gathered: gathered.calls))
@@ -178,6 +184,7 @@ class NotesKeeper:
     def _begin(self) -> None:
         self._running = anyio.Event()
         self._since = self._clock()
+        self._asks_again = False
 
     def _is_dead(self) -> bool:
         return self._clock() - self._since > self._session.settings.compact.dead_after_seconds
@@ -238,11 +245,12 @@ class NotesKeeper:
         """Return the notes as a model edits them; the local note-taker fills a Current State that it left out."""
         view, before = self._session.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
+        spoken = self.rules.spoken if self.rules is not None else 0
         if self.rules is not None:
             text = f"{text}\n\n{self.rules.prompt}"
         reply = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
-        if self.rules is not None:
-            await self.rules.learn(reply.answer())
+        if self.rules is not None and await self.rules.learn(reply.answer()):
+            self._asks_again = self.rules.spoken > spoken
         notes = notes_from_answer(before, reply.answer(), template, limits)
         if notes[CURRENT] == before[CURRENT] and CURRENT in template.headings:
             local = await self._local(view, Notes({}), limits)

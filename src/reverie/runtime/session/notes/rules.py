@@ -34,6 +34,11 @@ class RuleKeeper:
         return rules_in(self._session.view.facts.standing)
 
     @property
+    def spoken(self) -> int:
+        """The number of the user's messages so far."""
+        return len(self._messages.follow(self._session.view))
+
+    @property
     def prompt(self) -> str:
         """The part of the prompt for notes that asks for rules."""
         return rules_prompt(self.rules)
@@ -60,11 +65,11 @@ class RuleKeeper:
             raise InputError(f"there is no rule {id!r}: the session's rules are {listed}")
         return rule
 
-    async def learn(self, answer: str) -> None:
-        """Apply the changes of a model's answer that the user's messages confirm."""
+    async def learn(self, answer: str) -> bool:
+        """Apply the changes of a model's answer that the user's messages confirm; return whether a rule is new."""
         view = self._session.view
         if awaits_provider(view):
-            return  # nothing may be said now; the next notes ask again
+            return False  # nothing may be said now; the next notes ask again
         said = [(one.handle, one.text) for one in self._messages.follow(view)]
         visible = {item.uuid for item in view.items_in_view()}
         changes = rule_changes(answer, said, self.rules, ended_rules(view.facts.standing), visible=visible)
@@ -76,6 +81,7 @@ class RuleKeeper:
         if changes.refused:
             why = f"left out {counted(changes.refused, 'change')} of rules that no later words of the user say"
             self._session.emit(FellBack(self._session.name, "rules", why))
+        return bool(changes.found)
 
     async def _add(self, text: str, message: str) -> Rule:
         rule = Rule(next_rule_id(self._session.view.facts.standing), text, message)

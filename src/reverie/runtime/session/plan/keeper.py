@@ -56,9 +56,12 @@ class PlanKeeper:
         """The path of the plan file on disk; its storage key if the storage is not a directory."""
         return f"{self._root}/{self._key}" if self._root else self._key
 
-    async def write(self, text: str, state: PlanState = "proposed", *, by: str = "agent", words: str = "") -> Plan:
+    async def write(
+        self, text: str, state: PlanState = "proposed", *, by: str = "agent", words: str = "", mode: str = ""
+    ) -> Plan:
         """Log a new text of the plan, write the file, and return the plan."""
-        plan = await self._change(PlanChanged(Cause(LAYER, "written by the agent"), state, text.strip(), by, words))
+        cause = Cause(LAYER, "written by the agent")
+        plan = await self._change(PlanChanged(cause, state, text.strip(), by, words, mode=mode))
         data = f"{plan.text}\n".encode("utf-8", "replace")
         try:
             await self._session.run_blocking(lambda: self._storage.write(self._key, data))
@@ -67,9 +70,17 @@ class PlanKeeper:
             self._session.emit(FellBack(self._session.name, LAYER, why))
         return plan
 
-    async def decide(self, state: PlanState, *, by: str, words: str = "") -> Plan:
-        """Log the answer to a plan, or its end, and return the plan."""
-        return await self._change(PlanChanged(Cause(LAYER, f"{state} by the {by}"), state, by=by, words=words))
+    async def decide(self, state: PlanState, *, by: str, words: str = "", mode: str = "") -> Plan:
+        """Log the answer to a plan with the permission mode that it gives, or its end, and return the plan."""
+        cause = Cause(LAYER, f"{state} by the {by}")
+        return await self._change(PlanChanged(cause, state, by=by, words=words, mode=mode))
+
+    async def note_mode(self, mode: str) -> None:
+        """Log that the mode of an approval no longer holds, if the user has set another one since."""
+        plan = self.plan
+        if plan is not None and plan.mode not in ("", mode):
+            cause = Cause(LAYER, f"the user set the mode {mode}")
+            await self._session.decide(PlanChanged(cause, plan.state, by=plan.by, words=plan.words))
 
     async def adopt(self) -> bool:
         """Log a person's edit of the file of an open plan, and return whether there was one."""
@@ -84,7 +95,15 @@ class PlanKeeper:
         if not text or is_known_text(plan, text):
             return False
         await self._change(
-            PlanChanged(Cause(LAYER, "a person edited the file"), plan.state, text, plan.by, plan.words, edited=True)
+            PlanChanged(
+                Cause(LAYER, "a person edited the file"),
+                plan.state,
+                text,
+                plan.by,
+                plan.words,
+                edited=True,
+                mode=plan.mode,
+            )
         )
         return True
 
@@ -96,14 +115,14 @@ class PlanKeeper:
         sentence = state_sentence(plan)
         tells = last is not None and sentence in last.result and (not plan.is_open or _text_in(last) == plan.text)
         shown_by = (last.id,) if last is not None and tells else ()
-        stands = last is not None and tells and _is_shown(view, last)
-        if not plan.is_open and (stands or not self._calls.any_in(view)):
+        is_shown = last is not None and tells and _is_shown(view, last)
+        if not plan.is_open and (is_shown or not self._calls.any_in(view)):
             return ()
         note = f" {_EDITED}" if plan.edited else ""
         value = f"{sentence}{note}\n\n{plan.text}" if plan.is_open else sentence
         digest = digest_of(f"{plan.changes}\n{value}")
-        name = "the plan of this session"
-        return (StandingItem("plan", self.name, name, value, digest, stands=stands, shown_by=shown_by),)
+        native, name = digest if is_shown else "", "the plan of this session"
+        return (StandingItem("plan", self.name, name, value, digest, native=native, shown_by=shown_by),)
 
     async def _change(self, change: PlanChanged) -> Plan:
         await self._session.decide(change)

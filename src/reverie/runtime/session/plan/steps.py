@@ -38,15 +38,16 @@ class StepsSource:
         last = self._calls.last
         if last is None:
             return ()
-        stands = view.tool_call(last.id) is not None
+        is_shown = view.tool_call(last.id) is not None
         still_open = [f"- [{status or 'pending'}] {text}" for text, status in steps if status != _DONE]
-        if not still_open and (stands or not self._calls.any_in(view)):
+        if not still_open and (is_shown or not self._calls.any_in(view)):
             return ()
         value = "\n".join([_HEAD, *still_open]) if still_open else "No step is open: all were completed or dropped."
         # A list is another one if it was written again: the view may show a list that was written in between.
         digest = digest_of(f"{last.id}\n{value}")
         name = "the list of open steps"
-        return (StandingItem("steps", self.name, name, value, digest, stands=stands, shown_by=(last.entry,)),)
+        native = digest if is_shown else ""
+        return (StandingItem("steps", self.name, name, value, digest, native=native, shown_by=(last.entry,)),)
 
 
 def steps_in(given: Any) -> list[tuple[str, str]]:
