@@ -18,8 +18,6 @@ from .terminal.options import WAIT_SECONDS, Options
 if TYPE_CHECKING:
     from .terminal.print_mode import OutputFormat
 
-__all__ = ["command"]
-
 BAD_INPUT = 2
 INTERRUPTED = 130
 FORMATS = ("text", "json", "stream-json")

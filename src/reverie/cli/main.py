@@ -14,8 +14,6 @@ import click
 from ..errors import ReverieError
 from .output import printable
 
-__all__ = ["COMMANDS", "LazyGroup", "group", "main"]
-
 # section title -> command name -> (module with an attribute ``command``, help line shown without importing it)
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Work": {

@@ -17,23 +17,6 @@ import msgspec
 from ..conversation.entries import clean
 from ..values import field, record
 
-__all__ = [
-    "THOUGHT",
-    "Block",
-    "HistoryPiece",
-    "HistoryReader",
-    "Placeholders",
-    "ReplyIndex",
-    "common_length",
-    "content_key",
-    "detached",
-    "has_thought",
-    "message_key",
-    "pieces_of",
-    "reply_key",
-    "without_cache_marks",
-]
-
 Block: TypeAlias = "dict[str, Any]"
 T = TypeVar("T")
 

@@ -36,8 +36,6 @@ from .history_pieces import (
 )
 from .session_history import OWN, LoggedResult, LoggedTurn, kept_positions, logged_turns
 
-__all__ = ["LAYER", "HostSession", "SendBeside"]
-
 SendBeside: TypeAlias = "Callable[[dict[str, Any]], None]"
 """Sends a request for a summary beside the conversation, without waiting, and passes on its reply later."""
 

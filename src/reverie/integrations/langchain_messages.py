@@ -24,16 +24,6 @@ from .history_pieces import (
     reply_key,
 )
 
-__all__ = [
-    "Body",
-    "LangChainTranslator",
-    "reply_blocks",
-    "result_content",
-    "wire_reply",
-    "wire_request",
-    "with_preview",
-]
-
 Body = dict[str, Any]
 _ANTHROPIC: Final = "anthropic-chat"
 _MARK: Final = "cache_control"

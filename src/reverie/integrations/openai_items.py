@@ -15,8 +15,6 @@ from ..models.tool_input import tool_input
 from .history_pieces import Block, Placeholders, ReplyIndex, common_length, detached, reply_key
 from .session_history import OWN
 
-__all__ = ["Body", "OpenAITranslator", "items_of", "model_name", "reply_items", "system_text", "wire_reply"]
-
 Body = dict[str, Any]
 _STANDING: Final = frozenset({"compaction", "developer", "system"})
 """Items that our compaction never removes, because nothing could replace them."""

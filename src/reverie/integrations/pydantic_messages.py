@@ -37,8 +37,6 @@ from .history_pieces import (
     reply_key,
 )
 
-__all__ = ["Body", "PydanticTranslator", "wire_reply"]
-
 Body = dict[str, Any]
 _ANTHROPIC: Final = "anthropic"
 _REDACTED: Final = "redacted_thinking"

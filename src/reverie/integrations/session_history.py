@@ -12,8 +12,6 @@ from ..conversation.rounds import reply_id
 from ..conversation.view import View
 from .history_pieces import content_key, message_key, reply_key
 
-__all__ = ["OWN", "LoggedResult", "LoggedTurn", "kept_positions", "logged_turns"]
-
 OWN: Final = "items"
 """The field of a logged message or reply that holds the host's own form of it."""
 

@@ -25,8 +25,6 @@ from .wire import ReplyAssembly, body_bytes, is_loopback
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["AnthropicModel", "wire_request"]
-
 _MILLION_BETA: Final = "context-1m-2025-08-07"
 _DIAGNOSIS_BETA: Final = "cache-diagnosis-2026-04-07"
 # The SDK's own arguments, which are not part of the body.

@@ -22,8 +22,6 @@ from .failures import broken_reply, event_fields, failure_of_stream
 from .sse import ServerEvent
 from .tool_input import tool_input
 
-__all__ = ["ChatAssembly", "usage_of"]
-
 _DONE: Final = "[DONE]"
 _STOPS: Final = {
     "stop": "end_turn",

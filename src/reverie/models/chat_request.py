@@ -33,17 +33,6 @@ from .request_options import (
     tool_choice_of,
 )
 
-__all__ = [
-    "CALL_FIELDS",
-    "MESSAGE_FIELDS",
-    "ChatMessage",
-    "chat_body",
-    "chat_messages",
-    "chat_request",
-    "limit_field_of",
-    "used_ids",
-]
-
 ChatMessage: TypeAlias = "dict[str, Any]"
 
 NO_RESULT: Final = "[no result]"

@@ -28,8 +28,6 @@ from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, read_reply, whole_r
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["TRY_OUT_NOTE", "LocalModel", "packaged_weights"]
-
 TRY_OUT_NOTE: Final = (
     "SmolLM2-135M is a tiny model that only shows that the machinery works: it cannot use tools or be relied on for "
     "anything it says. Name a GGUF file of your own as local:/path/to/model.gguf to work with one."

@@ -19,8 +19,6 @@ from .wire import READ_SECONDS
 if TYPE_CHECKING:
     from .openai import OpenAIModel
 
-__all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_OPENAI", "HOW_TO_GET_A_MODEL", "default_name", "full_name", "open_model"]
-
 DEFAULT_ANTHROPIC: Final = default_model("anthropic")
 DEFAULT_OPENAI: Final = default_model("openai")
 HOW_TO_GET_A_MODEL: Final = (

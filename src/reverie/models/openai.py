@@ -24,8 +24,6 @@ from .wire import ReplyAssembly, body_bytes
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["DEFAULT", "OpenAIModel", "is_openai"]
-
 DEFAULT: Final = "default"
 """The id that means the only model of a server."""
 

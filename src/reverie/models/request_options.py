@@ -7,16 +7,6 @@ from typing import Any, Final, cast
 
 from ..model_facts import ModelFacts
 
-__all__ = [
-    "effort_of",
-    "function_tools",
-    "output_schema",
-    "sampling_of",
-    "told_blocks",
-    "tool_changes",
-    "tool_choice_of",
-]
-
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _SAMPLING: Final = ("temperature", "top_p")
 _GONE: Final = "These tools are no longer available; do not call them: "

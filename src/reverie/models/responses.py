@@ -19,8 +19,6 @@ from .wire import ReplyAssembly, body_bytes
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["ResponsesModel"]
-
 _UNREADABLE: Final = "invalid_encrypted_content"
 
 

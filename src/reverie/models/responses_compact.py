@@ -18,8 +18,6 @@ from .responses_request import WINDOW
 from .sse import ServerEvent
 from .tool_input import read_json
 
-__all__ = ["CompactionAssembly", "compact_body", "compaction_reply"]
-
 Item = dict[str, Any]
 _TAKEN: Final = ("model", "input")
 _SUMMARY: Final = "[The earlier conversation was compacted. Only {model} can read the summary; the user had said:]"

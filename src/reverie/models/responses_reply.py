@@ -16,8 +16,6 @@ from .failures import broken_reply, event_fields, failure_of_status
 from .sse import ServerEvent
 from .tool_input import tool_input
 
-__all__ = ["ResponsesAssembly", "reply_of_response", "response_usage"]
-
 Item = dict[str, Any]
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _DELTAS: Final[Mapping[str, Any]] = {

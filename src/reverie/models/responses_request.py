@@ -25,8 +25,6 @@ from .request_options import (
     tool_choice_of,
 )
 
-__all__ = ["WINDOW", "Item", "encrypted_ids", "input_items", "responses_body"]
-
 Item: TypeAlias = "dict[str, Any]"
 
 WINDOW: Final = "compacted_window"

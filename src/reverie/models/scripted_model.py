@@ -22,8 +22,6 @@ from ..ports import Capabilities, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
 
-__all__ = ["BrokenReply", "ScriptedModel", "ScriptedReply"]
-
 _BYTES_PER_TOKEN: Final = 4
 _CAPABILITIES: Final = Capabilities(caching=True, window=200_000, max_output=64_000)
 # The prompts of tests are short, so the simulated cache has no minimum length.

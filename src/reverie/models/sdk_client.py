@@ -20,8 +20,6 @@ from .wire import CONNECT_SECONDS, READ_SECONDS, ReplyAssembly, is_loopback, rea
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["SdkClient", "SdkModel"]
-
 
 class SdkClient:
     """The client of a provider's SDK, opened on first use and shared by all requests."""

@@ -12,8 +12,6 @@ from typing import Any, Final, NoReturn, cast
 
 from ..conversation.entries import clean
 
-__all__ = ["INVALID_JSON", "malformed_input", "read_json", "tool_input"]
-
 INVALID_JSON: Final = "INVALID_JSON"
 
 

@@ -20,8 +20,6 @@ from .sse import EventDecoder, ServerEvent
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["CONNECT_SECONDS", "READ_SECONDS", "ReplyAssembly", "body_bytes", "is_loopback", "read_reply", "whole_reply"]
-
 CONNECT_SECONDS: Final = 15.0
 READ_SECONDS: Final = 600.0
 _DRAIN_SECONDS: Final = 0.25

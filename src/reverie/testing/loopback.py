@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from ..errors import InputError
 
-__all__ = ["LoopbackThread"]
-
 _START_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 10.0
 

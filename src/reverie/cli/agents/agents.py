@@ -14,8 +14,6 @@ from ...settings import load_settings
 from ...storage.files import FileStorage
 from ..output import console, emit_json, say, table
 
-__all__ = ["command"]
-
 SHOWN: Final = 50
 EVERY_SECONDS: Final = 2.0
 STATES: Final = {"lost": "lost (its process ended)"}

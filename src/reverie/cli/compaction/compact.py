@@ -27,8 +27,6 @@ from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import console, counted, emit_json, printable, say, warn
 
-__all__ = ["command", "loss_report", "opened_for_writing", "place_of"]
-
 
 @click.command(short_help="Replace old messages of a session with a summary.")
 @click.argument("session")

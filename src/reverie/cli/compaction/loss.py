@@ -16,8 +16,6 @@ from ..output import console, emit_json, say
 from ..sessions.recordings import recordings
 from .compact import loss_report
 
-__all__ = ["command", "losses"]
-
 
 @record
 class CompactionLoss:

@@ -27,8 +27,6 @@ from ..editor import open_editor
 from ..output import emit_json, say, warn
 from ..sessions.recordings import recordings
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Show, update or edit the notes of a session, or turn it into a skill.")
 @click.argument("session", metavar="SESSION|FILE")

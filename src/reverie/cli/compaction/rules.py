@@ -18,8 +18,6 @@ from ..output import emit_json, say
 from ..sessions.recordings import recordings
 from .compact import opened_for_writing, place_of
 
-__all__ = ["command", "rule_lines"]
-
 
 @click.command(short_help="Show, add or drop rules of the user.")
 @click.argument("session")

@@ -26,8 +26,6 @@ from ...values import record
 from ..output import emit_json, say, warn
 from ..sessions.recordings import Recording, recordings
 
-__all__ = ["SkillOptions", "command", "refuse_existing", "save_skill", "write_as_skill"]
-
 FILE_NAME = "SKILL.md"
 
 

@@ -16,8 +16,6 @@ from ...values import fields_of
 from ..output import emit_json, say
 from .compact import opened_for_writing, place_of
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Undo a session's last compaction.")
 @click.argument("session")

@@ -15,8 +15,6 @@ from ..output import bar, counted, emit_json, paint, say, table
 if TYPE_CHECKING:
     from ...runtime.session.session import Session
 
-__all__ = ["command"]
-
 _PACE_SECONDS = 0.03
 
 

@@ -12,8 +12,6 @@ from ...settings import load_settings
 from ..output import bars, counted, emit_json, say, table, warn
 from ..sessions.recordings import slug_of
 
-__all__ = ["as_json_row", "command"]
-
 AXES = ("session", "day", "project", "layer")
 KINDS = ("read", "written", "uncached", "output")
 

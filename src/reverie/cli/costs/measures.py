@@ -13,8 +13,6 @@ from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked
 from ..sessions.recordings import opened_library, recordings
 
-__all__ = ["as_row", "command", "facts_row", "number_text", "percent_text"]
-
 
 @click.command(short_help="Measure cache, compaction, memory and background work.")
 @click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1)

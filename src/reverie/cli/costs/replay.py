@@ -11,8 +11,6 @@ from ...errors import InputError
 from ..output import counted, emit_json, progressing, say
 from ..sessions.export import write
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Replay recorded sessions under caching policies and price them.")
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")

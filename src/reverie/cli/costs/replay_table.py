@@ -22,8 +22,6 @@ from ...replay.report import (
 )
 from ..output import StyledCell, bar, bar_cell, coloured, console, counted, paint, say, table
 
-__all__ = ["show"]
-
 WIDE: Final = 118
 LISTED: Final = 12
 MAX_BAR: Final = 30

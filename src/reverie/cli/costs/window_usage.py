@@ -17,8 +17,6 @@ from ...model_facts import facts_of
 from ...settings import Settings
 from ..sessions.recordings import Recording
 
-__all__ = ["combined_usage", "window_usage"]
-
 # Decisions that remove content from view: a log without them folds into a view of all messages.
 REMOVALS: Final = frozenset(
     {"compacted", "collapsed", "snipped", "results_cleared", "result_offloaded", "images_dropped"}

@@ -9,8 +9,6 @@ import click
 from ...hosts.events import EVENTS, HOSTS
 from ...hosts.hook import main as answer
 
-__all__ = ["command"]
-
 
 @click.command(
     short_help="Handle one hook call from another agent.",

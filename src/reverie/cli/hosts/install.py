@@ -13,8 +13,6 @@ from ...hosts.installer import SettingsChange, install, installed_files, setting
 from ...settings import load_settings
 from ..output import console, emit_json, paint, say
 
-__all__ = ["command", "remove"]
-
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _NEXT = {
     "claude-code": "To add tools too: claude mcp add reverie -- reverie mcp",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-__all__ = ["line_of", "line_values", "main"]
-
 _MAX_INPUT_BYTES = 1_048_576
 _WAIT_SECONDS = 1.0
 _TAIL_BYTES = 262_144

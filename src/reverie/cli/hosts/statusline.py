@@ -6,8 +6,6 @@ import click
 
 from .session_line import main
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Print a status line about a session for another agent to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values of the line as one JSON document.")

@@ -25,8 +25,6 @@ from ...values import fields_of
 from ..output import confirmed, counted, emit_json, say, tracked, warn
 from .recordings import slug_of
 
-__all__ = ["command"]
-
 NOUNS = {
     "files": "file",
     "memories": "memory",

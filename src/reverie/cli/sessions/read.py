@@ -14,8 +14,6 @@ from ...storage.files import FileStorage
 from ..output import emit_json, say
 from .export import pour, text_or_base64
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Show content that was removed from a session's view.")
 @click.argument("session")

@@ -18,8 +18,6 @@ from ...storage.files import FileStorage
 from ...values import field, record
 from ..output import warn
 
-__all__ = ["Recording", "opened_library", "recordings", "slug_of"]
-
 _ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
 
 

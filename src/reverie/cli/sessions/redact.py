@@ -13,8 +13,6 @@ from ...storage.files import FileStorage
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
 from .recordings import opened_library
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Take a secret out of a session for good.")
 @click.argument("session")

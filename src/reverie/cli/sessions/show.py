@@ -17,8 +17,6 @@ from ..output import counted, emit_json, paint, say, warn
 from .recordings import Recording, recordings
 from .transcript import of_entries, of_messages
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Show a session as readable text.")
 @click.argument("session", metavar="SESSION|FILE")

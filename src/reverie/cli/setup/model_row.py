@@ -8,8 +8,6 @@ from typing import Any, cast
 from ...errors import InputError, ModelError
 from ...values import record
 
-__all__ = ["ModelRow", "model_row", "show_row"]
-
 # The facts in the order of a reader's questions; every fact is in one group.
 _GROUPS = {
     "limits": ("window_tokens", "max_output_tokens", "tokens_per_text"),

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from .screen import Screen
     from .transcript import Transcript
 
-__all__ = [
-    "PlanScreen",
-    "PlanTranscript",
-    "Preview",
-    "ScreenApprover",
-    "approval_head",
-    "ask_about_plan",
-    "kept_rules",
-    "shown_by_pages",
-]
-
 NO_REASON: Final = "refused by the user"
 OTHER_ROWS: Final = 9
 """Rows of the screen that the head of a question, its title and the footer take."""

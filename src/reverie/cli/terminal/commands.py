@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
     from .transcript import Transcript
 
-__all__ = ["COMMANDS", "MODES", "Chat", "Command", "drawn_lines", "run_command"]
-
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 KEYS: Final = (
     ("Enter", "send; for a new line: Alt-Enter, Ctrl-J, or a backslash at the end"),

@@ -12,8 +12,6 @@ from prompt_toolkit.document import Document
 from ..output import printable
 from .files import best_matches
 
-__all__ = ["InputCompleter"]
-
 MAX_SHOWN: Final = 50
 AT_FILE: Final = re.compile(r"(?:^|\s)@(\S*)$")
 

@@ -37,8 +37,6 @@ from .transcript import Transcript
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
 
-__all__ = ["Conversation"]
-
 SLOW: Final = ("reverie.runtime.agent.agent", "reverie.cli.terminal.markdown")
 SHOWN_LINES: Final = 200
 """Maximum number of output lines shown per shell command; further lines are only counted."""

@@ -10,8 +10,6 @@ from typing import Final
 from ...errors import InputError
 from ...tools.git import run_git
 
-__all__ = ["best_matches", "project_files"]
-
 MAX_FILES: Final = 20_000
 MAX_DEPTH: Final = 8
 GIT_SECONDS: Final = 3.0

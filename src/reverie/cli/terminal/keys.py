@@ -14,8 +14,6 @@ from prompt_toolkit.keys import Keys
 from .questions import Choice
 from .states import InputLine, Key
 
-__all__ = ["KeyTarget", "key_bindings"]
-
 
 class KeyTarget(Protocol):
     """The parts of a screen that keys read and change."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
     from ...runtime.guard.permissions import Approver
 
-__all__ = ["WAIT_SECONDS", "Options"]
-
 WAIT_SECONDS: Final = 600.0
 
 

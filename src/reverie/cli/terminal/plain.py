@@ -32,8 +32,6 @@ from .options import Options
 from .print_mode import EXIT_CODES, OTHER_END, on_signal, print_warning
 from .transcript import ENDS
 
-__all__ = ["PlainLines", "talk_plainly"]
-
 NO_COLOUR = Paint(colour=False)
 PAGE_ROWS = 200
 

@@ -14,8 +14,6 @@ from .colours import Paint
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
 
-__all__ = ["plan_command"]
-
 USAGE: Final = "usage: /plan, /plan approve [default | accept-edits], /plan reject [WORDS], /plan edit, /plan drop"
 
 

@@ -32,8 +32,6 @@ from ..output import say, visible, warn
 from .background_work import AnsweredPrompt, unfinished_lines
 from .options import Options
 
-__all__ = ["EXIT_CODES", "OutputFormat", "ending_line", "print_answer"]
-
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 EXIT_CODES: Final = {"completed": 0, "aborted": 130}
 OTHER_END: Final = 1

@@ -14,8 +14,6 @@ from ...storage.files import FileStorage
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
 
-__all__ = ["last_exchange", "logged_entries", "written_notes"]
-
 
 def last_exchange(view: View) -> tuple[str, str]:
     """Return the user's last prompt and the model's text after it, each empty if there is none."""

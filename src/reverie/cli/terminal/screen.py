@@ -30,8 +30,6 @@ from .keys import key_bindings
 from .questions import Choice, Option
 from .states import Effect, InputLine, Key
 
-__all__ = ["Screen", "open_history"]
-
 INPUT_ROWS: Final = 10
 MENU_ROWS: Final = 12
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

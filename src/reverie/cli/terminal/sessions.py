@@ -16,8 +16,6 @@ from .calls import one_line
 if TYPE_CHECKING:
     from ...runtime.library import SessionListing
 
-__all__ = ["EarlierSession", "earlier_sessions", "named_session", "newest_session"]
-
 LISTED: Final = 20
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...values import record
 from .policy import RelayPolicy
 
-__all__ = ["AgentCounts", "AgentSpending", "over_limit", "start_problem"]
-
 
 @record
 class AgentCounts:

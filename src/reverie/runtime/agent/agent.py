@@ -44,8 +44,6 @@ from .status import Status
 from .team.relay import Relay
 from .team.roster import AgentStatus
 
-__all__ = ["Agent"]
-
 NO_AGENTS: Final = "agents are switched off (switches.relay), or the model's window is too small"
 
 

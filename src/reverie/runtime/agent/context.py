@@ -22,8 +22,6 @@ from ..session.standing_context import ContextSource
 from .context_sources import DateSource, EnvironmentSource, InstructionSource, TextSource
 from .loaded_skills import LoadedSkillSource
 
-__all__ = ["AgentContext"]
-
 
 @runtime_checkable
 class ReloadableSource(Protocol):

@@ -19,8 +19,6 @@ from ..instructions.reader import InstructionSet, NestedInstructions, gather
 from ..places.projects import canonical_root
 from ..places.trust import TrustList
 
-__all__ = ["DateSource", "EnvironmentSource", "InstructionSource", "TextSource"]
-
 INSTRUCTIONS: Final = "instructions"
 
 

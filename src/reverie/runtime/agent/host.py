@@ -12,8 +12,6 @@ from .loop import QueryEnd
 from .parts import AgentParts
 from .team.relay import Relay
 
-__all__ = ["AgentHost"]
-
 
 class AgentHost:
     """The ``QueryHost`` of the query loop, made from an agent's parts and its relay."""

@@ -32,8 +32,6 @@ from ..session.session import Session
 from .interrupt import Interrupt, QueryInterrupted
 from .tool_runs import CUT_OFF, ToolRuns
 
-__all__ = ["Prompt", "QueryEnd", "QueryEvents", "QueryHost", "QueryRun", "run_query"]
-
 Prompt = str | list[dict[str, Any]]
 GO_ON: Final = (
     "Your reply was cut off by the output limit. Continue exactly where it stopped; do not repeat yourself and do "

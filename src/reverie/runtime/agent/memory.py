@@ -31,8 +31,6 @@ from ..memory.standing_memories import IndexSource, IndexText, read_indexes
 from ..session.session import Session
 from ..session.standing_context import ContextSource
 
-__all__ = ["AgentMemory"]
-
 
 class AgentMemory:
     """Connects one agent to the memories of its project: recall, the Memory tool, extraction and dreams."""

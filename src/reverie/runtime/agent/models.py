@@ -8,8 +8,6 @@ from ...models import Retry, RetryingModel, open_model
 from ...ports import Model
 from ...settings import Settings
 
-__all__ = ["Models", "fitted_output_limit"]
-
 
 class Models:
     """Opens models and keeps them open until ``close``, because background work may still use an earlier one."""

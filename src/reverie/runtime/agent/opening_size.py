@@ -10,8 +10,6 @@ from ...conversation.tokens.estimate import estimate_request
 from ...conversation.tokens.window import Thresholds
 from ...errors import WindowFull
 
-__all__ = ["check_opening"]
-
 _CONVERSATION: Final = 0.25
 """The share of the effective window that a summary and the newest messages need beside the opening."""
 _OPENING: Final = 0.54

@@ -39,8 +39,6 @@ from .options import AgentOptions
 from .status import Meter
 from .tool_runs import ToolPermissions, ToolRuns
 
-__all__ = ["AgentParts", "open_parts"]
-
 SMALL_WINDOW: Final = 16_384
 """An agent whose window has at most this many tokens gets a short prompt and few tools by default."""
 _CONDITIONAL: Final = re.compile(r"\[\[([\w ]+): (.*?)\]\]", re.DOTALL)

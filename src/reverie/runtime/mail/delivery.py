@@ -23,8 +23,6 @@ from ..session.session import Session
 from .local_queues import LetterQueue
 from .mailbox import Mailbox
 
-__all__ = ["MAX_CHARS", "drain"]
-
 MAX_LETTERS: Final = 50
 MAX_CHARS: Final = 100_000
 

@@ -7,8 +7,6 @@ from typing import Final
 from ...errors import InputError
 from ...layers.l7_relay import MAX_LETTER_BYTES
 
-__all__ = ["FrameReader", "frame_of"]
-
 _HEAD_BYTES: Final = 4
 _READ_BYTES: Final = 65_536
 

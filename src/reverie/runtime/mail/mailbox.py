@@ -56,8 +56,6 @@ from .files import (
     store_letter,
 )
 
-__all__ = ["Mailbox", "RefusedLetter"]
-
 KEPT_LETTERS: Final = 1_000
 KEPT_REFUSED: Final = 1_000
 _MAX_SENDERS: Final = 32

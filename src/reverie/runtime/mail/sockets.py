@@ -28,8 +28,6 @@ from .files import SOCKET
 from .frames import FrameReader, frame_of
 from .mailbox import Mailbox
 
-__all__ = ["MAX_PEERS", "MailSocket", "deliver", "peer_uid"]
-
 MAX_PEERS: Final = 16
 FRAME_SECONDS: Final = 2.0
 _MAX_PATH_BYTES: Final = 103

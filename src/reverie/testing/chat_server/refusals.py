@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 
 from ...model_facts import ModelFacts
 
-__all__ = ["Body", "ChatRefusal", "refuse_options", "rows"]
-
 Body = dict[str, Any]
 _SAMPLING: Final = ("temperature", "top_p", "logprobs", "top_logprobs")
 

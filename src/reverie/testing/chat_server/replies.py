@@ -11,8 +11,6 @@ import msgspec
 from ...values import record
 from .refusals import Body, rows
 
-__all__ = ["Tokens", "chat_events", "chat_reply", "response_body", "response_events", "response_output"]
-
 _PIECE_CHARS: Final = 24
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -25,8 +25,6 @@ from .seal import Seal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ChatServer"]
-
 _COMPACT_FIELDS: Final = frozenset(
     {
         *("model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"),

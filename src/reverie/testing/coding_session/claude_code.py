@@ -9,8 +9,6 @@ from typing import Any, cast
 from ...conversation.decisions import Compacted, decision_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry
 
-__all__ = ["as_claude_code_jsonl"]
-
 Row = dict[str, Any]
 
 

@@ -15,15 +15,6 @@ from .prefix import Origin, Prefix
 from .refusals import ProviderRefusal
 from .signatures import CompactionRecord, is_text_of, open_seal, sealed, text_mark
 
-__all__ = [
-    "COMPACTION_BETA",
-    "SUMMARY_PROMPT",
-    "check_summarized",
-    "listed_messages",
-    "origin_of",
-    "signed_summary",
-]
-
 COMPACTION_BETA: Final = "compact-2026-09-04"
 SUMMARY_PROMPT: Final = "Summarize the conversation so far, so that it can be continued from the summary alone."
 _SHOWN_CHARS: Final = 60

@@ -11,8 +11,6 @@ from .prefix import is_thinking, referenced_tools, visible_tools
 from .refusals import ProviderRefusal
 from .token_count import TokenCounter
 
-__all__ = ["CLEARED", "EditedRequest", "apply_context_management", "blocks_of", "deleted_results"]
-
 CLEARED: Final = "[Tool result cleared by the server]"
 _DEFAULT_TRIGGER_TOKENS: Final = 100_000
 _DEFAULT_KEPT_USES: Final = 3

@@ -7,8 +7,6 @@ from collections import deque
 
 from ...values import record
 
-__all__ = ["ConnectionCut", "Faults", "InjectedFailure", "StreamGate"]
-
 KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",

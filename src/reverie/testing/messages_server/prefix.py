@@ -18,19 +18,6 @@ import msgspec
 
 from ...values import record
 
-__all__ = [
-    "Origin",
-    "Place",
-    "Prefix",
-    "extended",
-    "is_thinking",
-    "is_threshold_summary",
-    "prefix_of",
-    "referenced_tools",
-    "restarted",
-    "visible_tools",
-]
-
 Chains: TypeAlias = "tuple[str, ...]"
 Block: TypeAlias = "Mapping[str, Any]"
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -14,8 +14,6 @@ from ...values import record
 from .edits import CLEARED, blocks_of, deleted_results
 from .token_count import TokenCounter
 
-__all__ = ["Prompt", "cache_miss_reason", "charge", "prompt_of", "usage_fields"]
-
 
 @record
 class Prompt:

@@ -30,8 +30,6 @@ from .wire import JsonReply, StreamReply, error_body
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ManualClock", "MessagesServer"]
-
 
 class ManualClock:
     """A clock that the test sets, in seconds."""

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["event_bytes", "stream_events"]
-
 _PIECE_CHARS: Final = 24
 _encode = msgspec.json.Encoder().encode
 

@@ -11,8 +11,6 @@ import msgspec
 from .faults import ConnectionCut, InjectedFailure, StreamGate
 from .stream import event_bytes, stream_events
 
-__all__ = ["JsonReply", "StreamReply", "error_body"]
-
 _STEP_SECONDS: Final = 0.01
 _MAX_HOLD_SECONDS: Final = 30.0
 _encode = msgspec.json.Encoder().encode

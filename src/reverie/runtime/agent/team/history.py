@@ -16,8 +16,6 @@ from ....ports import Storage
 from ....values import record, replace
 from ...library import Library
 
-__all__ = ["AgentRecord", "agents_of"]
-
 _SPAWNED: Final = b"agent_spawned"
 _FINISHED: Final = b"agent_finished"
 

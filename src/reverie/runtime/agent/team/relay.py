@@ -22,8 +22,6 @@ from .runner import AgentRunner, ChildAgent
 from .spawner import Spawner
 from .worktrees import prune
 
-__all__ = ["Relay"]
-
 
 class Relay:
     """Starts the sub-agents and forks of one agent, and sends and receives its messages."""

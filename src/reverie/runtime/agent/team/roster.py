@@ -14,8 +14,6 @@ from ....layers.l7_relay import AgentCounts, AgentResult, AgentSpending, RelayPo
 from ....tools.context import ToolContext
 from ....values import record
 
-__all__ = ["AgentState", "AgentStatus", "Roster", "TeamMember", "stop_all"]
-
 AgentState: TypeAlias = Literal["running", "completed", "failed", "killed"]
 _KILL_COMMANDS, _CANCEL_TASK, _GIVE_UP = 0.25, 0.5, 0.75
 """Shares of the time to stop an agent: when its commands are killed, when its task is cancelled through shields, and

@@ -57,8 +57,6 @@ from .type_memory import TypeMemory
 from .types import find_kinds, prompt_of
 from .worktrees import Worktree
 
-__all__ = ["AgentRunner", "ChildAgent"]
-
 SOURCE: Final = "agent"
 _MAX_NAMES: Final = 200
 _NOT_FOR_FORKS: Final = frozenset({"Agent", "AgentStop", "SendMessage"})

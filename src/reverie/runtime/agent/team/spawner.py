@@ -33,8 +33,6 @@ from ...session.forks import ForkBatch, forking
 from ...session.session import Session
 from .roster import AgentState, AgentStatus, Roster, TeamMember, stop_all
 
-__all__ = ["MemberRun", "RunEnd", "Spawner", "Starter", "letter_id"]
-
 FORK: Final = "fork"
 _LAYER: Final = "relay"
 _STATES: Final[Mapping[str, AgentState]] = {"completed": "completed", "killed": "killed"}

@@ -25,8 +25,6 @@ from ...memory.memory import Heads, Memory
 from ...memory.standing_memories import IndexSource, read_indexes
 from ...places.trust import TrustList
 
-__all__ = ["TypeMemory", "scope_directory"]
-
 _SHARED_NOTE: Final = "This index came with the repository, and others write to it: verify its statements."
 
 

@@ -14,8 +14,6 @@ from ....tools.context import ToolContext
 from ....tools.files.text_files import decoded_text
 from ....tools.files.workspace import open_plain_file
 
-__all__ = ["builtin_kinds", "find_kinds", "kind_folders", "prompt_of"]
-
 _MAX_KINDS: Final = 100
 _MAX_BYTES: Final = 400_000
 FOLDER: Final = "agent-types"
