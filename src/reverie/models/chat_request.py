@@ -30,7 +30,7 @@ from .request_options import (
     sampling_of,
     told_blocks,
     tool_changes,
-    tool_choice_of,
+    tool_fields,
 )
 
 ChatMessage: TypeAlias = "dict[str, Any]"
@@ -243,14 +243,4 @@ def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
         }
         for tool in given.values()
     ]
-    if not tools:
-        return {}
-    out: dict[str, Any] = {"tools": tools}
-    choice, named, one_at_a_time = tool_choice_of(request)
-    if named is not None:
-        out["tool_choice"] = {"type": "function", "function": {"name": named}}
-    elif choice is not None:
-        out["tool_choice"] = choice
-    if one_at_a_time:
-        out["parallel_tool_calls"] = False
-    return out
+    return tool_fields(request, tools, lambda name: {"type": "function", "function": {"name": name}})

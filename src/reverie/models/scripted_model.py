@@ -214,13 +214,13 @@ def _marks(request: Mapping[str, Any]) -> Iterator[Mark]:
     contents += [message.get("content") for message in request.get("messages") or ()]
     for content in contents:
         for block in [None] if isinstance(content, str) else content or ():
-            ttl = _ttl(block)
+            ttl = mark_ttl(block)
             if ttl:
                 yield Mark(position, ttl)
             position += 1
 
 
-def _ttl(block: Any) -> str:
+def mark_ttl(block: Any) -> str:
     """Return the lifetime of the breakpoint on a block or inside it; an empty string if there is none."""
     if not isinstance(block, Mapping):
         return ""
@@ -229,5 +229,5 @@ def _ttl(block: Any) -> str:
     if mark:
         return str(mark.get("ttl", "5m"))
     inner: Any = fields.get("content")
-    found = [_ttl(item) for item in cast("list[Any]", inner)] if isinstance(inner, list) else []
+    found = [mark_ttl(item) for item in cast("list[Any]", inner)] if isinstance(inner, list) else []
     return next(filter(None, found), "")

@@ -114,6 +114,30 @@ async def whole_reply(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> Reply
     return found
 
 
+class StreamedModel:
+    """A model whose replies are read from an HTTP stream; a subclass names itself and sends requests."""
+
+    @property
+    def name(self) -> str:
+        """The full name of the model, with which errors begin."""
+        raise NotImplementedError
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
+        """Send a request and yield the pieces of the reply as they arrive, then the whole reply."""
+        response, assembly = await self._send(request)
+        async with aclosing(read_reply(response, assembly, self.name)) as parts:
+            async for part in parts:
+                yield part
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Send a request and return the whole reply."""
+        return await whole_reply(self.stream(request))
+
+    async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
+        """Send a request; return the streaming response and the assembly that reads it."""
+        raise NotImplementedError
+
+
 async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
     """Read the bytes after a whole reply for a moment, so that the connection can be reused."""
     with anyio.move_on_after(_DRAIN_SECONDS), suppress(Exception):
