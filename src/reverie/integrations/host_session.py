@@ -28,6 +28,7 @@ from .history_pieces import (
     Block,
     HistoryPiece,
     HistoryReader,
+    block_list,
     common_length,
     content_key,
     detached,
@@ -387,14 +388,9 @@ class HostSession:
         return {**request, "stream": body["stream"]} if "stream" in body else request
 
 
-def _list(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-
-
 def _shown(entry: Entry, piece: HistoryPiece) -> str | list[Block]:
     """Return the content of a result as its entry holds it; the piece's own content if the entry has none."""
-    content: Any = (entry.message or {}).get("content")
-    for block in _list(content) if content else ():
+    for block in block_list((entry.message or {}).get("content")):
         if block.get("type") == "tool_result" and block.get("tool_use_id") == piece.id:
             return block.get("content", "")
     return piece.content

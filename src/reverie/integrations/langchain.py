@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -22,7 +22,6 @@ from ..errors import ModelError, PromptTooLong
 from ..models.failures import failure_of_exception
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
-from ..values import record
 from .history_pieces import Block, Placeholders
 from .host_session import HostSession
 from .langchain_messages import Body, LangChainTranslator, result_content, wire_reply, wire_request, with_preview
@@ -31,6 +30,7 @@ from .sync_session import SessionBridge
 __all__ = ["ReverieMiddleware"]
 
 _WHAT: Final = "langchain"
+_PreparedRequest: TypeAlias = tuple[ModelRequest[Any], LangChainTranslator, Body]
 
 
 class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -60,7 +60,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         prepared = thread.bridge.try_call(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return handler(request)
-        sent = prepared.sent
+        sent = prepared[0]
         while True:
             try:
                 response = handler(sent)
@@ -87,7 +87,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         prepared = await thread.bridge.try_acall(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return await handler(request)
-        sent = prepared.sent
+        sent = prepared[0]
         while True:
             try:
                 response = await handler(sent)
@@ -142,16 +142,6 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         return found
 
 
-@record
-class _PreparedRequest:
-    """An agent's request, and the one sent in its place."""
-
-    request: ModelRequest[Any]
-    translator: LangChainTranslator
-    body: Body
-    sent: ModelRequest[Any]
-
-
 class _ThreadSession:
     """A session with its agent's history as it was last translated."""
 
@@ -161,10 +151,10 @@ class _ThreadSession:
         self._translator = LangChainTranslator()
 
     async def prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:
-        """Log the changes of the agent's history; return the agent's request and the one with the view."""
+        """Log the changes of the agent's history; return the request with the view, the translator and the body."""
         translator, body = self._body(request)
         sent = await self.host_session.prepare(body)
-        return _PreparedRequest(request, translator, body, translator.overridden(request, sent))
+        return translator.overridden(request, sent), translator, body
 
     def _body(self, request: ModelRequest[Any]) -> tuple[LangChainTranslator, Body]:
         translator = self._translator
@@ -182,8 +172,9 @@ class _ThreadSession:
 
     async def recovered(self, prepared: _PreparedRequest, failure: ModelError) -> ModelRequest[Any] | None:
         """Return another request after a refusal of the last one; None if a change cannot help."""
-        sent = await self.host_session.recover(failure, prepared.body)
-        return None if sent is None else prepared.translator.overridden(prepared.request, sent)
+        request, translator, body = prepared
+        sent = await self.host_session.recover(failure, body)
+        return None if sent is None else translator.overridden(request, sent)
 
     def report_refusal(self, failure: ModelError) -> None:
         """Report, as an event, that the provider refused our request and that the agent's own is sent."""
