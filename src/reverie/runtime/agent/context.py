@@ -19,7 +19,7 @@ from ...tools.skills import brief_listing
 from ..guard.hooks import Hooks
 from ..session.session import Session
 from ..session.standing_context import ContextSource
-from .context_sources import DateSource, EnvironmentSource, InstructionSource, TextSource
+from .context_sources import DateSource, InstructionSource, TextSource, environment_text
 from .loaded_skills import LoadedSkillSource
 
 
@@ -67,7 +67,7 @@ class AgentContext:
         """
         standing, is_new = self._session.parts.standing, not self._session.view.length
         self._sources = [
-            EnvironmentSource(self._context.cwd),
+            TextSource("environment", "the place where you work", environment_text(self._context.cwd)),
             self._instructions,
             *([TextSource("listing:skills", "the list of skills", self._skills)] if self._has_skills else []),
             LoadedSkillSource(self._context),

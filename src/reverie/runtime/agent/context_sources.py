@@ -22,22 +22,13 @@ from ..places.trust import TrustList
 INSTRUCTIONS: Final = "instructions"
 
 
-class EnvironmentSource:
-    """Where the agent works: directory, system, repository."""
-
-    name = "environment"
-    only_after_cuts = False
-
-    def __init__(self, cwd: Path) -> None:
-        lines = [f"Working directory: {cwd}", f"System: {platform.system()} {platform.machine()}"]
-        root = canonical_root(cwd)
-        if (root / ".git").exists():
-            lines.append(f"Git repository: {root}")
-        self._text = "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
-
-    async def items(self, view: View) -> Sequence[StandingItem]:
-        """Return one item."""
-        return [StandingItem("environment", self.name, "the place where you work", self._text)]
+def environment_text(cwd: Path) -> str:
+    """Return where the agent works: directory, system, repository."""
+    lines = [f"Working directory: {cwd}", f"System: {platform.system()} {platform.machine()}"]
+    root = canonical_root(cwd)
+    if (root / ".git").exists():
+        lines.append(f"Git repository: {root}")
+    return "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
 
 
 class DateSource:
@@ -56,18 +47,18 @@ class DateSource:
 
 
 class TextSource:
-    """One text that a function returns, such as a list of skills; an empty text is no item."""
+    """One text, or the one that a function returns, such as a list of skills; an empty text is no item."""
 
     only_after_cuts = False
 
-    def __init__(self, key: str, name: str, text: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, key: str, name: str, text: str | Callable[[], Awaitable[str]]) -> None:
         self.name = key
         self._named = name
         self._text = text
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the text as an item, if it is not empty."""
-        text = await self._text()
+        text = self._text if isinstance(self._text, str) else await self._text()
         return [StandingItem(self.name, self.name, self._named, text)] if text.strip() else []
 
 

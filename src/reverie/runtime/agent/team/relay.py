@@ -169,10 +169,6 @@ class Relay:
                 await self._arrival.wait()
             group.cancel_scope.cancel()
 
-    def narrow(self, mode: str) -> None:
-        """Restrict every agent that this agent started to the permissions of a mode; never widen them."""
-        self.spawner.narrow(mode)
-
     async def close(self) -> None:
         """Stop all agents that this agent started, and stop receiving messages."""
         await self.spawner.close()

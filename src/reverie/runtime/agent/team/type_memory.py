@@ -80,10 +80,7 @@ class TypeMemory:
 
     def source(self, most_bytes: int, report: Callable[[str], None]) -> IndexSource:
         """Return the source of the memory index for standing context; ``report`` is called if it cannot be read."""
-        is_shared = self.scope == "project"
-        note = (
-            "This index came with the repository, and others write to it: verify its statements." if is_shared else ""
-        )
+        note = _SHARED_NOTE if self.scope == "project" else ""
         places: dict[Scope, str] = {"private": self.path}
         return IndexSource(lambda: read_indexes(self.memory, places, most_bytes=most_bytes, note=note), report)
 
