@@ -38,7 +38,7 @@ def command(sessions: tuple[str, ...], as_json: bool) -> None:
 
 def _logs(names: tuple[str, ...]) -> list[tuple[str, tuple[Entry, ...]]]:
     if names:
-        return [(one.session, one.entries) for name in names for one in recordings(name)]
+        return [(one.session_id, one.entries) for name in names for one in recordings(name)]
     with opened_library() as library:
         keys = list(library.keys())
         return [(key.split("/", 1)[1].removesuffix(".jsonl"), tuple(library.load(key).entries)) for key in keys]

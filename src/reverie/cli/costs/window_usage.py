@@ -13,9 +13,9 @@ from ...conversation.tokens.accounting import Accounting, account, added_texts, 
 from ...conversation.tokens.estimate import measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...conversation.view import View
+from ...importers import ImportedSession
 from ...model_facts import facts_of
 from ...settings import Settings
-from ..sessions.recordings import Recording
 
 # Decisions that remove content from view: a log without them folds into a view of all messages.
 REMOVALS: Final = frozenset(
@@ -24,7 +24,7 @@ REMOVALS: Final = frozenset(
 
 
 def window_usage(
-    recording: Recording,
+    recording: ImportedSession,
     *,
     settings: Settings,
     lookup: Lookup,
@@ -53,7 +53,7 @@ def window_usage(
     count = billed if known else max(billed, found.total)
     used = view.token_count.threshold_tokens if not whole else count
     return {
-        "session": recording.session,
+        "session": recording.session_id,
         "format": recording.format,
         "title": recording.title,
         "model": model,

@@ -40,7 +40,7 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
         try:
             for one in recordings(name):
                 known = () if mine else None if os.path.isfile(name) else imported_entries(one.entries)
-                found.append(extraction.look(one.session, one.entries, imported=known))
+                found.append(extraction.look(one.session_id, one.entries, imported=known))
         except ReverieError as error:
             failed.append({"path": name, "error": str(error)})
     if as_json:

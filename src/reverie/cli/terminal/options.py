@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...settings import Mode, Settings
-from ...values import record, replace
+from ...values import record
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
@@ -50,7 +50,3 @@ class Options:
             budget_usd=self.budget_usd,
             name=self.name,
         )
-
-    def without_prompt(self) -> Options:
-        """Return the same options without the first prompt."""
-        return replace(self, prompt="")
