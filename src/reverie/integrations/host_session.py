@@ -180,11 +180,7 @@ class HostSession:
         async with self._lock:
             turns = self._turns()
             await self._remove([turns.pop()])
-            for piece in pieces:
-                if piece.kind == "result":
-                    await self._follow_result(turns[-1], piece)
-                else:
-                    turns.append(await self._log_turn(piece))
+            await self._log_pieces(turns, pieces)
             self._added = len(turns)
 
     async def remove_all(self) -> None:
@@ -268,6 +264,9 @@ class HostSession:
         turns = self._turns()
         if not self._asked or previous != self._replied:
             raise SessionError(f"the request continues {previous!r}, not the last reply: it passes unchanged")
+        await self._log_pieces(turns, pieces)
+
+    async def _log_pieces(self, turns: list[LoggedTurn], pieces: Sequence[HistoryPiece]) -> None:
         for piece in pieces:
             if piece.kind == "result":
                 await self._follow_result(turns[-1], piece)

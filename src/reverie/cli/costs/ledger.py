@@ -14,6 +14,10 @@ from ..sessions.recordings import slug_of
 
 AXES = ("session", "day", "project", "layer")
 KINDS = ("read", "written", "uncached", "output")
+FIGURES = (
+    *("calls", "hit_rate", "expected_hit_rate", "actual", "expected", "usd", "expected_usd", "unpriced"),
+    *("breaks", "lost_tokens", "lost_usd", "lost_by_reason"),
+)
 
 
 @click.command(short_help="Show the cost of model calls and the losses from cache breaks.")
@@ -50,20 +54,7 @@ def summed(rows: list[Totals]) -> Totals:
 
 def as_json_row(row: Totals) -> dict[str, Any]:
     """Return totals as a dict for JSON."""
-    return {
-        "calls": row.calls,
-        "hit_rate": row.hit_rate,
-        "expected_hit_rate": row.expected_hit_rate,
-        "actual": row.actual,
-        "expected": row.expected,
-        "usd": row.usd,
-        "expected_usd": row.expected_usd,
-        "unpriced": row.unpriced,
-        "breaks": row.breaks,
-        "lost_tokens": row.lost_tokens,
-        "lost_usd": row.lost_usd,
-        "lost_by_reason": dict(row.lost_by_reason),
-    }
+    return {name: getattr(row, name) for name in FIGURES}
 
 
 def draw(axis: str, found: dict[str, Totals], whole: Totals) -> None:

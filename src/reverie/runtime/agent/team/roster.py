@@ -113,10 +113,6 @@ class Roster:
         self.clock = clock
         self.agents: dict[str, TeamMember] = {}
 
-    def admit(self, member: TeamMember) -> None:
-        """Add an agent to the roster; no limit is checked here."""
-        self.agents[member.id] = member
-
     def start_problem(self, depth: int, prompt_chars: int) -> str:
         """Return why an agent of this depth may not start another now; empty if it may."""
         alive = sum(one.state == "running" for one in self.agents.values())

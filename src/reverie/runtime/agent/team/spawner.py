@@ -119,7 +119,7 @@ class Spawner:
             began=self._clock(),
             line="Starting",
         )
-        self.roster.admit(member)  # before the first await: a parallel start must count this one
+        self.roster.agents[member.id] = member  # before the first await: a parallel start must count this one
         self._own[member.id] = member
         try:
             options = {"kind": name, "description": member.description, "background": background}
