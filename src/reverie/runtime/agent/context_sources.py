@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,35 +30,21 @@ def environment_text(cwd: Path) -> str:
     return "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
 
 
-class DateSource:
-    """Today's date in the local time zone."""
-
-    name = "date"
-    only_after_cuts = False
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-
-    async def items(self, view: View) -> Sequence[StandingItem]:
-        """Return one item."""
-        day = time.strftime("%A, %Y-%m-%d", time.localtime(self._clock()))
-        return [StandingItem("date", self.name, "the date", f"Today is {day}.", own=True)]
-
-
 class TextSource:
     """One text, or the one that a function returns, such as a list of skills; an empty text is no item."""
 
     only_after_cuts = False
 
-    def __init__(self, key: str, name: str, text: str | Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, key: str, name: str, text: str | Callable[[], Awaitable[str]], *, own: bool = False) -> None:
         self.name = key
+        self._own = own
         self._named = name
         self._text = text
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the text as an item, if it is not empty."""
         text = self._text if isinstance(self._text, str) else await self._text()
-        return [StandingItem(self.name, self.name, self._named, text)] if text.strip() else []
+        return [StandingItem(self.name, self.name, self._named, text, own=self._own)] if text.strip() else []
 
 
 class InstructionSource:
