@@ -14,7 +14,7 @@ from ..errors import ModelUnknown
 from ..model_facts import ModelFacts, facts_of
 from ..ports import Capabilities
 from .chat_reply import ChatAssembly
-from .chat_request import chat_request, limit_field_of, used_ids
+from .chat_request import chat_body, limit_field_of, used_ids
 from .failures import failure_of_exception
 from .sdk_client import SdkModel
 from .wire import ReplyAssembly, body_bytes
@@ -53,7 +53,9 @@ class OpenAIModel(SdkModel):
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         request, facts = await self._named(request)
         limit_field = "max_completion_tokens" if is_openai(self._base_url) else limit_field_of(facts)
-        body = chat_request(request, limit_field=limit_field, facts=facts)
+        extra: Mapping[str, Any] = request.get("extra_body") or {}
+        streamed = {"stream": True, "stream_options": {"include_usage": True}}
+        body = {**chat_body(request, limit_field=limit_field, facts=facts), **extra, **streamed}
         headers: Mapping[str, str] = request.get("extra_headers") or {}
         response = await self._post("/chat/completions", body_bytes(body), headers)
         return response, ChatAssembly(self.name, used_ids(request), model=str(request.get("model") or ""))
