@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import ToolMessage
@@ -25,7 +24,7 @@ from ..runtime.session.session import Session
 from .history_pieces import Block, Placeholders
 from .host_session import HostSession
 from .langchain_messages import Body, LangChainTranslator, result_content, wire_reply, wire_request, with_preview
-from .sync_session import SessionBridge
+from .sync_session import HostConversations, SessionBridge
 
 __all__ = ["ReverieMiddleware"]
 
@@ -42,11 +41,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         With ``memory`` the memory index opens each conversation, and memories that fit are recalled.
         """
         super().__init__()
-        self._session = session
-        self._memory = memory
-        self._threads: WeakKeyDictionary[Session, _ThreadSession] = WeakKeyDictionary()
-        if isinstance(session, Session):
-            self._thread(session)
+        self._threads = HostConversations(session, lambda one: _ThreadSession(one, memory))
 
     # -- called by the agent
 
@@ -56,7 +51,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
         If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         prepared = thread.bridge.try_call(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return handler(request)
@@ -83,7 +78,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
         If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         prepared = await thread.bridge.try_acall(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return await handler(request)
@@ -107,7 +102,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
 
         A result that is no ``ToolMessage`` is returned as it is and not logged.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         message = handler(request)
         if not isinstance(message, ToolMessage):
             return message
@@ -118,28 +113,13 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
 
         A result that is no ``ToolMessage`` is returned as it is and not logged.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         message = await handler(request)
         if not isinstance(message, ToolMessage):
             return message
         return with_preview(
             message, await thread.bridge.try_acall(_WHAT, partial(_offload, thread.host_session, message))
         )
-
-    # -- sessions
-
-    def _here(self) -> _ThreadSession:
-        """Return the session for the agent's current thread id, or the one session that serves all."""
-        if isinstance(self._session, Session):
-            return self._thread(self._session)
-        settings = get_config().get("configurable", {})
-        return self._thread(self._session(str(settings.get("thread_id", ""))))
-
-    def _thread(self, session: Session) -> _ThreadSession:
-        found = self._threads.get(session)
-        if found is None:
-            found = self._threads[session] = _ThreadSession(session, self._memory)
-        return found
 
 
 class _ThreadSession:
@@ -179,6 +159,10 @@ class _ThreadSession:
     def report_refusal(self, failure: ModelError) -> None:
         """Report, as an event, that the provider refused our request and that the agent's own is sent."""
         self.bridge.report_fallback(_WHAT, f"the request was refused and the agent's own is sent instead: {failure}")
+
+
+def _thread_id() -> str:
+    return str(get_config().get("configurable", {}).get("thread_id", ""))
 
 
 def _refusal(error: Exception) -> ModelError:
