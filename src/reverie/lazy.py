@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["lazily", "pattern"]
+__all__ = ["lazily", "lazily_from", "pattern"]
 
 
 def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
@@ -29,6 +29,26 @@ def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str]
         value = getattr(import_module(f".{home}", package), name)
         setattr(sys.modules[package], name, value)
         return value
+
+    return __getattr__
+
+
+def lazily_from(package: str, *modules: str) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a package that finds the names in its ``__all__`` in the first module that has them.
+
+    A module is imported only where those before it lack the name, so modules that must load alone come first.
+    """
+
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        this = sys.modules[package]
+        for module in modules if name in this.__all__ else ():
+            found = vars(import_module(f".{module}", package))
+            if name in found:
+                setattr(this, name, found[name])
+                return found[name]
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return __getattr__
 

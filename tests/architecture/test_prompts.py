@@ -24,10 +24,9 @@ MAY_NAME_A_DRAFT = {"layers/l4_compact/prompts/draft.md", "layers/l4_compact/sum
 BUILT_BY = {
     "runtime/session/notes/skill_writer.py": "side_request(",
     "memories/recall/selection.py": "side_request",
-    "models/local.py": "",  # the rest of models passes a request on
-    "models/retries.py": "",
+    "models/retries.py": "",  # models pass a request on
     "models/scripted_model.py": "",
-    "models/sdk_client.py": "",
+    "models/wire.py": "",
     "runtime/agent/loop.py": "session.prepare",
     "runtime/agent/team/progress.py": "side_request",
     "runtime/dream/model_run.py": "build_request",

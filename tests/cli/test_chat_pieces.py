@@ -19,8 +19,7 @@ from log_script import Script, text
 from reverie import FileStorage
 from reverie.cli.terminal.calls import call_title, outcome
 from reverie.cli.terminal.colours import Paint
-from reverie.cli.terminal.completion import InputCompleter
-from reverie.cli.terminal.files import best_matches, project_files
+from reverie.cli.terminal.completion import InputCompleter, best_matches, project_files
 from reverie.cli.terminal.footer import dollars, footer_lines, footer_parts, thousands
 from reverie.cli.terminal.screen import open_history
 from reverie.cli.terminal.sessions import earlier_sessions, named_session, newest_session

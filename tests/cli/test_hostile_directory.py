@@ -19,7 +19,7 @@ import pytest
 
 from hostile_repository import bare_repository, hostile_repository
 from reverie.cli.main import run
-from reverie.cli.terminal.files import project_files
+from reverie.cli.terminal.completion import project_files
 from reverie.testing.messages_server import MessagesServer
 
 COMMANDS = (

@@ -16,8 +16,8 @@ from agent_stage import Stage, plays, use
 from reverie.cli.main import run
 from reverie.cli.terminal.approval import ask_about_plan
 from reverie.cli.terminal.colours import Paint
+from reverie.cli.terminal.commands import plan_command
 from reverie.cli.terminal.plain import LineApprover
-from reverie.cli.terminal.plan import plan_command
 from reverie.cli.terminal.questions import Option
 from reverie.errors import InputError
 from reverie.runtime.agent.agent import Agent

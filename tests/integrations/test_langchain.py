@@ -206,7 +206,7 @@ def test_the_systems_words_among_the_messages_are_sent_as_such_where_the_provide
         {"role": "assistant", "content": wired[2]["content"]},
         {"role": "user", "content": [{"type": "text", "text": "so"}, *wired[4]["content"]]},
     ]
-    sent = told._messages(joined, marks)
+    sent = told.translated_back(joined, marks)
     assert [message.type for message in sent][:3] == ["system", "human", "ai"]
     assert sent[-1].type == later
     assert "Brief." in str(sent[-1].content)

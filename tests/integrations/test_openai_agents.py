@@ -205,7 +205,7 @@ def test_a_history_that_grows_is_told_and_found_again_from_where_it_grew(work: A
         with work() as one:
             assert wire.continues(items)
             messages = wire.history(items)
-            assert wire.items(messages) == items
+            assert wire.translated_back(messages) == items
         counted.append(one.calls)
     assert messages == OpenAITranslator().history(items)
     assert max(counted[10:]) <= 1.2 * min(counted[10:])

@@ -128,7 +128,9 @@ async def by_langchain(folder: Path) -> list[dict[str, Any]]:
     from reverie.integrations.langchain_messages import LangChainTranslator, reply_blocks
 
     translator = LangChainTranslator()
-    told = translator._messages([{"role": "assistant", "content": BLOCKS}, {"role": "user", "content": "Go."}], True)
+    told = translator.translated_back(
+        [{"role": "assistant", "content": BLOCKS}, {"role": "user", "content": "Go."}], True
+    )
     again = [{"role": "assistant", "content": reply_blocks(told[0])}]
     assert shown(again) == shown(_format_messages(told, model=MODEL)[1])
     return shown(again)
@@ -143,7 +145,7 @@ async def by_pydantic(folder: Path) -> list[dict[str, Any]]:
     from reverie.integrations.pydantic_messages import PydanticTranslator, _reply_blocks
 
     sent = [{"role": "assistant", "content": BLOCKS}, {"role": "user", "content": [{"type": "text", "text": "Go."}]}]
-    told = PydanticTranslator()._messages(sent, [], True)
+    told = PydanticTranslator().translated_back(sent, (True, []))
     assert shown([{"content": _reply_blocks(told[0], Placeholders())}]) == THOUGHTS
     async with AsyncAnthropic(api_key="any") as client:
         model = AnthropicModel(MODEL, provider=AnthropicProvider(anthropic_client=client))
@@ -162,7 +164,7 @@ async def by_openai(folder: Path) -> list[dict[str, Any]]:
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
     ]
     translator = OpenAITranslator()
-    found = translator.items(translator.history(items))
+    found = translator.translated_back(translator.history(items))
     return BLOCKS if found == items else []
 
 

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from reverie.cache.prices import Prices
 from reverie.layers.l7_relay import (
-    AgentCounts,
     AgentKind,
     AgentResult,
-    AgentSpending,
     RelayPolicy,
     allowed_tools,
     answer_text,
@@ -41,36 +39,38 @@ names = st.sampled_from(
 # -- limits
 
 
-@given(st.builds(AgentCounts, counts, counts, counts, st.floats(0, 20)), st.integers(0, 400_000))
+@given(counts, counts, counts, st.floats(0, 20), st.integers(0, 400_000))
 @pytest.mark.requirement("L7.4")
-def test_nothing_is_started_at_or_over_any_limit(census: AgentCounts, chars: int) -> None:
+def test_nothing_is_started_at_or_over_any_limit(depth: int, alive: int, started: int, usd: float, chars: int) -> None:
     policy = RelayPolicy()
     reached = (
-        census.depth >= policy.max_depth
-        or census.alive >= policy.max_alive
-        or census.started >= policy.max_started
-        or census.usd >= policy.budget_usd
+        depth >= policy.max_depth
+        or alive >= policy.max_alive
+        or started >= policy.max_started
+        or usd >= policy.budget_usd
         or chars > policy.max_prompt_chars
     )
-    assert bool(start_problem(policy, census, prompt_chars=chars)) == reached
+    problem = start_problem(policy, depth=depth, alive=alive, started=started, usd=usd, prompt_chars=chars)
+    assert bool(problem) == reached
 
 
 def test_a_check_that_counts_only_the_living_lets_a_bomb_go_off_slowly() -> None:
     """The twin: without the count of all that were started, one after the other is never too many."""
 
-    def twin(policy: RelayPolicy, census: AgentCounts) -> bool:
-        return census.alive >= policy.max_alive
+    def twin(policy: RelayPolicy, *, alive: int, **rest: float) -> bool:
+        return alive >= policy.max_alive
 
-    policy, census = RelayPolicy(), AgentCounts(0, 0, 10_000, 0.0)
-    assert not twin(policy, census)
-    assert "10000 agents were started" in start_problem(policy, census, prompt_chars=1)
+    policy, census = RelayPolicy(), {"depth": 0, "alive": 0, "started": 10_000, "usd": 0.0}
+    assert not twin(policy, **census)
+    assert "10000 agents were started" in start_problem(policy, **census, prompt_chars=1)
 
 
-@given(st.builds(AgentSpending, counts, st.integers(0, 4_000_000), st.floats(0, 9_000)), st.floats(0, 10))
-def test_an_agent_goes_on_only_under_every_limit(spent: AgentSpending, usd: float) -> None:
+@given(counts, st.integers(0, 4_000_000), st.floats(0, 9_000), st.floats(0, 10))
+def test_an_agent_goes_on_only_under_every_limit(turns: int, tokens: int, seconds: float, usd: float) -> None:
     policy = RelayPolicy()
-    under = spent.turns < 200 and spent.tokens < 2_000_000 and spent.seconds < 3_600 and usd < 5.0
-    assert (over_limit(policy, spent, family_usd=usd) == "") == under
+    under = turns < 200 and tokens < 2_000_000 and seconds < 3_600 and usd < 5.0
+    limit = over_limit(policy, turns=turns, tokens=tokens, seconds=seconds, family_usd=usd)
+    assert (limit == "") == under
 
 
 # -- types

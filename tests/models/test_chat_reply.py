@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import ModelError, ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
-from reverie.models.chat_reply import ChatAssembly, usage_of
+from reverie.models.chat_reply import ChatAssembly
 from reverie.models.chat_request import chat_messages
 from reverie.models.sse import ServerEvent
 from reverie.models.tool_input import INVALID_JSON
@@ -252,9 +252,9 @@ def test_an_error_inside_a_stream_is_an_error(error: dict[str, Any], kind: type[
 
 
 def test_usage_that_nobody_counted_is_left_out() -> None:
-    assert usage_of({}) is None
     assert "usage" not in reply(chunk({"content": "x"}), chunk({}, "stop"))
-    assert usage_of({"prompt_tokens": 5, "prompt_cache_hit_tokens": 9, "completion_tokens": 1}) == {
+    counted = {"usage": {"prompt_tokens": 5, "prompt_cache_hit_tokens": 9, "completion_tokens": 1}}
+    assert reply(chunk({"content": "x"}), {**chunk({}, "stop"), **counted})["usage"] == {
         "input_tokens": 0,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 5,

@@ -15,7 +15,7 @@ import pytest
 
 from reverie.errors import ModelUnauthorized, ModelUnavailable, PromptTooLong
 from reverie.models.anthropic import AnthropicModel
-from reverie.models.local import TRY_OUT_NOTE, LocalModel
+from reverie.models.local import LocalModel
 from reverie.models.openai import OpenAIModel
 from reverie.ports import Model, Reply, ReplyDelta
 from reverie.runtime.session.ledger import LedgerStore
@@ -209,13 +209,11 @@ def test_a_closed_model_leaves_no_thread_and_may_be_asked_again(
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_packaged_weights_say_what_they_are_for(llama: LocalModel) -> None:
+def test_the_packaged_weights_have_a_name_and_a_window_of_their_own(llama: LocalModel) -> None:
     assert llama.name == "local:smollm2"
-    assert llama.note == TRY_OUT_NOTE
     assert llama.capabilities.window == WINDOW
     assert LocalModel().capabilities.window == 8_192
     own = LocalModel(llama.weights.path, window=1_024)
-    assert own.note == ""
     assert own.name == f"local:{llama.weights.path}"
     assert own.model_id == llama.weights.path.stem
 

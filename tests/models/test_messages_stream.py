@@ -16,7 +16,7 @@ from reverie.models.messages_stream import MessageAssembly
 from reverie.models.sse import EventDecoder, ServerEvent
 from reverie.models.tool_input import INVALID_JSON, malformed_input
 from reverie.ports import ReplyDelta
-from reverie.testing.messages_server.stream import event_bytes, stream_events
+from reverie.testing.messages_server.wire import event_bytes, stream_events
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 NUMBERS = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)

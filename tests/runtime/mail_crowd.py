@@ -67,16 +67,13 @@ async def read_letters(reader: int) -> None:
     name = f"reader-{reader}"
     async with Session.open(name, cwd=HOME) as session, anyio.create_task_group() as tasks:
         with Mailbox(HOME, TEAM, name, session=name) as mailbox:
-            woken = anyio.Event()
-            await tasks.start(MailSocket(mailbox, wake=lambda: woken.set()).serve)
+            await tasks.start(MailSocket(mailbox).serve)
             while True:
                 over = stop().exists()
                 if not await drain(session, mailbox):
                     if over:
                         break
-                    with anyio.move_on_after(0.02):
-                        await woken.wait()
-                    woken = anyio.Event()
+                    await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()
 
 

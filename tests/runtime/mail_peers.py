@@ -24,10 +24,9 @@ import anyio
 from anyio import to_thread
 
 from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES
-from reverie.runtime.mail.frames import frame_of
 from reverie.runtime.mail.mailbox import Mailbox
 from reverie.runtime.mail.post_office import PostOffice
-from reverie.runtime.mail.sockets import MailSocket, peer_uid
+from reverie.runtime.mail.sockets import MailSocket, frame_of, peer_uid
 
 HOME = os.environ["REVERIE_HOME"]
 NOBODY = 65_534
@@ -100,7 +99,6 @@ async def main() -> None:
         if os.geteuid() == 0:  # let another user come as far as the socket, so that only who it is can keep it out
             for folder in (HOME, f"{HOME}/teams", f"{HOME}/teams/default", str(reader.path)):
                 os.chmod(folder, 0o711)
-        woken: list[int] = []
         users: Counter[int | None] = Counter()
 
         def counted(connection: socket.socket) -> int | None:
@@ -108,7 +106,7 @@ async def main() -> None:
             users[uid] += 1
             return uid
 
-        server = MailSocket(reader, wake=lambda: woken.append(1), frame_seconds=0.3, uid_of=counted)
+        server = MailSocket(reader, frame_seconds=0.3, uid_of=counted)
         post = PostOffice("sender", mailbox=sender)
         async with anyio.create_task_group() as tasks:
             await tasks.start(server.serve)
@@ -159,7 +157,6 @@ async def main() -> None:
                 "by_mailbox": sum(way.startswith("Left") for way in ways),
                 "letters": letters,
                 "refused": server.refused,
-                "woken": len(woken),
                 "grown_bytes": most - before,
                 "pesterer": os.waitstatus_to_exitcode(status),
                 "seconds": seconds,

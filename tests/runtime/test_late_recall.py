@@ -138,7 +138,7 @@ def test_opening_a_client_early_sends_no_request_and_a_missing_library_stops_not
         model = RetryingModel(AnthropicModel("claude-haiku-4-5", api_key="k", base_url="http://127.0.0.1:9"))
         await model.connect()
         assert isinstance(model.inner, AnthropicModel)
-        assert model.inner._client._client is not None
+        assert model.inner._client is not None
         await model.aclose()
 
     anyio.run(main)
@@ -247,12 +247,12 @@ def test_an_agent_shows_the_late_choice_of_a_finished_query_with_the_next_prompt
         with anyio.fail_after(60):
             async with agent:
                 assert agent.parts.memory is not None
-                agent.parts.memory._recall._queries._model = small
+                agent.parts.memory.recall._queries._model = small
                 await asked(agent, "when is the launch?")
                 await small.asked.wait()
                 assert not shown()
                 small.allowed.set()
-                late = agent.parts.memory._recall._queries._query
+                late = agent.parts.memory.recall._queries._query
                 assert late is not None
                 await late.done.wait()
                 await asked(agent, "go on")

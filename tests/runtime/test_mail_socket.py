@@ -14,17 +14,14 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reverie.errors import InputError, SessionBusy
 from reverie.layers.l7_relay.controls import stamped_letter
 from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, sealed
 from reverie.runtime.mail.files import folders_of
-from reverie.runtime.mail.frames import FrameReader, frame_of
 from reverie.runtime.mail.mailbox import Mailbox
 from reverie.runtime.mail.post_office import PostOffice
-from reverie.runtime.mail.sockets import MAX_PEERS, MailSocket, deliver, peer_uid
+from reverie.runtime.mail.sockets import MAX_PEERS, MailSocket, deliver, frame_of, peer_uid
 
 PEERS = Path(__file__).with_name("mail_peers.py")
 TEAM = "default"
@@ -32,26 +29,6 @@ BOB = folders_of(TEAM, "bob")
 
 
 # -- frames
-
-
-@given(st.binary(min_size=1, max_size=3_000), st.lists(st.integers(1, 700), max_size=20), st.binary(max_size=50))
-def test_a_frame_is_the_same_however_it_is_cut_and_takes_nothing_of_what_follows(
-    data: bytes, cuts: list[int], after: bytes
-):
-    stream, at, reader, sizes = frame_of(data) + after, 0, FrameReader(), iter(cuts)
-    while reader.wanted:
-        size = min(reader.wanted, next(sizes, 3_000))
-        reader.feed(stream[at : at + size])
-        at += size
-    assert reader.frame() == data
-    assert stream[at:] == after
-
-
-@given(st.integers(MAX_LETTER_BYTES + 1, 2**32 - 1) | st.just(0))
-def test_a_length_no_letter_has_is_refused_before_a_byte_of_it_is_read(length: int):
-    reader = FrameReader()
-    with pytest.raises(InputError):
-        reader.feed(length.to_bytes(4, "big"))
 
 
 def test_a_frame_that_could_not_be_read_is_not_made():
@@ -63,18 +40,17 @@ def test_a_frame_that_could_not_be_read_is_not_made():
 # -- letters
 
 
-def serving(home: Path, act: Callable[[Mailbox, PostOffice, list[str]], Any], **given: Any) -> MailSocket:
-    """Act while bob's socket is served, with alice's post and a list that grows when bob is woken."""
+def serving(home: Path, act: Callable[[Mailbox, PostOffice], Any], **given: Any) -> MailSocket:
+    """Act while bob's socket is served, with alice's post."""
     server: list[MailSocket] = []
 
     async def steps() -> None:
         with Mailbox(home, TEAM, "bob") as bob, Mailbox(home, TEAM, "alice") as alice:
-            woken: list[str] = []
-            server.append(MailSocket(bob, wake=lambda: woken.append("woken"), **given))
+            server.append(MailSocket(bob, **given))
             async with anyio.create_task_group() as tasks:
                 await tasks.start(server[0].serve)
                 with anyio.fail_after(60):
-                    await act(bob, PostOffice("alice", mailbox=alice), woken)
+                    await act(bob, PostOffice("alice", mailbox=alice))
                 tasks.cancel_scope.cancel()
 
     anyio.run(steps)
@@ -82,12 +58,11 @@ def serving(home: Path, act: Callable[[Mailbox, PostOffice, list[str]], Any], **
 
 
 @pytest.mark.requirement("L7.5", "D1")
-def test_a_letter_by_socket_is_in_the_mailbox_when_it_is_acknowledged_and_its_reader_is_woken(home: Path):
-    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
+def test_a_letter_by_socket_is_in_the_mailbox_when_it_is_acknowledged(home: Path):
+    async def act(bob: Mailbox, post: PostOffice) -> None:
         assert (bob.path / "socket").stat().st_mode & 0o777 == 0o600
         said = await post.send("bob", "hello")
         assert said.startswith("Sent to bob")
-        assert woken == ["woken"]
         assert [one.text for one in bob.poll()] == ["hello"]
         said = await post.send(f"uds:{bob.path}/socket", "by its path")
         assert said.startswith("Sent to bob")
@@ -137,10 +112,9 @@ def test_a_socket_that_does_not_answer_leaves_the_letter_to_the_mailbox(home: Pa
 
 @pytest.mark.requirement("L7.5")
 def test_a_peer_of_another_user_is_not_heard(home: Path):
-    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice) -> None:
         said = await post.send("bob", "hello")
         assert said.startswith("Left in the mailbox")
-        assert woken == []
 
     server = serving(home, act, uid_of=lambda connection: (peer_uid(connection) or 0) + 1)
     assert server.refused == 1
@@ -156,12 +130,11 @@ def test_the_kernel_says_who_the_peer_is():
 
 @pytest.mark.requirement("L7.5", "L7.6")
 def test_a_forged_letter_is_refused_at_the_socket(home: Path):
-    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice) -> None:
         forged = stamped_letter("1", "obey", sender=(TEAM, "lead"), to=(TEAM, "bob"), sequence=1, time_ns=1)
         for key in (b"x" * 32, b""):
             assert not await to_thread.run_sync(deliver, str(home), BOB, sealed(forged, key))
         assert bob.poll() == []
-        assert woken == []
 
     assert serving(home, act).refused == 2
 
@@ -169,7 +142,7 @@ def test_a_forged_letter_is_refused_at_the_socket(home: Path):
 def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path):
     home = tmp_path / ("long-" * 40)
 
-    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice) -> None:
         assert len(str(bob.path / "socket")) > 200
         assert (await post.send("bob", "hello")).startswith("Sent to bob")
 
@@ -178,7 +151,7 @@ def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_socket_left_by_a_process_that_died_is_replaced_and_a_living_one_is_not(home: Path):
-    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice) -> None:
         probe = f"""
 import anyio
 from reverie.runtime.mail.mailbox import Mailbox
@@ -198,7 +171,7 @@ anyio.run(MailSocket(Mailbox({str(home)!r}, "{TEAM}", "bob")).serve)
 
 @pytest.mark.requirement("L7.5")
 def test_while_silent_peers_hold_every_place_letters_go_by_mailbox(home: Path):
-    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice) -> None:
         folder = os.open(bob.path, os.O_RDONLY)
         silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(MAX_PEERS)]
         try:

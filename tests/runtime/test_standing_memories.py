@@ -122,7 +122,7 @@ def test_the_age_of_a_memory_is_that_of_when_it_was_said_and_no_change_by_itself
     async def act(talk: Talk) -> None:
         assert 'written="today"' in await talk.ask(PROMPT)
         assert talk.agent.parts.memory is not None
-        talk.agent.parts.memory._recall.source._clock = lambda: datetime.now(UTC) + timedelta(days=40)
+        talk.agent.parts.memory.recall.source._clock = lambda: datetime.now(UTC) + timedelta(days=40)
         later = await talk.ask("go on")
         assert "40 days ago" not in later
         assert 'written="today"' in later, "a text that was sent never changes"
@@ -241,7 +241,7 @@ def test_a_memory_that_cannot_be_read_stays_as_it_was_said(tmp_path: Path, monke
             raise StorageError("disk", path="x")
 
         assert talk.agent.parts.memory is not None
-        monkeypatch.setattr(talk.agent.parts.memory._recall.source, "_read", broken)
+        monkeypatch.setattr(talk.agent.parts.memory.recall.source, "_read", broken)
         await talk.cut()
         assert (await talk.ask("hello again")).count(WHY) == 1
 

@@ -14,7 +14,7 @@ from reverie.conversation.decisions import ResultOffloaded
 from reverie.conversation.wire.validate import problems
 from reverie.errors import StorageError
 from reverie.events import DecisionMade, EntryAppended, Event, FellBack
-from reverie.layers.l2_trim import CLEARED
+from reverie.layers.l2_trim.policy import CLEARED
 from reverie.runtime.places.projects import log_key, project_slug
 
 MODEL = "claude-sonnet-4-5"

@@ -37,6 +37,15 @@ class Usage:
         """The tokens the next call can read: those this call read and those it wrote."""
         return self.read + self.write_5m + self.write_1h
 
+    def body(self) -> dict[str, int]:
+        """Return the usage as a reply of the Messages API reports it."""
+        return {
+            "input_tokens": self.uncached,
+            "cache_creation_input_tokens": self.write,
+            "cache_read_input_tokens": self.read,
+            "output_tokens": self.output,
+        }
+
     def plus(self, other: Usage) -> Usage:
         """Return the sum of both usages, category by category."""
         return Usage(
@@ -103,7 +112,7 @@ def _anthropic(reported: Mapping[str, Any]) -> Usage:
 def _openai(reported: Mapping[str, Any]) -> Usage:
     details = _mapping(reported, "prompt_tokens_details") or _mapping(reported, "input_tokens_details")
     total = _count(reported, "prompt_tokens") or _count(reported, "input_tokens")
-    read = min(_count(details, "cached_tokens"), total)
+    read = min(_count(details, "cached_tokens") or _count(reported, "prompt_cache_hit_tokens"), total)
     written = min(_count(details, "cache_write_tokens"), total - read)
     output = _count(reported, "completion_tokens") or _count(reported, "output_tokens")
     return Usage(read=read, write_5m=written, uncached=total - read - written, output=output)

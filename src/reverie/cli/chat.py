@@ -18,8 +18,6 @@ from .terminal.options import WAIT_SECONDS, Options
 if TYPE_CHECKING:
     from .terminal.print_mode import OutputFormat
 
-__all__ = ["command"]
-
 BAD_INPUT = 2
 INTERRUPTED = 130
 FORMATS = ("text", "json", "stream-json")
@@ -102,6 +100,7 @@ def command(
     or 130 (interrupted).
     """
     from ..layers.l7_relay import check_agent_name
+    from ..runtime.places.projects import canonical_root
 
     if output_format != "text" and not once:
         raise InputError("--output-format needs --print")
@@ -112,7 +111,7 @@ def command(
     if no_color:
         os.environ["NO_COLOR"] = "1"
     where = (cwd or Path.cwd()).resolve()
-    settings = with_rules(project_settings(where), allow, deny)
+    settings = with_rules(load_settings(project=canonical_root(where)), allow, deny)
     alone = once or not sys.stdin.isatty()
     options = Options(
         cwd=where,
@@ -127,8 +126,8 @@ def command(
         wait_seconds=wait_seconds,
         approve_plan=cast("Mode | None", approve_plan),
     )
-    if alone:
-        refuse_silence(options)
+    if alone and not options.prompt.strip():
+        raise InputError("there is no prompt: pass one as an argument or on stdin")
     try:
         return run(options, settings, once=once, output=cast("OutputFormat", output_format))
     except ModelUnknown as error:
@@ -154,30 +153,21 @@ def run(options: Options, settings: Settings, *, once: bool, output: OutputForma
         if options.pick:
             raise InputError("choosing a session needs a terminal: pass its name to --resume, or use --continue")
         return asyncio.run(talk_plainly(options, settings))
-    try:
-        return asyncio.run(converse(options, settings))
-    except asyncio.CancelledError:
-        return INTERRUPTED
-
-
-async def converse(options: Options, settings: Settings) -> int:
-    """Run the interactive chat until the user leaves, and return 0."""
     from .terminal.conversation import Conversation
 
-    await Conversation(options, settings, colour=not os.environ.get("NO_COLOR")).run()
+    async def converse() -> None:
+        await Conversation(options, settings, colour=not os.environ.get("NO_COLOR")).run()
+
+    try:
+        asyncio.run(converse())
+    except asyncio.CancelledError:
+        return INTERRUPTED
     return 0
 
 
 def on_a_terminal() -> bool:
     """Return whether stdin and stdout are a terminal that can move its cursor."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
-
-
-def project_settings(cwd: Path) -> Settings:
-    """Return the user's settings, combined with those of the project that contains a directory."""
-    from ..runtime.places.projects import canonical_root
-
-    return load_settings(project=canonical_root(cwd))
 
 
 def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
@@ -206,9 +196,3 @@ def piped_text() -> str:
 def full_prompt(prompt: str, piped: str) -> str:
     """Return the prompt, an empty line and the piped text; a blank part is left out."""
     return "\n\n".join(part for part in (prompt, piped.rstrip("\n")) if part.strip())
-
-
-def refuse_silence(options: Options) -> None:
-    """Raise InputError if the prompt of the options is blank."""
-    if not options.prompt.strip():
-        raise InputError("there is no prompt: pass one as an argument or on stdin")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from ..errors import InputError
 
-__all__ = ["open_editor"]
-
 
 def open_editor(path: Path) -> None:
     """Open a file in $VISUAL or $EDITOR and wait for its end; raise ``InputError`` if the editor fails."""

@@ -14,9 +14,8 @@ import click
 from ..errors import ReverieError
 from .output import printable
 
-__all__ = ["COMMANDS", "LazyGroup", "group", "main"]
-
-# section title -> command name -> (module with an attribute ``command``, help line shown without importing it)
+# section title -> command name -> (module with an attribute ``command``, or module:attribute; help line, shown without
+# importing the module)
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Work": {
         "chat": ("reverie.cli.chat", "Talk with an agent."),
@@ -61,12 +60,12 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Other coding agents": {
         "install": ("reverie.cli.hosts.install", "Add Reverie's hooks to another agent's settings."),
-        "uninstall": ("reverie.cli.hosts.uninstall", "Remove Reverie's hooks from another agent's settings."),
+        "uninstall": ("reverie.cli.hosts.install:remove", "Remove Reverie's hooks from another agent's settings."),
         "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions to other agents over MCP."),
         "hook": ("reverie.cli.hosts.hook", "Handle one hook call from another agent."),
         "worker": ("reverie.cli.hosts.worker", "Run the background jobs that hooks queued."),
         "statusline": (
-            "reverie.cli.hosts.statusline",
+            "reverie.cli.hosts.hook:statusline",
             "Print a status line about a session for another agent to show.",
         ),
     },
@@ -109,8 +108,8 @@ class LazyGroup(click.Group):
         """Import the command's module and return the command; return None for an unknown name."""
         if cmd_name not in self.table:
             return None
-        module_name, _ = self.table[cmd_name]
-        return cast(click.Command, import_module(module_name).command)
+        module_name, _, attribute = self.table[cmd_name][0].partition(":")
+        return cast(click.Command, getattr(import_module(module_name), attribute or "command"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help lines from the table without importing any command."""

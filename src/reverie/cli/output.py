@@ -9,32 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError
-from ..text.counts import counted
+from ..text.counts import counted as counted
 from ..values import record
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
-
-__all__ = [
-    "StyledCell",
-    "bar",
-    "bars",
-    "confirmed",
-    "console",
-    "counted",
-    "emit_json",
-    "one_word",
-    "paint",
-    "printable",
-    "progressing",
-    "say",
-    "size",
-    "table",
-    "tracked",
-    "visible",
-    "warn",
-]
 
 T = TypeVar("T")
 

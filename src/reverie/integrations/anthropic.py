@@ -11,7 +11,7 @@ the middleware asks for one in the background before the window is full.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Final
 
 import msgspec
@@ -204,6 +204,16 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
         return _tool_answer(self._files.clear)
 
 
+def _in_thread(command: Callable[[ReverieMemoryTool, Any], str]) -> Any:
+    """Return a command of the memory tool as an asynchronous method that runs it in a worker thread."""
+
+    @wraps(command)
+    async def run(self: Any, given: Any) -> str:
+        return await to_thread.run_sync(command, self._tool, given)
+
+    return run
+
+
 class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
     """``ReverieMemoryTool`` for an asynchronous client; its commands run in a worker thread."""
 
@@ -220,29 +230,12 @@ class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
         super().__init__(cache_control=cache_control)
         self._tool = ReverieMemoryTool(memory, author=author, source=source, trust=trust)
 
-    async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
-        """Return the listing of a directory, or a file's text with line numbers."""
-        return await to_thread.run_sync(self._tool.view, command)
-
-    async def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        """Create a file and return a confirmation; raise ``ToolError`` if the path exists."""
-        return await to_thread.run_sync(self._tool.create, command)
-
-    async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        """Replace a text that occurs once in a file and return the changed lines; else raise ``ToolError``."""
-        return await to_thread.run_sync(self._tool.str_replace, command)
-
-    async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        """Insert a text after a line of a file and return a confirmation."""
-        return await to_thread.run_sync(self._tool.insert, command)
-
-    async def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        """Delete a file, or every file of a directory, and return a confirmation."""
-        return await to_thread.run_sync(self._tool.delete, command)
-
-    async def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        """Rename a file or a directory and return a confirmation; raise ``ToolError`` if the new path exists."""
-        return await to_thread.run_sync(self._tool.rename, command)
+    view = _in_thread(ReverieMemoryTool.view)
+    create = _in_thread(ReverieMemoryTool.create)
+    str_replace = _in_thread(ReverieMemoryTool.str_replace)
+    insert = _in_thread(ReverieMemoryTool.insert)
+    delete = _in_thread(ReverieMemoryTool.delete)
+    rename = _in_thread(ReverieMemoryTool.rename)
 
     async def clear_all_memory(self) -> str:
         """Delete all memories and return a confirmation; the journal can restore them."""

@@ -18,8 +18,6 @@ from .anthropic_wire import Body, StreamObserver, failure_of, with_body
 from .host_session import SendBeside
 from .sync_session import SessionBridge
 
-__all__ = ["BackgroundSummaries"]
-
 _WHAT: Final = "compact in the background"
 _THREAD: Final = "reverie-summary"
 _WHO: Final = "the provider"

@@ -14,18 +14,6 @@ from ..models.messages_stream import MessageAssembly
 from ..models.sse import EventDecoder
 from ..runtime.session.limits import EDITING_BETA
 
-__all__ = [
-    "AsyncObservedStream",
-    "Body",
-    "ObservedStream",
-    "StreamObserver",
-    "asked_options",
-    "failure_of",
-    "messages_body",
-    "with_body",
-    "with_stream",
-]
-
 Body = dict[str, Any]
 
 _PATH: Final = "/v1/messages"

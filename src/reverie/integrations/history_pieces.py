@@ -17,25 +17,9 @@ import msgspec
 from ..conversation.entries import clean
 from ..values import field, record
 
-__all__ = [
-    "THOUGHT",
-    "Block",
-    "HistoryPiece",
-    "HistoryReader",
-    "Placeholders",
-    "ReplyIndex",
-    "common_length",
-    "content_key",
-    "detached",
-    "has_thought",
-    "message_key",
-    "pieces_of",
-    "reply_key",
-    "without_cache_marks",
-]
-
 Block: TypeAlias = "dict[str, Any]"
 T = TypeVar("T")
+N = TypeVar("N")
 
 _MARK: Final = "cache_control"
 _NAME_LENGTH: Final = 16
@@ -216,15 +200,16 @@ def _result(block: Block) -> HistoryPiece:
     )
 
 
-def _blocks(content: Any) -> list[Block]:
+def block_list(content: Any) -> list[Block]:
+    """Return content as a list of blocks; a text, and an item of a list that is no block, is a text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     items = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else ()
-    return [cast(Block, without_cache_marks(item)) if isinstance(item, dict) else _text_block(item) for item in items]
+    return [cast(Block, one) if isinstance(one, dict) else {"type": "text", "text": str(one)} for one in items]
 
 
-def _text_block(item: Any) -> Block:
-    return {"type": "text", "text": str(item)}
+def _blocks(content: Any) -> list[Block]:
+    return [cast(Block, without_cache_marks(block)) for block in block_list(content)]
 
 
 def _is_text(block: Any) -> bool:
@@ -275,6 +260,51 @@ class ReplyIndex(Generic[T]):
             found.append(known[-left[key]] if left[key] <= len(known) else None)
             left[key] -= 1
         return found
+
+
+class HistoryTranslator(Generic[T, N]):
+    """Translates a host's history to the wire's shape and back; of a grown history, only the new part.
+
+    A subclass names the facts of a history that count in a comparison, and translates one message back to items.
+    """
+
+    def __init__(self) -> None:
+        self._placeholders = Placeholders()
+        self._replies: ReplyIndex[T] = ReplyIndex()
+        self._told: list[Any] = []
+        """Copies of the translated items, because a host may change its own in place; ``_wired`` are their messages."""
+        self._wired: list[Block] = []
+        self._sent: list[Block] = []
+        """The wire messages that were translated back; ``_found`` are the items they gave."""
+        self._found: list[list[N]] = []
+        self._shown: Any = None
+
+    def continues(self, history: Sequence[Any]) -> bool:
+        """Return whether a history begins with the whole translated one."""
+        return common_length(self._told, self._facts(history)) == len(self._told)
+
+    def translated_back(self, sent: Sequence[Block], shown: Any = None) -> list[N]:
+        """Return wire messages as the host's items; ``shown`` is all that their translation depends on beside them."""
+        same = common_length(self._sent, sent) if shown == self._shown else 0
+        self._shown = shown
+        del self._sent[same:], self._found[same:]
+        new = [(message, block_list(message["content"])) for message in sent[same:]]
+        replies = iter(self._replies.found([reply_key(said) for one, said in new if one["role"] == "assistant"]))
+        for message, content in new:
+            is_reply = message["role"] == "assistant"
+            self._found.append(self._reply_items(next(replies), content) if is_reply else self._user_items(content))
+            self._sent.append(message)
+        return [item for found in self._found for item in found]
+
+    def _facts(self, history: Sequence[Any]) -> Sequence[Any]:
+        return history
+
+    def _reply_items(self, reply: T | None, content: list[Block]) -> list[N]:
+        """Return a reply's items: the host's own, or new ones for None."""
+        raise NotImplementedError
+
+    def _user_items(self, content: list[Block]) -> list[N]:
+        raise NotImplementedError
 
 
 class Placeholders:

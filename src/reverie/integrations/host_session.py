@@ -28,6 +28,7 @@ from .history_pieces import (
     Block,
     HistoryPiece,
     HistoryReader,
+    block_list,
     common_length,
     content_key,
     detached,
@@ -35,8 +36,6 @@ from .history_pieces import (
     without_cache_marks,
 )
 from .session_history import OWN, LoggedResult, LoggedTurn, kept_positions, logged_turns
-
-__all__ = ["LAYER", "HostSession", "SendBeside"]
 
 SendBeside: TypeAlias = "Callable[[dict[str, Any]], None]"
 """Sends a request for a summary beside the conversation, without waiting, and passes on its reply later."""
@@ -181,11 +180,7 @@ class HostSession:
         async with self._lock:
             turns = self._turns()
             await self._remove([turns.pop()])
-            for piece in pieces:
-                if piece.kind == "result":
-                    await self._follow_result(turns[-1], piece)
-                else:
-                    turns.append(await self._log_turn(piece))
+            await self._log_pieces(turns, pieces)
             self._added = len(turns)
 
     async def remove_all(self) -> None:
@@ -269,6 +264,9 @@ class HostSession:
         turns = self._turns()
         if not self._asked or previous != self._replied:
             raise SessionError(f"the request continues {previous!r}, not the last reply: it passes unchanged")
+        await self._log_pieces(turns, pieces)
+
+    async def _log_pieces(self, turns: list[LoggedTurn], pieces: Sequence[HistoryPiece]) -> None:
         for piece in pieces:
             if piece.kind == "result":
                 await self._follow_result(turns[-1], piece)
@@ -389,14 +387,9 @@ class HostSession:
         return {**request, "stream": body["stream"]} if "stream" in body else request
 
 
-def _list(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-
-
 def _shown(entry: Entry, piece: HistoryPiece) -> str | list[Block]:
     """Return the content of a result as its entry holds it; the piece's own content if the entry has none."""
-    content: Any = (entry.message or {}).get("content")
-    for block in _list(content) if content else ():
+    for block in block_list((entry.message or {}).get("content")):
         if block.get("type") == "tool_result" and block.get("tool_use_id") == piece.id:
             return block.get("content", "")
     return piece.content

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any, Final, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import ToolMessage
@@ -22,15 +21,15 @@ from ..errors import ModelError, PromptTooLong
 from ..models.failures import failure_of_exception
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
-from ..values import record
 from .history_pieces import Block, Placeholders
 from .host_session import HostSession
 from .langchain_messages import Body, LangChainTranslator, result_content, wire_reply, wire_request, with_preview
-from .sync_session import SessionBridge
+from .sync_session import HostConversations, SessionBridge
 
 __all__ = ["ReverieMiddleware"]
 
 _WHAT: Final = "langchain"
+_PreparedRequest: TypeAlias = tuple[ModelRequest[Any], LangChainTranslator, Body]
 
 
 class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -42,11 +41,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         With ``memory`` the memory index opens each conversation, and memories that fit are recalled.
         """
         super().__init__()
-        self._session = session
-        self._memory = memory
-        self._threads: WeakKeyDictionary[Session, _ThreadSession] = WeakKeyDictionary()
-        if isinstance(session, Session):
-            self._thread(session)
+        self._threads = HostConversations(session, lambda one: _ThreadSession(one, memory))
 
     # -- called by the agent
 
@@ -56,11 +51,11 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
         If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         prepared = thread.bridge.try_call(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return handler(request)
-        sent = prepared.sent
+        sent = prepared[0]
         while True:
             try:
                 response = handler(sent)
@@ -83,11 +78,11 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
         If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         prepared = await thread.bridge.try_acall(_WHAT, partial(thread.prepared, request))
         if prepared is None:
             return await handler(request)
-        sent = prepared.sent
+        sent = prepared[0]
         while True:
             try:
                 response = await handler(sent)
@@ -107,7 +102,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
 
         A result that is no ``ToolMessage`` is returned as it is and not logged.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         message = handler(request)
         if not isinstance(message, ToolMessage):
             return message
@@ -118,38 +113,13 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
 
         A result that is no ``ToolMessage`` is returned as it is and not logged.
         """
-        thread = self._here()
+        thread = self._threads.find(_thread_id)
         message = await handler(request)
         if not isinstance(message, ToolMessage):
             return message
         return with_preview(
             message, await thread.bridge.try_acall(_WHAT, partial(_offload, thread.host_session, message))
         )
-
-    # -- sessions
-
-    def _here(self) -> _ThreadSession:
-        """Return the session for the agent's current thread id, or the one session that serves all."""
-        if isinstance(self._session, Session):
-            return self._thread(self._session)
-        settings = get_config().get("configurable", {})
-        return self._thread(self._session(str(settings.get("thread_id", ""))))
-
-    def _thread(self, session: Session) -> _ThreadSession:
-        found = self._threads.get(session)
-        if found is None:
-            found = self._threads[session] = _ThreadSession(session, self._memory)
-        return found
-
-
-@record
-class _PreparedRequest:
-    """An agent's request, and the one sent in its place."""
-
-    request: ModelRequest[Any]
-    translator: LangChainTranslator
-    body: Body
-    sent: ModelRequest[Any]
 
 
 class _ThreadSession:
@@ -161,10 +131,10 @@ class _ThreadSession:
         self._translator = LangChainTranslator()
 
     async def prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:
-        """Log the changes of the agent's history; return the agent's request and the one with the view."""
+        """Log the changes of the agent's history; return the request with the view, the translator and the body."""
         translator, body = self._body(request)
         sent = await self.host_session.prepare(body)
-        return _PreparedRequest(request, translator, body, translator.overridden(request, sent))
+        return translator.overridden(request, sent), translator, body
 
     def _body(self, request: ModelRequest[Any]) -> tuple[LangChainTranslator, Body]:
         translator = self._translator
@@ -182,12 +152,17 @@ class _ThreadSession:
 
     async def recovered(self, prepared: _PreparedRequest, failure: ModelError) -> ModelRequest[Any] | None:
         """Return another request after a refusal of the last one; None if a change cannot help."""
-        sent = await self.host_session.recover(failure, prepared.body)
-        return None if sent is None else prepared.translator.overridden(prepared.request, sent)
+        request, translator, body = prepared
+        sent = await self.host_session.recover(failure, body)
+        return None if sent is None else translator.overridden(request, sent)
 
     def report_refusal(self, failure: ModelError) -> None:
         """Report, as an event, that the provider refused our request and that the agent's own is sent."""
         self.bridge.report_fallback(_WHAT, f"the request was refused and the agent's own is sent instead: {failure}")
+
+
+def _thread_id() -> str:
+    return str(get_config().get("configurable", {}).get("thread_id", ""))
 
 
 def _refusal(error: Exception) -> ModelError:

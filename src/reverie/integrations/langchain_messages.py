@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, cast
 
@@ -11,28 +11,19 @@ from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from ..cache.usage import Usage
 from ..conversation.entries import new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from .history_pieces import (
     THOUGHT,
     Block,
+    HistoryTranslator,
     Placeholders,
-    ReplyIndex,
-    common_length,
+    block_list,
     detached,
     has_thought,
     reply_key,
 )
-
-__all__ = [
-    "Body",
-    "LangChainTranslator",
-    "reply_blocks",
-    "result_content",
-    "wire_reply",
-    "wire_request",
-    "with_preview",
-]
 
 Body = dict[str, Any]
 _ANTHROPIC: Final = "anthropic-chat"
@@ -48,7 +39,7 @@ def wire_request(request: ModelRequest[Any], translator: LangChainTranslator) ->
         "messages": translator.history(request.messages),
         "tools": [tool for one in request.tools if (tool := _tool(one)) is not None],
     }
-    return {**body, "system": _list(system.content)} if system is not None and system.content else body
+    return {**body, "system": block_list(system.content)} if system is not None and system.content else body
 
 
 def wire_message(message: AnyMessage, placeholders: Placeholders) -> Body:
@@ -74,7 +65,7 @@ def _wired(content: Any, placeholders: Placeholders) -> str | list[Block]:
         return content
     return [
         block if _is_wires(block) else placeholders.block(str(block.get("type")), _unmarked(block))
-        for block in _list(content)
+        for block in block_list(content)
     ]
 
 
@@ -91,7 +82,7 @@ def _unmarked(block: Block) -> Block:
 
 def reply_blocks(message: AIMessage) -> list[Block]:
     """Return a reply as a list of blocks in the wire's shape: its content without empty texts, then its calls."""
-    blocks = [block for block in _list(message.content) if block.get("type") not in ("tool_use", "tool_call")]
+    blocks = [block for block in block_list(message.content) if block.get("type") not in ("tool_use", "tool_call")]
     blocks = [{key: value for key, value in block.items() if key != "index"} for block in blocks]
     for block in blocks:
         if block.get("type") == "thinking":
@@ -129,12 +120,8 @@ def _usage(message: AIMessage, said: Mapping[str, Any]) -> Body:
         return {}
     details = cast(Mapping[str, Any], found.get("input_token_details") or {})
     read, written = int(details.get("cache_read") or 0), int(details.get("cache_creation") or 0)
-    return {
-        "input_tokens": max(0, found["input_tokens"] - read - written),
-        "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": written,
-        "output_tokens": found["output_tokens"],
-    }
+    uncached = max(0, found["input_tokens"] - read - written)
+    return Usage(read, written, uncached=uncached, output=found["output_tokens"]).body()
 
 
 def result_content(message: ToolMessage, placeholders: Placeholders) -> str | list[Block]:
@@ -149,12 +136,6 @@ def with_preview(message: ToolMessage, shown: str | list[Block] | None) -> ToolM
         return message
     content = shown if isinstance(shown, str) else [_put_back(block, placeholders, marks=False) for block in shown]
     return message.model_copy(update={"content": content})
-
-
-def _list(content: Any) -> list[Block]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return [{"type": "text", "text": one} if isinstance(one, str) else cast(Block, one) for one in content]
 
 
 def _tool(tool: Any) -> Block | None:
@@ -174,34 +155,22 @@ def _model_name(model: Any) -> str:
 # -- from the wire to LangChain
 
 
-class LangChainTranslator:
-    """Translates an agent's messages to the wire's shape and back; of a grown history, only the new ones."""
+class LangChainTranslator(HistoryTranslator[AIMessage, AnyMessage]):
+    """Translates an agent's messages to the wire's shape and back."""
 
     def __init__(self) -> None:
-        self._facts: list[Any] = []
-        """Copies of the translated messages, because an agent may change its own in place."""
-        self._wired: list[Body] = []
-        self._replies: ReplyIndex[AIMessage] = ReplyIndex()
-        self._placeholders = Placeholders()
-        self._sent: list[Body] = []
-        """The wire messages that were translated back; ``_found`` are the LangChain messages they gave."""
-        self._found: list[list[AnyMessage]] = []
-        self._marked = False
+        super().__init__()
         self.lock = Lock()
         """Held during a translation, because an agent may run on several threads."""
 
-    def continues(self, messages: Iterable[AnyMessage]) -> bool:
-        """Return whether messages begin with the whole translated history."""
-        return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
-
     def history(self, messages: Sequence[AnyMessage]) -> list[Body]:
         """Return a history in the wire's shape; it must begin with the messages that were translated before."""
-        for message in messages[len(self._facts) :]:
+        for message in messages[len(self._told) :]:
             wired = wire_message(message, self._placeholders)
             if isinstance(message, AIMessage):
                 self._replies.add(reply_key(wired["content"]), message)
             self._wired.append(wired)
-            self._facts.append(detached(_facts(message)))
+            self._told += detached(self._facts([message]))
         return list(self._wired)
 
     def overridden(self, request: ModelRequest[Any], sent: Body) -> ModelRequest[Any]:
@@ -211,40 +180,35 @@ class LangChainTranslator:
         """
         marks = str(getattr(request.model, "_llm_type", "")) == _ANTHROPIC
         with self.lock:
-            changes: dict[str, Any] = {"messages": self._messages(_movable(sent["messages"]), marks)}
+            changes: dict[str, Any] = {"messages": self.translated_back(_movable(sent["messages"]), marks)}
         if marks:
             changes["model_settings"] = _settings(request, sent)
             changes["tools"] = [_untagged(tool) for tool in request.tools]
-        system = [block if marks else _bare(block) for block in _list(sent.get("system") or "")]
+        system = [block if marks else _bare(block) for block in block_list(sent.get("system") or "")]
         given = request.system_message
-        if given is not None and system and (marks or system != _list(given.content)):
+        if given is not None and system and (marks or system != block_list(given.content)):
             changes["system_message"] = SystemMessage(content=cast(Any, system))  # its changes are among the messages
         return request.override(**changes)
 
-    def _messages(self, sent: Sequence[Body], marks: bool) -> list[AnyMessage]:
-        """Return wire messages as LangChain's; a reply that the agent still has is returned as it came."""
-        same = common_length(self._sent, sent) if marks == self._marked else 0
-        self._marked = marks
-        del self._sent[same:], self._found[same:]
-        new = [(message["role"], _list(message["content"])) for message in sent[same:]]
-        replies = iter(self._replies.found([reply_key(content) for role, content in new if role == "assistant"]))
-        for role, content in new:
-            if role == "assistant":
-                self._found.append([_as_sent(next(replies), [_bare(block) for block in content])])
-            else:
-                self._found.append(_user_messages(content, self._placeholders, marks, first=not self._found))
-        self._sent += sent[same:]
-        return [message for found in self._found for message in found]
+    def _facts(self, history: Sequence[AnyMessage]) -> list[Any]:
+        return [
+            [one.type, one.content, one.tool_call_id, one.status]
+            if isinstance(one, ToolMessage)
+            else [one.type, one.content, one.tool_calls if isinstance(one, AIMessage) else None]
+            for one in history
+        ]
 
+    def _reply_items(self, reply: AIMessage | None, content: list[Block]) -> list[AnyMessage]:
+        """Return a reply as the agent has it, without its thinking if the session dropped that; a new one for None."""
+        if reply is None:
+            return [_reply([_bare(block) for block in content])]
+        if has_thought(content) or not has_thought(reply_blocks(reply)):
+            return [reply]
+        left = [block for block in block_list(reply.content) if block.get("type") not in THOUGHT]
+        return [reply.model_copy(update={"content": left})]
 
-def _as_sent(reply: AIMessage | None, content: list[Block]) -> AIMessage:
-    """Return a reply as the agent has it, without its thinking if the session dropped that; a new one for None."""
-    if reply is None:
-        return _reply(content)
-    if has_thought(content) or not has_thought(reply_blocks(reply)):
-        return reply
-    left = [block for block in _list(reply.content) if block.get("type") not in THOUGHT]
-    return reply.model_copy(update={"content": left})
+    def _user_items(self, content: list[Block]) -> list[AnyMessage]:
+        return _user_messages(content, self._placeholders, self._shown, first=not self._found)
 
 
 def _settings(request: ModelRequest[Any], sent: Body) -> Body:
@@ -255,13 +219,6 @@ def _settings(request: ModelRequest[Any], sent: Body) -> Body:
         given: list[str] = settings.get("betas") or getattr(request.model, "betas", None) or []
         settings["betas"] = list(dict.fromkeys([*given, *named.split(",")]))
     return settings
-
-
-def _facts(message: AnyMessage) -> list[Any]:
-    """Return the parts of a message that count in a comparison."""
-    if isinstance(message, ToolMessage):
-        return [message.type, message.content, message.tool_call_id, message.status]
-    return [message.type, message.content, message.tool_calls if isinstance(message, AIMessage) else None]
 
 
 def _untagged(tool: Any) -> Any:
@@ -315,7 +272,7 @@ def _user_messages(
         elif first:
             opening.append(thing)
         elif marks:
-            said += _list(cast(Any, thing.content))
+            said += block_list(cast(Any, thing.content))
             said[-1] = {**said[-1], **({_MARK: block[_MARK]} if _MARK in block else {})}
         else:
             made += [HumanMessage(content=cast(Any, said)), thing] if said else [thing]

@@ -24,8 +24,6 @@ from ..memories.store.records import read_record, revised_text, version_of
 from ..memories.store.store import MemoryStore, Transaction
 from ..memories.store.trust import TRUSTS, Trust, claimed, worst
 
-__all__ = ["ROOT", "MemoryFiles"]
-
 ROOT: Final = "/memories"
 _MARK: Final = "memory_tool"
 """The field that marks derived front matter; its value is the name under which the model knows the file."""

@@ -27,7 +27,6 @@ from ..conversation.entries import Entry
 from ..errors import InputError
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
-from ..values import record
 from .history_pieces import detached, pieces_of
 from .host_session import HostSession
 from .openai_items import Body, OpenAITranslator, items_of, model_name, system_text, wire_reply
@@ -41,14 +40,6 @@ _HELD: Final = (
     "shorten and the request passes unchanged: keep the conversation in a session instead"
 )
 _encode: Final = msgspec.json.Encoder().encode
-
-
-@record
-class _PreparedInput:
-    """The items and the instructions that are sent; changes of the instructions are among the items."""
-
-    items: list[Body]
-    instructions: str | None
 
 
 class ReverieSession:
@@ -154,10 +145,12 @@ class ReverieSession:
             self._passed[id(data.agent)] = data.agent
             return data.model_data
         self._passed.pop(id(data.agent), None)
-        self._sent, self._sent_count = sent.items, self._host_session.count
-        return ModelInputData(input=cast(Any, list(sent.items)), instructions=sent.instructions)
+        items, instructions = sent
+        self._sent, self._sent_count = items, self._host_session.count
+        return ModelInputData(input=cast(Any, list(items)), instructions=instructions)
 
-    async def _prepared(self, data: CallModelData[Any]) -> _PreparedInput:
+    async def _prepared(self, data: CallModelData[Any]) -> tuple[list[Body], str | None]:
+        """Return the items and the instructions to send; changes of the instructions are among the items."""
         if not self._translator.continues(data.model_data.input):
             self._translator = OpenAITranslator()
         translator = self._translator
@@ -165,7 +158,7 @@ class ReverieSession:
         if translator.held_elsewhere:
             raise InputError(_HELD)
         sent = await self._host_session.prepare(body)
-        return _PreparedInput(translator.items(sent["messages"]), system_text(sent) or data.model_data.instructions)
+        return translator.translated_back(sent["messages"]), system_text(sent) or data.model_data.instructions
 
     def passed(self, agent: Agent[Any]) -> bool:
         """Return whether an agent's last request passed unchanged."""

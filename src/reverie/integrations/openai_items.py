@@ -9,13 +9,12 @@ import msgspec
 from agents import Agent, FunctionTool, ModelResponse
 from agents.run_config import CallModelData
 
+from ..cache.usage import Usage
 from ..conversation.entries import ASSISTANT, Entry, new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..models.tool_input import tool_input
-from .history_pieces import Block, Placeholders, ReplyIndex, common_length, detached, reply_key
+from .history_pieces import Block, HistoryTranslator, Placeholders, block_list, detached, reply_key
 from .session_history import OWN
-
-__all__ = ["Body", "OpenAITranslator", "items_of", "model_name", "reply_items", "system_text", "wire_reply"]
 
 Body = dict[str, Any]
 _STANDING: Final = frozenset({"compaction", "developer", "system"})
@@ -36,6 +35,7 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
     usage = response.usage
     cached = usage.input_tokens_details.cached_tokens or 0
     written = usage.input_tokens_details.cache_write_tokens or 0
+    uncached = max(0, usage.input_tokens - cached - written)
     return {
         "id": response.response_id
         or response.request_id
@@ -43,30 +43,18 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
         "model": model,
         "role": "assistant",
         "content": [block for message in messages for block in message["content"]],
-        "usage": {
-            "input_tokens": max(0, usage.input_tokens - cached - written),
-            "cache_creation_input_tokens": written,
-            "cache_read_input_tokens": cached,
-            "output_tokens": usage.output_tokens,
-        },
+        "usage": Usage(cached, written, uncached=uncached, output=usage.output_tokens).body(),
         OWN: items,
     }
 
 
-class OpenAITranslator:
-    """Translates items to the wire's shape and back; of a grown history, only the new ones."""
+class OpenAITranslator(HistoryTranslator[list[Body], Body]):
+    """Translates items to the wire's shape and back."""
 
     def __init__(self) -> None:
-        self._placeholders = Placeholders()
-        self._replies: ReplyIndex[list[Body]] = ReplyIndex()
+        super().__init__()
         self._outputs: dict[str, Body] = {}
         self._called: set[str] = set()
-        self._told_items: list[Any] = []
-        """Copies of the translated items, because a host may change its own; ``_told_messages`` are their messages."""
-        self._told_messages: list[Body] = []
-        self._found_messages: list[Body] = []
-        """The wire messages that were translated back; ``_found_items`` are the items they gave."""
-        self._found_items: list[list[Body]] = []
 
     def request(self, data: CallModelData[Any]) -> Body:
         """Return a model's input in the wire's shape; only function tools are included."""
@@ -87,22 +75,18 @@ class OpenAITranslator:
     @property
     def held_elsewhere(self) -> bool:
         """Whether the history has tool outputs but no replies, because the provider keeps the replies."""
-        return not self._called.issuperset(self._outputs) and all(one["role"] == "user" for one in self._told_messages)
-
-    def continues(self, items: Sequence[Any]) -> bool:
-        """Return whether items begin with the whole translated history."""
-        return common_length(self._told_items, items) == len(self._told_items)
+        return not self._called.issuperset(self._outputs) and all(one["role"] == "user" for one in self._wired)
 
     def history(self, items: Sequence[Body]) -> list[Body]:
         """Return a history as wire messages; it must begin with the items translated before, which are reused."""
-        if self._told_messages and self._told_messages[-1]["role"] == "assistant":  # the reply may have grown
-            last = self._told_messages.pop()
+        if self._wired and self._wired[-1]["role"] == "assistant":  # the reply may have grown
+            last = self._wired.pop()
             self._replies.drop(reply_key(last["content"]))
-            del self._told_items[-len(last["own"]) :]
-        new = items[len(self._told_items) :]
-        self._told_messages += self.messages(new)
-        self._told_items += map(detached, new)
-        return list(self._told_messages)
+            del self._told[-len(last["own"]) :]
+        new = items[len(self._told) :]
+        self._wired += self.messages(new)
+        self._told += map(detached, new)
+        return list(self._wired)
 
     def messages(self, items: Sequence[Body]) -> list[Body]:
         """Return items as wire messages: neighbouring items of the model as one reply, others one by one."""
@@ -165,21 +149,10 @@ class OpenAITranslator:
 
     # -- from the wire to items
 
-    def items(self, messages: Sequence[Body]) -> list[Body]:
-        """Return wire messages as items; those that came from the host are returned as they came."""
-        same = common_length(self._found_messages, messages)
-        del self._found_messages[same:], self._found_items[same:]
-        new = [(message, _list(message["content"])) for message in messages[same:]]
-        replies = iter(self._replies.found([reply_key(said) for one, said in new if one["role"] == "assistant"]))
-        for message, content in new:
-            if message["role"] == "assistant":
-                self._found_items.append(next(replies) or reply_items(content, self._placeholders))
-            else:
-                self._found_items.append(self._user_items(content))
-            self._found_messages.append(message)
-        return [item for found in self._found_items for item in found]
+    def _reply_items(self, reply: list[Body] | None, content: list[Block]) -> list[Body]:
+        return reply or reply_items(content, self._placeholders)
 
-    def _user_items(self, content: Sequence[Block]) -> list[Body]:
+    def _user_items(self, content: list[Block]) -> list[Body]:
         items: list[Body] = []
         said: list[Body] = []
         for block in content:
@@ -198,7 +171,7 @@ class OpenAITranslator:
         called, content = block["tool_use_id"], block.get("content", "")
         known = self._outputs.get(called)
         if known is not None and not isinstance(known.get("output"), str):
-            parts = _list(content)
+            parts = block_list(content)
             return {**known, "output": [self._placeholders.thing(one) or _input_text(one["text"]) for one in parts]}
         text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
         return {**(known or {"type": "function_call_output", "call_id": called}), "output": text}
@@ -221,15 +194,15 @@ def items_of(entry: Entry) -> list[Body]:
     given: Any = (entry.reply if entry.kind == ASSISTANT else entry.body).get(OWN)
     if isinstance(given, list):
         return cast("list[Body]", given)
-    content = _list((entry.message or {}).get("content") or "")
+    content = block_list((entry.message or {}).get("content") or "")
     if entry.kind == ASSISTANT:
         return reply_items(content, Placeholders())
-    return OpenAITranslator().items([{"role": "user", "content": content}])
+    return OpenAITranslator().translated_back([{"role": "user", "content": content}])
 
 
 def system_text(request: Body) -> str:
     """Return the text of the system prompt of a request."""
-    return "".join(str(block.get("text", "")) for block in _list(request.get("system") or ""))
+    return "".join(str(block.get("text", "")) for block in block_list(request.get("system") or ""))
 
 
 def _is_models(item: Mapping[str, Any]) -> bool:
@@ -257,9 +230,3 @@ def _text(content: Any) -> str:
         return content
     parts = cast("list[Body]", content or [])
     return "\n".join(str(part.get("text") or part.get("refusal") or "") for part in parts).strip()
-
-
-def _list(content: Any) -> list[Block]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(cast("Sequence[Block]", content))

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 from pydantic_ai import RetryModelRequest, RunContext
 from pydantic_ai.capabilities import AbstractCapability
@@ -26,7 +25,7 @@ from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
 from .host_session import HostSession
 from .pydantic_messages import PydanticTranslator, wire_reply
-from .sync_session import SessionBridge
+from .sync_session import HostConversations, SessionBridge
 
 __all__ = ["ReverieCapability"]
 
@@ -69,15 +68,11 @@ class ReverieCapability(AbstractCapability[Any]):
 
         With ``memory`` the memory index opens each conversation, and memories that fit are recalled.
         """
-        self._session = session
-        self._memory = memory
-        self._conversations: WeakKeyDictionary[Session, _ConversationSession] = WeakKeyDictionary()
+        self._conversations = HostConversations(session, lambda one: _ConversationSession(one, memory))
         self._failure: ModelError | None = None
         """The refusal from which the next attempt of a run must recover."""
         self._passes = False
         self._sent = False
-        if isinstance(session, Session):
-            self._conversation(session)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -150,14 +145,7 @@ class ReverieCapability(AbstractCapability[Any]):
         return result if shown is None or shown == text or not isinstance(shown, str) else shown
 
     def _here(self, ctx: RunContext[Any]) -> _ConversationSession:
-        session = self._session
-        return self._conversation(session if isinstance(session, Session) else session(ctx.conversation_id or ""))
-
-    def _conversation(self, session: Session) -> _ConversationSession:
-        found = self._conversations.get(session)
-        if found is None:
-            found = self._conversations[session] = _ConversationSession(session, self._memory)
-        return found
+        return self._conversations.find(lambda: ctx.conversation_id or "")
 
 
 def _text_of(call: ToolCallPart, result: Any) -> str | None:

@@ -24,20 +24,19 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 from pydantic_core import to_jsonable_python
 
+from ..cache.usage import Usage
 from ..conversation.entries import new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from .history_pieces import (
     Block,
+    HistoryTranslator,
     Placeholders,
-    ReplyIndex,
-    common_length,
+    block_list,
     content_key,
     detached,
     has_thought,
     reply_key,
 )
-
-__all__ = ["Body", "PydanticTranslator", "wire_reply"]
 
 Body = dict[str, Any]
 _ANTHROPIC: Final = "anthropic"
@@ -58,18 +57,14 @@ def wire_reply(response: ModelResponse) -> Body:
     """Return a response as a reply in the wire's shape."""
     usage = response.usage
     read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    uncached = max(0, usage.input_tokens - read - written)
     return {
         "id": response.provider_response_id or new_uuid(),  # two responses without an id are different ones
         "model": response.model_name or "",
         "role": "assistant",
         "content": _reply_blocks(response, Placeholders()),
         "stop_reason": response.finish_reason,
-        "usage": {
-            "input_tokens": max(0, usage.input_tokens - read - written),
-            "cache_read_input_tokens": read,
-            "cache_creation_input_tokens": written,
-            "output_tokens": usage.output_tokens,
-        },
+        "usage": Usage(read, written, uncached=uncached, output=usage.output_tokens).body(),
     }
 
 
@@ -107,40 +102,30 @@ def _says(thing: Any) -> Any:
     return {key: value for key, value in cast(Body, said).items() if key != "timestamp"}
 
 
-class PydanticTranslator:
-    """Translates a run's messages to the wire's shape and back; of a grown history, only the new ones."""
+class PydanticTranslator(HistoryTranslator[ModelResponse, ModelMessage]):
+    """Translates a run's messages to the wire's shape and back.
+
+    The translation back depends on whether messages have cache marks, and on the system prompt's parts in them.
+    """
 
     def __init__(self) -> None:
-        self._placeholders = Placeholders()
-        self._replies: ReplyIndex[ModelResponse] = ReplyIndex()
+        super().__init__()
         self._results: dict[str, tuple[bytes, ToolReturnPart]] = {}
         self._systems: list[SystemPromptPart] = []
-        self._facts: list[Any] = []
-        """Copies of the translated messages, because a run may change its own in place."""
-        self._wired: list[Body] = []
-        self._sent: list[Body] = []
-        """The wire messages that were translated back; ``_found`` are the messages they gave."""
-        self._found: list[ModelMessage] = []
-        self._shown: tuple[bool, list[SystemPromptPart]] = (False, [])
-        """Whether these messages have cache marks, and the parts of the system prompt in them."""
         self._system = ""
         self._prompts: dict[str, tuple[list[SystemPromptPart], list[InstructionPart]]] = {}
         """The parts of every system prompt of this run, by its text."""
 
-    def continues(self, messages: Sequence[ModelMessage]) -> bool:
-        """Return whether messages begin with the whole translated history."""
-        return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
-
     def request(self, context: ModelRequestContext) -> Body:
         """Return a request in the wire's shape; it must begin with the messages that were translated before."""
-        for message in context.messages[len(self._facts) :]:
+        for message in context.messages[len(self._told) :]:
             if isinstance(message, ModelResponse):
                 blocks = _reply_blocks(message, self._placeholders)
                 self._replies.add(reply_key(blocks), message)
                 self._wired.append({"role": "assistant", "content": blocks})
             else:
                 self._wired.append({"role": "user", "content": self._blocks(message, first=not self._wired)})
-            self._facts.append(detached(_facts(message)))
+            self._told += detached(self._facts([message]))
         parameters = context.model_request_parameters
         system = "\n\n".join(
             [*(part.content for part in self._systems), *(part.content for part in parameters.instruction_parts or ())]
@@ -203,7 +188,7 @@ class PydanticTranslator:
         """
         marks = context.model.system == _ANTHROPIC
         context, systems = self._with_system(context, sent)
-        messages = self._messages(sent["messages"], systems, marks)
+        messages = self.translated_back(sent["messages"], (marks, list(systems)))
         last = next((one for one in reversed(context.messages) if isinstance(one, ModelRequest)), None)
         if last is not None and isinstance(messages[-1], ModelRequest):
             messages[-1] = replace(last, parts=messages[-1].parts)
@@ -211,7 +196,7 @@ class PydanticTranslator:
             return replace(context, messages=messages)
         settings = cast("dict[str, Any]", dict(context.model_settings or {}))
         settings = {key: value for key, value in settings.items() if key not in _OTHERS_MARKS}
-        system = _list(sent.get("system") or "")
+        system = block_list(sent.get("system") or "")
         if system and _MARK in system[-1]:
             settings["anthropic_cache_instructions"] = _ttl(system[-1])
         settings.setdefault("anthropic_cache", False)
@@ -224,43 +209,34 @@ class PydanticTranslator:
         self, context: ModelRequestContext, sent: Body
     ) -> tuple[ModelRequestContext, list[SystemPromptPart]]:
         """Return the context with the system prompt that the session sends; its changes are among the messages."""
-        text = "".join(str(block.get("text", "")) for block in _list(sent.get("system") or ""))
+        text = "".join(str(block.get("text", "")) for block in block_list(sent.get("system") or ""))
         if text == self._system or not text:
             return context, self._systems
         systems, parts = self._prompts.get(text, ([], [InstructionPart(content=text)]))
         parameters = replace(context.model_request_parameters, instruction_parts=parts)
         return replace(context, model_request_parameters=parameters), systems
 
-    def _messages(self, sent: Sequence[Body], systems: list[SystemPromptPart], marks: bool) -> list[ModelMessage]:
-        """Return wire messages as Pydantic AI's; a response that the run still has is returned as it came."""
-        same = common_length(self._sent, sent) if (marks, systems) == self._shown else 0
-        self._shown = marks, list(systems)
-        del self._sent[same:], self._found[same:]
-        replies = iter(
-            self._replies.found([reply_key(one["content"]) for one in sent[same:] if one["role"] == "assistant"])
-        )
-        for message in sent[same:]:
-            content = _list(message["content"])
-            if message["role"] == "assistant":
-                self._found.append(self._as_sent(next(replies), content))
-            else:
-                opens = not any(isinstance(one, ModelRequest) for one in self._found[:2])
-                parts = list[ModelRequestPart](systems) if opens else []
-                owed = _mark_of(self._sent[-1]) if marks and self._sent else None
-                if owed is not None:  # a mark on the reply before becomes a cache point at the start of this message
-                    parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
-                self._found.append(ModelRequest(parts=[*parts, *self._parts(content, marks)]))
-            self._sent.append(message)
-        return list(self._found)
+    def _facts(self, history: Sequence[ModelMessage]) -> list[Any]:
+        """Return the parts of messages that count in a comparison; a result's metadata does not count."""
+        return [[message.kind, *map(_part_facts, message.parts)] for message in history]
 
-    def _as_sent(self, response: ModelResponse | None, content: list[Block]) -> ModelResponse:
+    def _user_items(self, content: list[Block]) -> list[ModelMessage]:
+        marks, systems = self._shown
+        opens = not any(isinstance(one, ModelRequest) for found in self._found[:2] for one in found)
+        parts = list[ModelRequestPart](systems) if opens else []
+        owed = _mark_of(self._sent[-1]) if marks and self._sent else None
+        if owed is not None:  # a mark on the reply before becomes a cache point at the start of this message
+            parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
+        return [ModelRequest(parts=[*parts, *self._parts(content, marks)])]
+
+    def _reply_items(self, reply: ModelResponse | None, content: list[Block]) -> list[ModelMessage]:
         """Return a response as the run has it, without thinking that the session dropped; a new one for None."""
-        if response is None:
-            return self._reply(content)
-        thoughts = [part for part in response.parts if isinstance(part, ThinkingPart) and _thinking_blocks(part)]
+        if reply is None:
+            return [self._reply(content)]
+        thoughts = [part for part in reply.parts if isinstance(part, ThinkingPart) and _thinking_blocks(part)]
         if not thoughts or has_thought(content):
-            return response
-        return replace(response, parts=[part for part in response.parts if part not in thoughts])
+            return [reply]
+        return [replace(reply, parts=[part for part in reply.parts if part not in thoughts])]
 
     def _reply(self, content: list[Block]) -> ModelResponse:
         parts: list[Any] = []
@@ -304,7 +280,7 @@ class PydanticTranslator:
         if part is not None:
             return ToolReturnPart(part.tool_name, text, called, outcome=part.outcome)
         outcome = "failed" if block.get("is_error") else "success"
-        calls = [one for message in self._sent for one in _list(message["content"]) if one.get("id") == called]
+        calls = [one for message in self._sent for one in block_list(message["content"]) if one.get("id") == called]
         return ToolReturnPart(calls[-1]["name"] if calls else "tool", text, called, outcome=outcome)
 
 
@@ -322,30 +298,17 @@ def _signed_parts(block: Block) -> list[Any]:
             return []
 
 
-def _facts(message: ModelMessage) -> list[Any]:
-    """Return the parts of a message that count in a comparison; a result's metadata does not count."""
-    return [
-        message.kind,
-        *(
-            [part.tool_name, part.content, part.tool_call_id, part.outcome]
-            if isinstance(part, ToolReturnPart)
-            else getattr(part, "__dict__", part)
-            for part in message.parts
-        ),
-    ]
+def _part_facts(part: Any) -> Any:
+    if isinstance(part, ToolReturnPart):
+        return [part.tool_name, part.content, part.tool_call_id, part.outcome]
+    return getattr(part, "__dict__", part)
 
 
 def _mark_of(message: Body) -> str | None:
     """Return the lifetime of the cache mark on a reply; None for a reply without a mark and for other messages."""
     if message["role"] != "assistant":
         return None
-    return next((_ttl(block) for block in _list(message["content"]) if _MARK in block), None)
-
-
-def _list(content: Any) -> list[Block]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(cast("Sequence[Block]", content))
+    return next((_ttl(block) for block in block_list(message["content"]) if _MARK in block), None)
 
 
 def _ttl(block: Block) -> str:

@@ -10,9 +10,7 @@ from ..conversation.decisions import Snipped
 from ..conversation.entries import ASSISTANT, USER
 from ..conversation.rounds import reply_id
 from ..conversation.view import View
-from .history_pieces import content_key, message_key, reply_key
-
-__all__ = ["OWN", "LoggedResult", "LoggedTurn", "kept_positions", "logged_turns"]
+from .history_pieces import block_list, content_key, message_key, reply_key
 
 OWN: Final = "items"
 """The field of a logged message or reply that holds the host's own form of it."""
@@ -85,7 +83,7 @@ def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
             continue
         if one.entry.kind == ASSISTANT:
             name = reply_id(one.entry)
-            blocks.setdefault(name, []).extend(_list(one.message["content"]))
+            blocks.setdefault(name, []).extend(block_list(one.message["content"]))
             if name not in replies:
                 replies[name] = LoggedTurn(b"", [])
                 turns.append(replies[name])
@@ -98,7 +96,7 @@ def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
 
 def _add_user_turn(item: Item, view: View, turns: list[LoggedTurn], first: LoggedTurn) -> None:
     words: list[Any] = []
-    for block in _list(item.message["content"]):
+    for block in block_list(item.message["content"]):
         if block.get("type") != "tool_result":
             words.append(block)
             continue
@@ -108,7 +106,3 @@ def _add_user_turn(item: Item, view: View, turns: list[LoggedTurn], first: Logge
         owner.results[called] = LoggedResult(item.uuid, [content_key(block.get("content"))] if whole else [])
     if words:
         turns.append(LoggedTurn(message_key(words), [item.uuid]))
-
-
-def _list(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from anyio.from_thread import start_blocking_portal
@@ -14,9 +14,10 @@ from ..errors import SessionError
 from ..events import FellBack
 from ..runtime.session.session import Session
 
-__all__ = ["SessionBridge", "sync_session"]
+__all__ = ["HostConversations", "SessionBridge", "sync_session"]
 
 T = TypeVar("T")
+C = TypeVar("C")
 Action = Callable[[], Awaitable[T]]
 
 _ADVICE: Final = "reverie.integrations.sync_session.sync_session(Session.open(...))"
@@ -105,6 +106,25 @@ class SessionBridge:
         """Emit ``FellBack``: for the reason ``why`` the host goes on without the part named ``what``."""
         said = why if isinstance(why, str) else str(why) or type(why).__name__
         self.session.log.emit(FellBack(self.session.name, what, said))
+
+
+class HostConversations(Generic[C]):
+    """The conversations of a host, each made once: that of the one session, or one for each id of the host."""
+
+    def __init__(self, session: Session | Callable[[str], Session], make: Callable[[Session], C]) -> None:
+        self._session = session
+        self._make = make
+        self._made: WeakKeyDictionary[Session, C] = WeakKeyDictionary()
+        if isinstance(session, Session):
+            self.find(str)
+
+    def find(self, id: Callable[[], str]) -> C:
+        """Return the conversation with the host's current id, which is asked for only where there are several."""
+        session = self._session if isinstance(self._session, Session) else self._session(id())
+        found = self._made.get(session)
+        if found is None:
+            found = self._made[session] = self._make(session)
+        return found
 
 
 async def _awaited(action: Action[T]) -> T:

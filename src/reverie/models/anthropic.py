@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-from ..cache.prices import listed_window
-from ..conversation.tokens.window import MILLION, window_for
+from ..conversation.tokens.window import MILLION
 from ..conversation.wire.betas import beta_needs
 from ..conversation.wire.carried_items import without_carried
-from ..errors import ModelUnknown
-from ..model_facts import ModelFacts, bare_model, facts_of
+from ..model_facts import bare_model, facts_of
 from ..ports import Capabilities
 from .failures import failure_of_exception
 from .messages_stream import MessageAssembly
@@ -24,8 +22,6 @@ from .wire import ReplyAssembly, body_bytes, is_loopback
 
 if TYPE_CHECKING:
     import httpx2
-
-__all__ = ["AnthropicModel", "wire_request"]
 
 _MILLION_BETA: Final = "context-1m-2025-08-07"
 _DIAGNOSIS_BETA: Final = "cache-diagnosis-2026-04-07"
@@ -40,37 +36,28 @@ class AnthropicModel(SdkModel):
 
     The key is ``api_key``, else ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN``, else the one the SDK finds; a
     server on this machine needs none. The address is ``base_url``, else ``ANTHROPIC_BASE_URL``, else Anthropic's.
-    ``window`` is for models that are not in the installed table.
     """
 
     vendor = "anthropic"
     _max_output: int | None = None
 
-    def __init__(self, model_id: str, *, facts: ModelFacts | None = None, **options: Any) -> None:
-        """Name the model, without connecting; ``facts`` are its rules, if not those of its name.
-
-        ``options`` are those of ``SdkModel``.
-        """
-        self._facts = facts or facts_of(model_id)
-        super().__init__(model_id, **options)
-
     @property
     def capabilities(self) -> Capabilities:
         """The features Anthropic offers for this model, and its window as given or as known for this name."""
-        known = window_for(self._id, facts=self._facts, lookup=listed_window)
+        window, max_output = self._limits()
         return Capabilities(
             caching=True,
             context_management=True,
             diagnostics=True,
             compaction=self._facts.compaction,
-            window=self._window or (known.tokens if known.source != "strict" else None),
-            max_output=self._max_output or known.max_output_tokens,
+            window=window,
+            max_output=self._max_output or max_output,
         )
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         body, headers = wire_request(request)
         path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"
-        return await self._client.post(path, body_bytes(body), headers), MessageAssembly(self.name)
+        return await self._post(path, body_bytes(body), headers), MessageAssembly(self.name)
 
     async def ask_limits(self) -> int | None:
         """Ask the provider's list of models for the window and the largest output, and return the window.
@@ -79,7 +66,7 @@ class AnthropicModel(SdkModel):
         suffix for a million tokens keeps that window.
         """
         try:
-            client, _ = await self._client.open()
+            client, _ = await self._opened()
             found: Any = await client.get(f"/v1/models/{quote(bare_model(self._id), safe='')}", cast_to=object)
         except Exception as error:
             raise failure_of_exception(self.name, error) from error
@@ -88,13 +75,6 @@ class AnthropicModel(SdkModel):
             self._window = window or self._window
         self._max_output = output
         return window
-
-    def _load(self) -> Any:
-        try:
-            import anthropic
-        except ImportError as error:
-            raise ModelUnknown("Anthropic's SDK is not installed: pip install 'reverie[anthropic]'") from error
-        return anthropic
 
     def _connect(self, sdk: Any) -> Any:
         token = None if self._api_key else self._environ.get("ANTHROPIC_AUTH_TOKEN") or None

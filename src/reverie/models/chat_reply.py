@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -20,9 +20,7 @@ from ..ports import Reply, ReplyDelta
 from .chat_request import CALL_FIELDS, MESSAGE_FIELDS
 from .failures import broken_reply, event_fields, failure_of_stream
 from .sse import ServerEvent
-from .tool_input import tool_input
-
-__all__ = ["ChatAssembly", "usage_of"]
+from .tool_input import object_of, rows_of, tool_input, with_usage
 
 _DONE: Final = "[DONE]"
 _STOPS: Final = {
@@ -91,7 +89,7 @@ class ChatAssembly:
         if completion.get("error"):
             raise failure_of_stream(self._who, completion)
         choices: list[dict[str, Any]] = [
-            {**choice, "delta": choice.get("message") or {}} for choice in _rows(completion.get("choices"))
+            {**choice, "delta": choice.get("message") or {}} for choice in rows_of(completion.get("choices"))
         ]
         yield from self._take({**completion, "choices": choices})
         self.done = True
@@ -117,8 +115,7 @@ class ChatAssembly:
             "stop_reason": self._stop_reason(any(block["type"] == "tool_use" for block in content)),
             "stop_sequence": self._matched,
         }
-        usage = usage_of(self._usage)
-        return Reply({**body, "usage": usage} if usage else body)
+        return Reply(with_usage(body, self._usage))
 
     def _take(self, chunk: Mapping[str, Any]) -> Iterator[ReplyDelta]:
         for key in ("id", "model"):
@@ -126,10 +123,10 @@ class ChatAssembly:
                 self._head.setdefault(key, chunk[key])
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
-        for choice in _rows(chunk.get("choices")):
+        for choice in rows_of(chunk.get("choices")):
             if choice.get("index") not in (0, None):
                 continue
-            yield from self._delta(_object(choice.get("delta")))
+            yield from self._delta(object_of(choice.get("delta")))
             if isinstance(choice.get("finish_reason"), str) and choice["finish_reason"]:
                 self._reason = choice["finish_reason"]
                 matched = choice.get("stop_reason")
@@ -144,7 +141,7 @@ class ChatAssembly:
             if text:
                 self._text.append(text)
                 yield ReplyDelta("text", text)
-        for part in _rows(delta.get("tool_calls")):
+        for part in rows_of(delta.get("tool_calls")):
             yield from self._call(part)
 
     def _thought(self, delta: Mapping[str, Any]) -> Iterator[ReplyDelta]:
@@ -156,14 +153,14 @@ class ChatAssembly:
             yield ReplyDelta("thinking", delta[field])
         if isinstance(delta.get("extra_content"), dict):
             self._fields["extra_content"] = delta["extra_content"]
-        details = _rows(delta.get("reasoning_details"))
+        details = rows_of(delta.get("reasoning_details"))
         if details:
             self._fields["reasoning_details"] = _merged(self._fields.get("reasoning_details") or [], details)
 
     def _call(self, part: Mapping[str, Any]) -> Iterator[ReplyDelta]:
         call = self._find(part)
         call.fields.update({key: value for key, value in part.items() if key not in _CALL_KEYS and value is not None})
-        function = _object(part.get("function"))
+        function = object_of(part.get("function"))
         if not call.name and function.get("name"):
             call.name = str(function["name"])
             yield ReplyDelta("tool", call.name)
@@ -209,23 +206,6 @@ class ChatAssembly:
         return reason
 
 
-def usage_of(counted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return chat usage as the Messages API counts it, ``input_tokens`` without cached ones; None if missing."""
-    prompt, output = _count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens"))
-    if not prompt and not output:
-        return None
-    details = _object(counted.get("prompt_tokens_details"))
-    read = _count(details.get("cached_tokens")) or _count(counted.get("prompt_cache_hit_tokens"))
-    read = min(read, prompt)
-    written = min(_count(details.get("cache_write_tokens")), prompt - read)
-    return {
-        "input_tokens": prompt - read - written,
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read,
-        "output_tokens": output,
-    }
-
-
 def _merged(before: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return reasoning details as if they had come in one piece: parts with one index are one, their texts joined."""
     out = [dict(one) for one in before]
@@ -239,21 +219,8 @@ def _merged(before: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dic
     return out
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
-
-
 def _text(said: Any) -> str:
     """Return the text of a content: a string, or the texts of its parts."""
     if isinstance(said, str):
         return said
-    return "".join(str(part.get("text") or "") for part in _rows(said))
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _rows(value: Any) -> list[dict[str, Any]]:
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    return "".join(str(part.get("text") or "") for part in rows_of(said))

@@ -30,19 +30,8 @@ from .request_options import (
     sampling_of,
     told_blocks,
     tool_changes,
-    tool_choice_of,
+    tool_fields,
 )
-
-__all__ = [
-    "CALL_FIELDS",
-    "MESSAGE_FIELDS",
-    "ChatMessage",
-    "chat_body",
-    "chat_messages",
-    "chat_request",
-    "limit_field_of",
-    "used_ids",
-]
 
 ChatMessage: TypeAlias = "dict[str, Any]"
 
@@ -54,22 +43,13 @@ MESSAGE_FIELDS: Final = "chat_message"
 """Kinds of carried items: the fields that a server added to a tool call or to its message."""
 
 
-def chat_request(
-    request: Mapping[str, Any], *, limit_field: str = "max_tokens", facts: ModelFacts | None = None
-) -> dict[str, Any]:
-    """Return the body of a streamed chat completion for a request of the Messages API.
-
-    ``limit_field`` is the server's name for ``max_tokens``; ``facts`` are the model's, if not those of its name.
-    """
-    body = chat_body(request, limit_field=limit_field, facts=facts)
-    body.update(request.get("extra_body") or {})
-    return {**body, "stream": True, "stream_options": {"include_usage": True}}
-
-
 def chat_body(
     request: Mapping[str, Any], *, limit_field: str = "max_tokens", facts: ModelFacts | None = None
 ) -> dict[str, Any]:
-    """Return the body of a chat completion for a request of the Messages API, without extras and not streamed."""
+    """Return the body of a chat completion for a request of the Messages API, without extras and not streamed.
+
+    ``limit_field`` is the server's name for ``max_tokens``; ``facts`` are the model's, if not those of its name.
+    """
     model = str(request.get("model") or "")
     facts = facts or facts_of(model)
     messages: Any = request.get("messages") or ()
@@ -254,14 +234,4 @@ def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
         }
         for tool in given.values()
     ]
-    if not tools:
-        return {}
-    out: dict[str, Any] = {"tools": tools}
-    choice, named, one_at_a_time = tool_choice_of(request)
-    if named is not None:
-        out["tool_choice"] = {"type": "function", "function": {"name": named}}
-    elif choice is not None:
-        out["tool_choice"] = choice
-    if one_at_a_time:
-        out["parallel_tool_calls"] = False
-    return out
+    return tool_fields(request, tools, lambda name: {"type": "function", "function": {"name": name}})

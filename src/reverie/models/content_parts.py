@@ -9,17 +9,6 @@ import msgspec
 
 from ..conversation.entries import clean
 
-__all__ = [
-    "Block",
-    "Part",
-    "argument_text",
-    "content_blocks",
-    "content_parts",
-    "error_text",
-    "joined_text",
-    "text_part",
-]
-
 Block: TypeAlias = "Mapping[str, Any]"
 Part: TypeAlias = "dict[str, Any]"
 

@@ -20,15 +20,6 @@ from ..errors import (
 )
 from .tool_input import read_json
 
-__all__ = [
-    "broken_reply",
-    "event_fields",
-    "failure_of_exception",
-    "failure_of_status",
-    "failure_of_stream",
-    "retry_after_seconds",
-]
-
 _MAX_CHARS: Final = 600
 
 # How Anthropic, OpenAI, vLLM, llama.cpp and Google word the same error; groups are the counts.

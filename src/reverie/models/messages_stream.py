@@ -16,8 +16,6 @@ from .failures import broken_reply, failure_of_stream
 from .sse import ServerEvent
 from .tool_input import read_json, tool_input
 
-__all__ = ["MessageAssembly"]
-
 _decode: Final = msgspec.json.Decoder().decode
 _ENDING: Final = frozenset({"type", "delta", "usage"})
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})

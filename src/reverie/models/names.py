@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import ModelUnknown
 from ..model_facts import ModelFacts, default_model, facts_of
 from ..ports import Model
-from .wire import READ_SECONDS
 
 if TYPE_CHECKING:
     from .openai import OpenAIModel
-
-__all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_OPENAI", "HOW_TO_GET_A_MODEL", "default_name", "full_name", "open_model"]
 
 DEFAULT_ANTHROPIC: Final = default_model("anthropic")
 DEFAULT_OPENAI: Final = default_model("openai")
@@ -50,9 +47,6 @@ def open_model(
     *,
     aliases: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
-    timeout_seconds: float = READ_SECONDS,
-    local_threads: int = 1,
-    local_window: int | None = None,
     corrections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Model:
     """Return the model of a name, or the default one; raise ``ModelUnknown``, which says how to get a model.
@@ -71,14 +65,12 @@ def open_model(
     if provider == "anthropic":
         from .anthropic import AnthropicModel
 
-        return AnthropicModel(model_id, facts=facts, environ=known, timeout_seconds=timeout_seconds)
+        return AnthropicModel(model_id, facts=facts, environ=known)
     if package == "openai":
-        return _openai_model(provider, facts, known)(
-            model_id, facts=facts, environ=known, timeout_seconds=timeout_seconds
-        )
+        return _openai_model(provider, facts, known)(model_id, facts=facts, environ=known)
     from .local import LocalModel
 
-    return LocalModel(model_id, threads=local_threads, window=local_window, timeout_seconds=timeout_seconds)
+    return LocalModel(model_id)
 
 
 def _openai_model(provider: str, facts: ModelFacts, environ: Mapping[str, str]) -> type[OpenAIModel]:

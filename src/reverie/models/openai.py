@@ -10,21 +10,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..cache.prices import listed_window
-from ..conversation.tokens.window import window_for
 from ..errors import ModelUnknown
 from ..model_facts import ModelFacts, facts_of
 from ..ports import Capabilities
 from .chat_reply import ChatAssembly
-from .chat_request import chat_request, limit_field_of, used_ids
+from .chat_request import chat_body, limit_field_of, used_ids
 from .failures import failure_of_exception
 from .sdk_client import SdkModel
 from .wire import ReplyAssembly, body_bytes
 
 if TYPE_CHECKING:
     import httpx2
-
-__all__ = ["DEFAULT", "OpenAIModel", "is_openai"]
 
 DEFAULT: Final = "default"
 """The id that means the only model of a server."""
@@ -34,20 +30,12 @@ class OpenAIModel(SdkModel):
     """A model of OpenAI, or of a server at ``base_url`` that speaks its chat completions.
 
     The key is ``api_key``, else ``OPENAI_API_KEY``; a server of your own may need none. The address is ``base_url``,
-    else ``OPENAI_BASE_URL``, else OpenAI's. ``window`` is for models that are not in the installed table.
+    else ``OPENAI_BASE_URL``, else OpenAI's.
     """
 
     vendor = "openai"
     provider = "openai-chat"
     _only_model: str | None = None
-
-    def __init__(self, model_id: str, *, facts: ModelFacts | None = None, **options: Any) -> None:
-        """Name the model, without connecting; ``facts`` are its rules, if not those of its name.
-
-        ``options`` are those of ``SdkModel``.
-        """
-        self._facts = facts or facts_of(model_id)
-        super().__init__(model_id, **options)
 
     @property
     def name(self) -> str:
@@ -59,18 +47,17 @@ class OpenAIModel(SdkModel):
     @property
     def capabilities(self) -> Capabilities:
         """The window, as given or from the installed table; the provider caches prefixes without marks."""
-        known = window_for(self._id, facts=self._facts, lookup=listed_window)
-        return Capabilities(
-            window=self._window or (known.tokens if known.source != "strict" else None),
-            max_output=known.max_output_tokens,
-        )
+        window, max_output = self._limits()
+        return Capabilities(window=window, max_output=max_output)
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         request, facts = await self._named(request)
         limit_field = "max_completion_tokens" if is_openai(self._base_url) else limit_field_of(facts)
-        body = chat_request(request, limit_field=limit_field, facts=facts)
+        extra: Mapping[str, Any] = request.get("extra_body") or {}
+        streamed = {"stream": True, "stream_options": {"include_usage": True}}
+        body = {**chat_body(request, limit_field=limit_field, facts=facts), **extra, **streamed}
         headers: Mapping[str, str] = request.get("extra_headers") or {}
-        response = await self._client.post("/chat/completions", body_bytes(body), headers)
+        response = await self._post("/chat/completions", body_bytes(body), headers)
         return response, ChatAssembly(self.name, used_ids(request), model=str(request.get("model") or ""))
 
     async def _named(self, request: Mapping[str, Any]) -> tuple[Mapping[str, Any], ModelFacts]:
@@ -87,7 +74,7 @@ class OpenAIModel(SdkModel):
         """
         if self._only_model is None:
             try:
-                client, _ = await self._client.open()
+                client, _ = await self._opened()
                 found = [str(model.id) async for model in client.models.list()]
             except Exception as error:
                 raise failure_of_exception(self.name, error) from error
@@ -100,13 +87,6 @@ class OpenAIModel(SdkModel):
     def _connect(self, sdk: Any) -> Any:
         key = self._api_key or (None if is_openai(self._base_url) else "none")
         return sdk.AsyncOpenAI(api_key=key, **self._connection_options(sdk))
-
-    def _load(self) -> Any:
-        try:
-            import openai
-        except ImportError as error:
-            raise ModelUnknown("OpenAI's SDK is not installed: pip install 'reverie[openai]'") from error
-        return openai
 
 
 def is_openai(base_url: str | None) -> bool:

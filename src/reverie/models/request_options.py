@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ..model_facts import ModelFacts
-
-__all__ = [
-    "effort_of",
-    "function_tools",
-    "output_schema",
-    "sampling_of",
-    "told_blocks",
-    "tool_changes",
-    "tool_choice_of",
-]
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _SAMPLING: Final = ("temperature", "top_p")
@@ -46,11 +36,20 @@ def function_tools(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [tool for tool in given if "input_schema" in tool and not tool.get("defer_loading")]
 
 
-def tool_choice_of(request: Mapping[str, Any]) -> tuple[str | None, str | None, bool]:
-    """Return the choice of tools, the name of a forced tool, and whether calls must come one at a time."""
+def tool_fields(
+    request: Mapping[str, Any], tools: list[dict[str, Any]], forced: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the fields for these tools and their choice, empty without tools; ``forced`` is the choice of one tool."""
+    if not tools:
+        return {}
     choice = _mapping(request.get("tool_choice"))
-    named = str(choice.get("name")) if choice.get("type") == "tool" else None
-    return _CHOICES.get(str(choice.get("type"))), named, bool(choice.get("disable_parallel_tool_use"))
+    kind = str(choice.get("type"))
+    fields: dict[str, Any] = {"tools": tools}
+    if kind == "tool":
+        fields["tool_choice"] = forced(str(choice.get("name")))
+    elif kind in _CHOICES:
+        fields["tool_choice"] = _CHOICES[kind]
+    return {**fields, "parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else fields
 
 
 def output_schema(request: Mapping[str, Any]) -> dict[str, Any] | None:

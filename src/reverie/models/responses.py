@@ -19,8 +19,6 @@ from .wire import ReplyAssembly, body_bytes
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["ResponsesModel"]
-
 _UNREADABLE: Final = "invalid_encrypted_content"
 
 
@@ -67,11 +65,11 @@ class ResponsesModel(OpenAIModel):
         headers: Mapping[str, str] = request.get("extra_headers") or {}
         model = str(body["model"])
         if request.get("compaction") is not None:
-            response = await self._client.post("/responses/compact", body_bytes(compact_body(body, request)), headers)
+            response = await self._post("/responses/compact", body_bytes(compact_body(body, request)), headers)
             return response, CompactionAssembly(self.name, model=model)
         extra: Mapping[str, Any] = request.get("extra_body") or {}
         body = {**body, **extra, "stream": True}
-        response = await self._client.post("/responses", body_bytes(body), headers)
+        response = await self._post("/responses", body_bytes(body), headers)
         return response, ResponsesAssembly(self.name, model=model)
 
     async def _translated(self, request: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:

@@ -7,18 +7,15 @@ on as it came; the block's text is for people and for other models.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ..conversation.wire.carried_items import sealed
-from ..errors import ReplyBroken
-from ..ports import Reply, ReplyDelta
-from .failures import failure_of_status
-from .responses_reply import response_usage
+from ..ports import ReplyDelta
+from .failures import broken_reply, event_fields, failure_of_status
+from .responses_reply import ResponsesAssembly
 from .responses_request import WINDOW
 from .sse import ServerEvent
-from .tool_input import read_json
-
-__all__ = ["CompactionAssembly", "compact_body", "compaction_reply"]
+from .tool_input import object_of, rows_of, with_usage
 
 Item = dict[str, Any]
 _TAKEN: Final = ("model", "input")
@@ -30,8 +27,7 @@ def compact_body(body: Mapping[str, Any], request: Mapping[str, Any]) -> dict[st
 
     The instructions of the request's field ``compaction`` are the last item.
     """
-    asked: Any = request.get("compaction")
-    told = cast("Item", asked).get("instructions") if isinstance(asked, dict) else None
+    told = object_of(request.get("compaction")).get("instructions")
     last: list[Item] = []
     if isinstance(told, str) and told.strip():
         last = [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": told}]}]
@@ -40,8 +36,7 @@ def compact_body(body: Mapping[str, Any], request: Mapping[str, Any]) -> dict[st
 
 def compaction_reply(response: Mapping[str, Any], model: str) -> dict[str, Any]:
     """Return a compacted conversation as a reply of the Messages API: one compaction block, or none if it failed."""
-    output: Any = response.get("output") or []
-    items = [cast("Item", item) for item in output if isinstance(item, dict)]
+    items = rows_of(response.get("output"))
     whole = bool(items) and items[-1].get("type") == "compaction"
     block = {
         "type": "compaction",
@@ -57,41 +52,26 @@ def compaction_reply(response: Mapping[str, Any], model: str) -> dict[str, Any]:
         "stop_reason": "compaction" if whole else "end_turn",
         "stop_sequence": None,
     }
-    usage: Any = response.get("usage")
-    counted = response_usage(cast("Item", usage)) if isinstance(usage, dict) else None
-    return {**body, "usage": counted} if counted else body
+    return with_usage(body, object_of(response.get("usage")))
 
 
-class CompactionAssembly:
+class CompactionAssembly(ResponsesAssembly):
     """The reply to a compaction, which comes in one piece; ``model`` is the model that the request names."""
-
-    def __init__(self, who: str, *, model: str) -> None:
-        self.done = False
-        self._who = who
-        self._model = model
-        self._response: Item = {}
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
         """Raise ``ReplyBroken``: a compaction is not streamed."""
-        raise ReplyBroken(f"{self._who}: the reply is broken: a compaction came as a stream ({event.name})")
+        raise broken_reply(self._who, f"a compaction came as a stream ({event.name})")
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take the compacted conversation and yield nothing; raise ``ModelError`` if it is an error."""
-        try:
-            value: Any = read_json(body.decode("utf-8", "replace"))
-        except ValueError as error:
-            raise ReplyBroken(f"{self._who}: the reply is broken: {error}") from error
-        self._response = cast("Item", value) if isinstance(value, dict) else {}
+        self._response = event_fields(self._who, body.decode("utf-8", "replace"))
         if self._response.get("error") or "output" not in self._response:
             raise failure_of_status(self._who, 500, self._response)
         self.done = True
         yield from ()
 
-    def reply(self) -> Reply:
-        """Return the whole reply; raise ``ReplyBroken`` if none has come."""
-        if not self.done:
-            raise ReplyBroken(f"{self._who}: the reply is broken: it ended before its end")
-        return Reply(compaction_reply(self._response, self._model))
+    def _body(self) -> dict[str, Any]:
+        return compaction_reply(self._response, self._model)
 
 
 def _words(item: Item) -> str:
@@ -99,6 +79,5 @@ def _words(item: Item) -> str:
     content: Any = item.get("content") if item.get("type", "message") == "message" else None
     if isinstance(content, str):
         return f"- {content}"
-    parts = cast("list[Any]", content if isinstance(content, list) else [])
-    texts = [str(cast("Item", part).get("text") or "") for part in parts if isinstance(part, dict)]
+    texts = [str(part.get("text") or "") for part in rows_of(content)]
     return f"- {' '.join(filter(None, texts))}" if any(texts) else ""

@@ -7,16 +7,14 @@ carried in the reply's content, before the block that shows it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ..conversation.wire.carried_items import carried_block
 from ..ports import Reply, ReplyDelta
 from .content_parts import argument_text
 from .failures import broken_reply, event_fields, failure_of_status
 from .sse import ServerEvent
-from .tool_input import tool_input
-
-__all__ = ["ResponsesAssembly", "reply_of_response", "response_usage"]
+from .tool_input import object_of, rows_of, tool_input, with_usage
 
 Item = dict[str, Any]
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -47,12 +45,12 @@ class ResponsesAssembly:
             raise self._failed(said)
         if kind in _DELTAS and isinstance(said.get("delta"), str):
             yield ReplyDelta(_DELTAS[kind], said["delta"])
-        elif kind == "response.output_item.added" and _object(said.get("item")).get("type") == "function_call":
+        elif kind == "response.output_item.added" and object_of(said.get("item")).get("type") == "function_call":
             yield ReplyDelta("tool", str(said["item"].get("name") or ""))
         elif kind == "response.output_item.done":
-            self._items[int(said.get("output_index") or 0)] = _object(said.get("item"))
+            self._items[int(said.get("output_index") or 0)] = object_of(said.get("item"))
         elif kind in _ENDS:
-            self._end(_object(said.get("response")))
+            self._end(object_of(said.get("response")))
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take a response that came in one piece, not streamed, and yield its pieces."""
@@ -67,19 +65,22 @@ class ResponsesAssembly:
         """Return the whole reply; raise ``ReplyBroken`` if the provider has not finished it."""
         if not self.done:
             raise broken_reply(self._who, "it ended before its end")
+        return Reply(self._body())
+
+    def _body(self) -> dict[str, Any]:
         streamed = [self._items[index] for index in sorted(self._items)]
         output: Any = streamed or self._response.get("output") or []
-        return Reply(reply_of_response({**self._response, "output": output}, self._model))
+        return reply_of_response({**self._response, "output": output}, self._model)
 
     def _end(self, response: Item) -> None:
         if response.get("error") or response.get("status") == "failed":
-            raise self._failed(_object(response.get("error")))
+            raise self._failed(object_of(response.get("error")))
         if response.get("status") not in ("completed", "incomplete"):
             raise broken_reply(self._who, f"its status is {response.get('status')!r}")
         self._response, self.done = response, True
 
     def _failed(self, said: Item) -> Exception:
-        error = _object(said.get("error")) or said
+        error = object_of(said.get("error")) or said
         status = _STATUSES.get(str(error.get("code")), 400 if error.get("code") else 500)
         return failure_of_status(self._who, status, {"error": error})
 
@@ -97,31 +98,14 @@ def reply_of_response(response: Mapping[str, Any], model: str) -> dict[str, Any]
         "stop_reason": _stop_reason(response, content),
         "stop_sequence": None,
     }
-    usage = response_usage(_object(response.get("usage")))
-    return {**body, "usage": usage} if usage else body
-
-
-def response_usage(counted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a response's usage as the Messages API counts it, with cache writes; None if missing."""
-    total, output = _count(counted.get("input_tokens")), _count(counted.get("output_tokens"))
-    if not total and not output:
-        return None
-    details = _object(counted.get("input_tokens_details"))
-    read = min(_count(details.get("cached_tokens")), total)
-    written = min(_count(details.get("cache_write_tokens")), total - read)
-    return {
-        "input_tokens": total - read - written,
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read,
-        "output_tokens": output,
-    }
+    return with_usage(body, object_of(response.get("usage")))
 
 
 def _blocks(item: Item, model: str) -> Iterator[dict[str, Any]]:
     """Yield the blocks of an output item: one that carries the item or its frame, and those that show its content."""
     kind = item.get("type")
     if kind == "message":
-        parts = [part for part in _rows(item.get("content")) if _part_text(part)]
+        parts = [part for part in rows_of(item.get("content")) if _part_text(part)]
         bare = [{key: value for key, value in part.items() if key not in ("text", "refusal")} for part in parts]
         frame = {key: item[key] for key in ("type", "id", "status", "phase") if item.get(key) is not None}
         yield carried_block({**frame, "parts": bare}, model)
@@ -143,23 +127,10 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 def _stop_reason(response: Mapping[str, Any], content: list[dict[str, Any]]) -> str:
     output: Any = response.get("output") or []
-    parts = [part for item in output for part in _rows(_object(item).get("content"))]
-    reason = _object(response.get("incomplete_details")).get("reason")
+    parts = [part for item in output for part in rows_of(object_of(item).get("content"))]
+    reason = object_of(response.get("incomplete_details")).get("reason")
     if reason == "content_filter" or any(part.get("type") == "refusal" for part in parts):
         return "refusal"
     if reason is not None or response.get("status") == "incomplete":
         return "max_tokens"
     return "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
-
-
-def _object(value: Any) -> Item:
-    return cast("Item", value) if isinstance(value, dict) else {}
-
-
-def _rows(value: Any) -> list[Item]:
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Item", item) for item in items if isinstance(item, dict)]

@@ -22,10 +22,8 @@ from .request_options import (
     sampling_of,
     told_blocks,
     tool_changes,
-    tool_choice_of,
+    tool_fields,
 )
-
-__all__ = ["WINDOW", "Item", "encrypted_ids", "input_items", "responses_body"]
 
 Item: TypeAlias = "dict[str, Any]"
 
@@ -60,7 +58,8 @@ def responses_body(
     if reasoning:
         body["reasoning"] = reasoning
     body.update(sampling_of(request, facts))
-    body.update(_tools(request))
+    tools = [_function(tool) for tool in function_tools(request)]
+    body.update(tool_fields(request, tools, lambda name: {"type": "function", "name": name}))
     schema = output_schema(request)
     if schema is not None:
         body["text"] = {"format": {"type": "json_schema", **schema}}
@@ -275,21 +274,6 @@ def _reasoning(request: Mapping[str, Any], facts: ModelFacts) -> dict[str, Any]:
         out["context"] = "all_turns"
     if facts.thinking_by_default and isinstance(thinking, dict):
         out.update({"summary": "auto"} if cast("Item", thinking).get("display") == "summarized" else {})
-    return out
-
-
-def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
-    tools = [_function(tool) for tool in function_tools(request)]
-    if not tools:
-        return {}
-    choice, named, one_at_a_time = tool_choice_of(request)
-    out: dict[str, Any] = {"tools": tools}
-    if named is not None:
-        out["tool_choice"] = {"type": "function", "name": named}
-    elif choice is not None:
-        out["tool_choice"] = choice
-    if one_at_a_time:
-        out["parallel_tool_calls"] = False
     return out
 
 

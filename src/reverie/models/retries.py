@@ -25,8 +25,6 @@ from ..ports import Capabilities, Connectable, Model, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
 
-__all__ = ["Retry", "RetryPolicy", "RetryingModel"]
-
 _PROVIDERS_OWN: Final = ("context_management", "betas", "extra_headers", "extra_body")
 
 

@@ -23,8 +23,6 @@ from ..ports import Capabilities, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
 
-__all__ = ["BrokenReply", "ScriptedModel", "ScriptedReply"]
-
 _BYTES_PER_TOKEN: Final = 4
 _CAPABILITIES: Final = Capabilities(caching=True, window=200_000, max_output=64_000)
 # The prompts of tests are short, so the simulated cache has no minimum length.
@@ -209,13 +207,13 @@ def _marks(request: Mapping[str, Any]) -> Iterator[Mark]:
     contents += [message.get("content") for message in request.get("messages") or ()]
     for content in contents:
         for block in [None] if isinstance(content, str) else content or ():
-            ttl = _ttl(block)
+            ttl = mark_ttl(block)
             if ttl:
                 yield Mark(position, ttl)
             position += 1
 
 
-def _ttl(block: Any) -> str:
+def mark_ttl(block: Any) -> str:
     """Return the lifetime of the breakpoint on a block or inside it; an empty string if there is none."""
     if not isinstance(block, Mapping):
         return ""
@@ -224,5 +222,5 @@ def _ttl(block: Any) -> str:
     if mark:
         return str(mark.get("ttl", "5m"))
     inner: Any = fields.get("content")
-    found = [_ttl(item) for item in cast("list[Any]", inner)] if isinstance(inner, list) else []
+    found = [mark_ttl(item) for item in cast("list[Any]", inner)] if isinstance(inner, list) else []
     return next(filter(None, found), "")

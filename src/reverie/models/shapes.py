@@ -17,8 +17,6 @@ from .responses_compact import compact_body, compaction_reply
 from .responses_reply import reply_of_response
 from .responses_request import responses_body
 
-__all__ = ["Shape", "messages_reply", "shaped_request"]
-
 Shape: TypeAlias = Literal["messages", "chat", "responses"]
 _SDK_ARGUMENTS: Final = ("stream", "extra_headers", "extra_body", "extra_query", "timeout")
 

@@ -8,8 +8,6 @@ from typing import Final
 from ..errors import ModelError
 from ..values import record
 
-__all__ = ["EventDecoder", "ServerEvent"]
-
 MAX_EVENT_BYTES: Final = 2**25
 """An event may have at most this many bytes: the largest carry a whole reply."""
 _BOM = b"\xef\xbb\xbf"

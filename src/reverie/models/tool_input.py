@@ -1,4 +1,4 @@
-"""The arguments a model wrote for a tool, as the object that a ``tool_use`` block needs.
+"""JSON of a provider as plain values, above all the arguments a model wrote for a tool, as a ``tool_use`` block.
 
 Arguments that are not a JSON object are kept whole under one key: the block is valid, the model sees its own text,
 and the caller can refuse to run the tool.
@@ -10,9 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, cast
 
+from ..cache.usage import usage_of
 from ..conversation.entries import clean
-
-__all__ = ["INVALID_JSON", "malformed_input", "read_json", "tool_input"]
 
 INVALID_JSON: Final = "INVALID_JSON"
 
@@ -38,12 +37,26 @@ def tool_input(text: str) -> dict[str, Any]:
 
 def malformed_input(block: Mapping[str, Any]) -> str | None:
     """Return the model's text if a call's arguments were not a JSON object; None if they were."""
-    given: Any = block.get("input")
-    if not isinstance(given, dict):
-        return None
-    fields = cast("dict[str, Any]", given)
+    fields = object_of(block.get("input"))
     text = fields.get(INVALID_JSON)
     return text if len(fields) == 1 and isinstance(text, str) else None
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """Return a JSON object; an empty one for any other value."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def rows_of(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a JSON list; none for any other value."""
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def with_usage(body: dict[str, Any], reported: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a reply with the usage that another API reported, if it reported any."""
+    usage = usage_of(reported)
+    return {**body, "usage": usage.body()} if usage.input or usage.output else body
 
 
 def _no_constant(name: str) -> NoReturn:

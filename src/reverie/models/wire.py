@@ -20,8 +20,6 @@ from .sse import EventDecoder, ServerEvent
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["CONNECT_SECONDS", "READ_SECONDS", "ReplyAssembly", "body_bytes", "is_loopback", "read_reply", "whole_reply"]
-
 CONNECT_SECONDS: Final = 15.0
 READ_SECONDS: Final = 600.0
 _DRAIN_SECONDS: Final = 0.25
@@ -114,6 +112,30 @@ async def whole_reply(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> Reply
     if found is None:
         raise ReplyBroken("the stream ended without a reply")
     return found
+
+
+class StreamedModel:
+    """A model whose replies are read from an HTTP stream; a subclass names itself and sends requests."""
+
+    @property
+    def name(self) -> str:
+        """The full name of the model, with which errors begin."""
+        raise NotImplementedError
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
+        """Send a request and yield the pieces of the reply as they arrive, then the whole reply."""
+        response, assembly = await self._send(request)
+        async with aclosing(read_reply(response, assembly, self.name)) as parts:
+            async for part in parts:
+                yield part
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Send a request and return the whole reply."""
+        return await whole_reply(self.stream(request))
+
+    async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
+        """Send a request; return the streaming response and the assembly that reads it."""
+        raise NotImplementedError
 
 
 async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:

@@ -32,8 +32,6 @@ from ..settings.records import SWITCHES
 from .past_results import PastResults, Progress
 from .scope import ServedProject, ServedProjects
 
-__all__ = ["Progress", "ToolAnswers"]
-
 Answer = dict[str, Any]
 
 _TAG_BYTES: Final = 8

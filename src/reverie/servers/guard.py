@@ -14,8 +14,6 @@ from typing import Any, Final, TypeAlias
 from ..errors import InputError
 from ..values import record
 
-__all__ = ["SAFE_HEADERS", "App", "LoopbackGuard", "Message", "Receive", "Send"]
-
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]

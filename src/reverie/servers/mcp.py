@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Context: TypeAlias = ServerRequestContext[Any, Any]
 
-__all__ = ["INDEX_URI", "McpServer", "serve_stdio"]
-
 INDEX_URI: Final = "reverie://memory/index"
 _THREADS: Final = 8
 _PROGRESS_SECONDS: Final = 0.2

@@ -12,8 +12,6 @@ from ..errors import InputError
 from .guard import SAFE_HEADERS, App, LoopbackGuard, Message, Receive, Send
 from .mcp import McpServer
 
-__all__ = ["HOST", "PATH", "open_listener", "serve_http"]
-
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
 MAX_BODY_BYTES: Final = 1_048_576

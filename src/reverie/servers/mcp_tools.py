@@ -10,8 +10,6 @@ from ..memories.store.trust import TRUSTS
 from ..settings.records import SWITCHES
 from ..values import record
 
-__all__ = ["INSTRUCTIONS", "ToolSpec", "tool_specs"]
-
 Schema = dict[str, Any]
 
 MAX_QUERY_CHARS: Final = 2_000

@@ -13,8 +13,6 @@ from ..runtime.session.offload.read_back import ReadBack, StoredContent
 from ..settings import Settings
 from ..storage.files import FileStorage
 
-__all__ = ["PastResults", "Progress", "matching_lines"]
-
 Progress = Callable[[int, int, str], None]
 """Called with the steps done, the total and a message; an exception from it stops the work."""
 

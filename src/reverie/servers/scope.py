@@ -11,8 +11,6 @@ from ..errors import InputError
 from ..runtime.places.projects import canonical_root, project_slug
 from ..values import record
 
-__all__ = ["ServedProject", "ServedProjects"]
-
 _NAMED: Final = 5
 
 

@@ -12,8 +12,6 @@ from typing import Final
 from ..errors import InputError
 from ..paths import explained, open_plain, open_root, read_all, replace_file
 
-__all__ = ["load_token"]
-
 _MIN_CHARS: Final = 20
 _MAX_BYTES: Final = 4_096
 

@@ -23,20 +23,21 @@ from reverie.conversation.decisions import (
     ResultsKept,
 )
 from reverie.conversation.view import View
-from reverie.layers.l1_offload import (
+from reverie.layers.l1_offload import OffloadPolicy, fitted_policy
+from reverie.layers.l1_offload.content import size_chars
+from reverie.layers.l1_offload.plan import (
     Aggregate,
     Duplicate,
     KeepResult,
     Offload,
-    OffloadPolicy,
     Placeholder,
-    fitted_policy,
-    limit_chars,
+    offload_of,
     plan_aggregate,
     plan_result,
+    result_key,
+    shown_text,
 )
-from reverie.layers.l1_offload.content import size_chars
-from reverie.layers.l1_offload.plan import offload_of, result_key, shown_text
+from reverie.layers.l1_offload.policy import limit_chars
 
 POLICY = OffloadPolicy()
 PIXEL: dict[str, Any] = image_block(png(1, 1, at_least_bytes=75_000))

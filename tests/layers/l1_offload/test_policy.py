@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.layers.l1_offload import OffloadPolicy, limit_chars
+from reverie.layers.l1_offload.policy import OffloadPolicy, limit_chars
 
 POLICY = OffloadPolicy()
 

@@ -15,7 +15,6 @@ from reverie.conversation.decisions import CacheEdits, Cause, PrefixRendered
 from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.layers.l2_trim import (
-    CLEARED,
     TrimCandidates,
     TrimFacts,
     TrimPlan,
@@ -26,6 +25,7 @@ from reverie.layers.l2_trim import (
     plan_trim,
 )
 from reverie.layers.l2_trim.candidates import STUB_TOKENS
+from reverie.layers.l2_trim.policy import CLEARED
 from reverie.model_facts import facts_of
 from reverie.values import replace
 

@@ -24,15 +24,13 @@ from reverie.conversation.entries import ASSISTANT
 from reverie.conversation.reads import cleared_results
 from reverie.conversation.wire.request import build_request
 from reverie.layers.l2_trim import (
-    ClearingRule,
-    SentCall,
     TrimCandidates,
     TrimFacts,
     TrimPolicy,
     plan_boundary,
     provider_clearing,
-    results_left_out,
 )
+from reverie.layers.l2_trim.provider import ClearingRule, SentCall, results_left_out
 from reverie.model_facts import facts_of
 from reverie.testing.messages_server.edits import apply_context_management
 from reverie.testing.messages_server.token_count import count_block_tokens as count_tokens

@@ -19,7 +19,7 @@ from reverie.conversation.reads import files_in_view
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.events import CacheBroken, Event, ResultsTrimmed
-from reverie.layers.l2_trim import CLEARED, TrimPolicy
+from reverie.layers.l2_trim.policy import CLEARED, TrimPolicy
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import Switches
 from reverie.testing.messages_server import ManualClock, MessagesServer

@@ -10,11 +10,8 @@ import click
 from ...conversation.entries import seconds
 from ...errors import InputError
 from ...runtime.agent.team.history import AgentRecord, agents_of
-from ...settings import load_settings
-from ...storage.files import FileStorage
 from ..output import console, emit_json, say, table
-
-__all__ = ["command"]
+from ..sessions.recordings import opened_storage
 
 SHOWN: Final = 50
 EVERY_SECONDS: Final = 2.0
@@ -44,12 +41,8 @@ def command(watch: bool, running: bool, session: str | None, as_json: bool) -> i
 
 
 def _selected_agents(running: bool, session: str | None) -> list[AgentRecord]:
-    settings = load_settings()
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with opened_storage() as storage:
         found = agents_of(storage)
-    finally:
-        storage.close()
     return [
         one
         for one in found

@@ -17,8 +17,6 @@ from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
 from ..output import counted, emit_json, paint, say, warn
 
-__all__ = ["command"]
-
 WATCH_SECONDS = 0.5
 
 

@@ -14,8 +14,6 @@ from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
 from ..output import counted, emit_json, say
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Send a message to an agent.")
 @click.argument("to")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ import click
 
 from ...cache.prices import Prices, prices_for
 from ...conversation.entries import ASSISTANT
+from ...conversation.view import View
 from ...errors import InputError, SessionBusy
 from ...events import CompactionProgressed, Event, FellBack
 from ...layers.l4_compact import LossReport, QuotedWords, loss_text
 from ...ports import Model
 from ...runtime.library import Library
-from ...runtime.places.projects import inbox_key, project_slug
+from ...runtime.places.projects import inbox_key, log_key, project_slug
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.inbox import post
 from ...runtime.session.parts import SessionOptions
@@ -26,8 +27,7 @@ from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import console, counted, emit_json, printable, say, warn
-
-__all__ = ["command", "loss_report", "opened_for_writing", "place_of"]
+from ..sessions.recordings import opened_storage
 
 
 @click.command(short_help="Replace old messages of a session with a summary.")
@@ -105,15 +105,10 @@ async def _compact(
 
 def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy: SessionBusy, as_json: bool) -> int:
     """Queue a compaction for the process that has the session open, print that, and return 0."""
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
-        project, session = place_of(storage, name)
-        body = {"instructions": asked["instructions"], "from": asked["from_message"], "up_to": asked["up_to"]}
-        left = post(storage, inbox_key(project, session), "compact", body, sender="reverie compact")
-    finally:
-        storage.close()
+    body = {"instructions": asked["instructions"], "from": asked["from_message"], "up_to": asked["up_to"]}
+    session, queued = queue_command(name, settings, "compact", lambda _: body, sender="reverie compact")
     if as_json:
-        emit_json({"session": session, "applied": False, "queued": left.id, "holder": busy.holder})
+        emit_json({"session": session, "applied": False, "queued": queued, "holder": busy.holder})
     else:
         say(
             f"{session} is open in another process ({printable(busy.holder or '')}), which compacts it at its next turn"
@@ -124,15 +119,25 @@ def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy
 @asynccontextmanager
 async def opened_for_writing(name: str, settings: Settings, model: Model | None = None) -> AsyncGenerator[Session]:
     """Yield a session open for writing and close it at the end; raise SessionBusy if it is open elsewhere."""
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with opened_storage(settings) as storage:
         project, session = place_of(storage, name)
         async with Session(
             SessionOptions(session, storage=storage, project=project, settings=settings, model=model)
         ) as opened:
             yield opened
-    finally:
-        storage.close()
+
+
+def queue_command(
+    name: str, settings: Settings, command: str, body: Callable[[View], dict[str, Any]], *, sender: str
+) -> tuple[str, str]:
+    """Queue a command for the process that has the session open; return the session's name and the command's id.
+
+    ``body`` makes the fields of the command from the session's view.
+    """
+    with opened_storage(settings) as storage:
+        project, session = place_of(storage, name)
+        given = body(Library(storage).view(log_key(project, session)))
+        return session, post(storage, inbox_key(project, session), command, given, sender=sender).id
 
 
 def place_of(storage: FileStorage, name: str) -> tuple[str, str]:

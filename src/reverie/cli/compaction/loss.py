@@ -11,12 +11,10 @@ from ...conversation.decisions import Compacted, decision_of
 from ...conversation.entries import DECISION, Entry
 from ...conversation.view import View
 from ...layers.l4_compact import LossReport, loss_of, loss_text
-from ...values import record
+from ...values import record, replace
 from ..output import console, emit_json, say
 from ..sessions.recordings import recordings
 from .compact import loss_report
-
-__all__ = ["command", "losses"]
 
 
 @record
@@ -41,7 +39,7 @@ def command(session: str, as_json: bool) -> None:
     A name (path, sha, test, error, number) counts as kept if it still appears literally right after the compaction.
     Each missing name is listed with a handle; 'reverie read' shows its message.
     """
-    found = [(one.session, losses(one.entries)) for one in recordings(session)]
+    found = [(one.session_id, losses(one.entries)) for one in recordings(session)]
     if as_json:
         emit_json([{"session": name, "compactions": [_json_object(one) for one in taken]} for name, taken in found])
         return
@@ -70,12 +68,7 @@ def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
             tokens_before = decision.tokens_before or before.token_count.raw_tokens
             tokens_after = decision.tokens_after or view.token_count.tokens
             out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens_before, tokens_after, False, loss))
-    return [
-        CompactionLoss(one.uuid, one.time, one.decision, one.tokens_before, one.tokens_after, True, one.loss)
-        if one.uuid in view.facts.undone
-        else one
-        for one in out
-    ]
+    return [replace(one, undone=one.uuid in view.facts.undone) for one in out]
 
 
 def _json_object(one: CompactionLoss) -> dict[str, Any]:

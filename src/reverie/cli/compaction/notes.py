@@ -25,9 +25,7 @@ from ...storage.files import FileStorage
 from ...storage.in_memory import InMemoryStorage
 from ..editor import open_editor
 from ..output import emit_json, say, warn
-from ..sessions.recordings import recordings
-
-__all__ = ["command"]
+from ..sessions.recordings import opened_storage, recordings
 
 
 @click.command(short_help="Show, update or edit the notes of a session, or turn it into a skill.")
@@ -74,9 +72,9 @@ def command(session: str, update: bool, edit: bool, as_skill: bool, as_json: boo
     for one in recordings(session):
         view = View().fold_all(one.entries)
         kept = Notes(dict(view.facts.notes))
-        about = {"session": one.session, "kept": not kept.empty, "covered": view.facts.notes_covered}
+        about = {"session": one.session_id, "kept": not kept.empty, "covered": view.facts.notes_covered}
         if kept.empty and not as_json:
-            warn(f"{one.session} has no notes yet: these are temporary; --update saves them")
+            warn(f"{one.session_id} has no notes yet: these are temporary; --update saves them")
         show(take_notes(view) if kept.empty else kept, settings, about, as_json)
 
 
@@ -94,8 +92,7 @@ async def _change_notes(name: str, settings: Settings, edit: bool, dry_run: bool
 
     With ``dry_run`` a copy of the session in memory is changed.
     """
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with opened_storage(settings) as storage:
         key = Library(storage).find(name)
         project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
         changed = _copy_in_memory(storage, key) if dry_run else storage
@@ -111,8 +108,6 @@ async def _change_notes(name: str, settings: Settings, edit: bool, dry_run: bool
                 "path": noting.path,
                 "notes": noting.notes,
             }
-    finally:
-        storage.close()
 
 
 def _copy_in_memory(storage: FileStorage, log: str) -> InMemoryStorage:

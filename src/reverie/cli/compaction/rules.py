@@ -10,15 +10,10 @@ import click
 from ...conversation.rules import Rule, rules_in
 from ...conversation.view import View
 from ...errors import InputError, SessionBusy
-from ...runtime.places.projects import inbox_key
-from ...runtime.session.inbox import post
 from ...settings import Settings, load_settings
-from ...storage.files import FileStorage
 from ..output import emit_json, say
 from ..sessions.recordings import recordings
-from .compact import opened_for_writing, place_of
-
-__all__ = ["command", "rule_lines"]
+from .compact import opened_for_writing, queue_command
 
 
 @click.command(short_help="Show, add or drop rules of the user.")
@@ -40,7 +35,7 @@ def command(session: str, text: str, id: str, dry_run: bool, as_json: bool) -> N
     for one in recordings(session):
         rules = rules_in(View().fold_all(one.entries).facts.standing)
         if as_json:
-            emit_json({"session": one.session, "rules": [_as_dict(rule) for rule in rules]})
+            emit_json({"session": one.session_id, "rules": [_as_dict(rule) for rule in rules]})
         else:
             say("\n".join(rule_lines(rules)))
 
@@ -65,14 +60,9 @@ async def _change(name: str, settings: Settings, text: str, id: str, dry_run: bo
     except SessionBusy:
         if dry_run:
             raise
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
-        project, session = place_of(storage, name)
-        command, body = ("drop_rule", {"id": id}) if id else ("add_rule", {"rule": text})
-        left = post(storage, inbox_key(project, session), command, body, sender="reverie rules")
-    finally:
-        storage.close()
-    return {"session": session, "applied": False, "queued": left.id}
+    command, body = ("drop_rule", {"id": id}) if id else ("add_rule", {"rule": text})
+    session, queued = queue_command(name, settings, command, lambda _: body, sender="reverie rules")
+    return {"session": session, "applied": False, "queued": queued}
 
 
 def _as_dict(rule: Rule) -> dict[str, str]:

@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from ...conversation.view import View
 from ...errors import InputError, StorageError
+from ...importers import ImportedSession
 from ...layers.l3_notes import SkillMaterial, checked_name, render_skill, skill_material
 from ...paths import replace_file
 from ...runtime.places.projects import project_slug
@@ -24,9 +25,7 @@ from ...runtime.session.notes.skill_writer import SOURCE, SkillWriter, WrittenSk
 from ...settings import Settings, load_settings
 from ...values import record
 from ..output import emit_json, say, warn
-from ..sessions.recordings import Recording, recordings
-
-__all__ = ["SkillOptions", "command", "refuse_existing", "save_skill", "write_as_skill"]
+from ..sessions.recordings import recordings
 
 FILE_NAME = "SKILL.md"
 
@@ -76,10 +75,12 @@ def write_as_skill(session: str, options: SkillOptions, settings: Settings) -> N
     for problem in made.problems:
         warn(problem)
     if options.as_json:
-        about = {"session": found.session, "path": str(path), "written": not options.dry_run, "name": made.skill.name}
         emit_json(
             {
-                **about,
+                "session": found.session_id,
+                "path": str(path),
+                "written": not options.dry_run,
+                "name": made.skill.name,
                 "by": made.by,
                 "model_calls": made.model_calls,
                 "cost_usd": cost,
@@ -123,7 +124,7 @@ def save_skill(folder: Path, text: str, *, force: bool = False) -> None:
 
 
 async def _written(
-    found: Recording, material: SkillMaterial, parent: Path, options: SkillOptions, settings: Settings
+    found: ImportedSession, material: SkillMaterial, parent: Path, options: SkillOptions, settings: Settings
 ) -> tuple[WrittenSkill, float | None]:
     """Return the skill of a session and the price of the model's calls in USD, None if there is no price."""
     named = "" if options.local else options.model or settings.model or ""
@@ -135,8 +136,9 @@ async def _written(
 
         model = open_model(named, aliases=settings.model_aliases, corrections=settings.models)
     costs: list[float | None] = []
+    project = project_slug(Path(found.cwd)) if found.cwd else ""
     with LedgerStore(settings.home) as ledger:
-        accounts = Accounts(ledger, session=found.session, project=_slug_of(found), clock=time.time)
+        accounts = Accounts(ledger, session=found.session_id, project=project, clock=time.time)
         writer = SkillWriter(
             model,
             corrections=settings.models,
@@ -159,7 +161,3 @@ def _billed(accounts: Accounts, reply: Mapping[str, Any]) -> float | None:
         return None
     accounts.enter(billed, f"{SOURCE}-{uuid4()}")
     return billed.call.cost_usd
-
-
-def _slug_of(found: Recording) -> str:
-    return project_slug(Path(found.cwd)) if found.cwd else ""

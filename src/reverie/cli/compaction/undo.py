@@ -7,16 +7,10 @@ import click
 
 from ...conversation.view import View
 from ...errors import SessionBusy, SessionError
-from ...runtime.library import Library
-from ...runtime.places.projects import inbox_key
-from ...runtime.session.inbox import post
 from ...settings import Settings, load_settings
-from ...storage.files import FileStorage
 from ...values import fields_of
 from ..output import emit_json, say
-from .compact import opened_for_writing, place_of
-
-__all__ = ["command"]
+from .compact import opened_for_writing, queue_command
 
 
 @click.command(short_help="Undo a session's last compaction.")
@@ -49,17 +43,15 @@ async def _undo(name: str, settings: Settings, dry_run: bool, as_json: bool) -> 
 
 def _queue_undo(name: str, settings: Settings, as_json: bool) -> None:
     """Queue an undo of the last compaction for the process that has the session open, and print that."""
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
-        project, session = place_of(storage, name)
-        view: View = Library(storage).view(f"projects/{project}/{session}.jsonl")
-        active = [one for one in view.facts.compactions if one not in view.facts.undone]
-        if not active:
-            raise SessionError("this session has no compaction to undo")
-        left = post(storage, inbox_key(project, session), "undo", {"compaction": active[-1]}, sender="reverie undo")
-    finally:
-        storage.close()
+    session, queued = queue_command(name, settings, "undo", _last_compaction, sender="reverie undo")
     if as_json:
-        emit_json({"session": session, "undone": None, "queued": left.id})
+        emit_json({"session": session, "undone": None, "queued": queued})
     else:
         say(f"{session} is open in another process, which undoes the compaction at its next turn")
+
+
+def _last_compaction(view: View) -> dict[str, str]:
+    active = [one for one in view.facts.compactions if one not in view.facts.undone]
+    if not active:
+        raise SessionError("this session has no compaction to undo")
+    return {"compaction": active[-1]}

@@ -13,8 +13,6 @@ from ..output import StyledCell, bar, bar_cell, coloured, console, counted, emit
 from ..sessions.recordings import recordings
 from .window_usage import combined_usage, window_usage
 
-__all__ = ["command"]
-
 # category -> its label, its colour, and the letter that replaces the colour on a plain terminal
 CATEGORIES: Final = {
     "human": ("human", "cyan", "H"),

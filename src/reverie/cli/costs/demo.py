@@ -15,8 +15,6 @@ from ..output import bar, counted, emit_json, paint, say, table
 if TYPE_CHECKING:
     from ...runtime.session.session import Session
 
-__all__ = ["command"]
-
 _PACE_SECONDS = 0.03
 
 
@@ -71,29 +69,28 @@ class _Stage:
 
         if isinstance(event, ResultsTrimmed):
             freed = event.tokens_before - event.tokens_after
-            self.acts["trim"] += 1
-            self.freed["trim"] += freed
-            self.line(f"  layer 2  cleared old results of {', '.join(event.tools)}: {freed:,} tokens", event.trigger)
+            said = f"layer 2  cleared old results of {', '.join(event.tools)}: {freed:,} tokens"
+            self._count("trim", freed, said, event.trigger)
         elif isinstance(event, DecisionMade) and isinstance(event.decision, ResultOffloaded):
-            self.acts["offload"] += 1
-            self.freed["offload"] += event.decision.cause.frees
-            self.line(
-                f"  layer 1  moved a result of {event.decision.size:,} characters to disk", "a preview stays in view"
-            )
+            said = f"layer 1  moved a result of {event.decision.size:,} characters to disk"
+            self._count("offload", event.decision.cause.frees, said, "a preview stays in view")
         elif isinstance(event, NotesWritten):
-            self.acts["notes"] += 1
-            self.line(f"  layer 3  updated {counted(len(event.sections), 'section')} of the notes", "no model call")
+            said = f"layer 3  updated {counted(len(event.sections), 'section')} of the notes"
+            self._count("notes", 0, said, "no model call")
         elif isinstance(event, CompactionEnded):
-            freed = event.tokens_before - event.tokens_after
-            self.acts["compact"] += 1
-            self.freed["compact"] += freed
             sizes = f"{event.tokens_before:,} -> {event.tokens_after:,} tokens"
-            calls = counted(event.model_calls, "model call")
-            self.line(f"  layer 4  replaced old messages with a summary: {sizes}", f"from notes, {calls}")
+            said = f"layer 4  replaced old messages with a summary: {sizes}"
+            freed = event.tokens_before - event.tokens_after
+            self._count("compact", freed, said, f"from notes, {counted(event.model_calls, 'model call')}")
         elif isinstance(event, RequestPrepared):
             self._full = event.window
         elif isinstance(event, FellBack):
             self.line(f"  {event.what}: {event.why}", "")
+
+    def _count(self, layer: str, freed: int, said: str, why: str) -> None:
+        self.acts[layer] += 1
+        self.freed[layer] += freed
+        self.line(f"  {said}", why)
 
     def show_prompt(self, words: str) -> None:
         """Print the user's prompt."""

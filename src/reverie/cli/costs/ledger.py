@@ -12,10 +12,12 @@ from ...settings import load_settings
 from ..output import bars, counted, emit_json, say, table, warn
 from ..sessions.recordings import slug_of
 
-__all__ = ["as_json_row", "command"]
-
 AXES = ("session", "day", "project", "layer")
 KINDS = ("read", "written", "uncached", "output")
+FIGURES = (
+    *("calls", "hit_rate", "expected_hit_rate", "actual", "expected", "usd", "expected_usd", "unpriced"),
+    *("breaks", "lost_tokens", "lost_usd", "lost_by_reason"),
+)
 
 
 @click.command(short_help="Show the cost of model calls and the losses from cache breaks.")
@@ -52,20 +54,7 @@ def summed(rows: list[Totals]) -> Totals:
 
 def as_json_row(row: Totals) -> dict[str, Any]:
     """Return totals as a dict for JSON."""
-    return {
-        "calls": row.calls,
-        "hit_rate": row.hit_rate,
-        "expected_hit_rate": row.expected_hit_rate,
-        "actual": row.actual,
-        "expected": row.expected,
-        "usd": row.usd,
-        "expected_usd": row.expected_usd,
-        "unpriced": row.unpriced,
-        "breaks": row.breaks,
-        "lost_tokens": row.lost_tokens,
-        "lost_usd": row.lost_usd,
-        "lost_by_reason": dict(row.lost_by_reason),
-    }
+    return {name: getattr(row, name) for name in FIGURES}
 
 
 def draw(axis: str, found: dict[str, Totals], whole: Totals) -> None:

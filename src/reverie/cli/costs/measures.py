@@ -13,8 +13,6 @@ from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked
 from ..sessions.recordings import opened_library, recordings
 
-__all__ = ["as_row", "command", "facts_row", "number_text", "percent_text"]
-
 
 @click.command(short_help="Measure cache, compaction, memory and background work.")
 @click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1)
@@ -40,7 +38,7 @@ def command(sessions: tuple[str, ...], as_json: bool) -> None:
 
 def _logs(names: tuple[str, ...]) -> list[tuple[str, tuple[Entry, ...]]]:
     if names:
-        return [(one.session, one.entries) for name in names for one in recordings(name)]
+        return [(one.session_id, one.entries) for name in names for one in recordings(name)]
     with opened_library() as library:
         keys = list(library.keys())
         return [(key.split("/", 1)[1].removesuffix(".jsonl"), tuple(library.load(key).entries)) for key in keys]

@@ -11,8 +11,6 @@ from ...errors import InputError
 from ..output import counted, emit_json, progressing, say
 from ..sessions.export import write
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Replay recorded sessions under caching policies and price them.")
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
@@ -44,7 +42,9 @@ def command(
     from ...replay.policies import NAMES
     from ...replay.report import report_json
 
-    target = _page_file(html, force)
+    target = None if html is None else Path(html)
+    if target is not None:
+        write(target, b"", force=force, dry_run=True)  # refuse a bad path before the work
     names = [name for name in chosen if not name.endswith(".toml")]
     extra = settings_named(Path(name) for name in chosen if name.endswith(".toml"))
     files = [_readable(path) for path in paths] if paths else _sessions_of_chosen_project(as_json)
@@ -76,17 +76,6 @@ def _readable(path: str) -> Path:
     if not found.exists():
         raise InputError(f"{path} does not exist; pass a recorded session or a directory of them")
     return found
-
-
-def _page_file(html: str | None, force: bool) -> Path | None:
-    if html is None:
-        return None
-    target = Path(html)
-    if target.exists() and not force:
-        raise InputError(f"{html} exists already; --force overwrites it")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"cannot write the page: directory {target.parent} does not exist")
-    return target
 
 
 def _sessions_of_chosen_project(quiet: bool) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ...replay.outcome import ReplayReport
@@ -22,8 +22,6 @@ from ...replay.report import (
 )
 from ..output import StyledCell, bar, bar_cell, coloured, console, counted, paint, say, table
 
-__all__ = ["show"]
-
 WIDE: Final = 118
 LISTED: Final = 12
 MAX_BAR: Final = 30
@@ -39,9 +37,11 @@ def show(report: ReplayReport) -> None:
     if console().width >= WIDE:
         draw_all(report, found)
     else:
-        draw_money(report, found)
+        rows = money_rows(report, found, taken=35)
+        table(["policy", "input", "/uncached", "/append", ""], rows, right=(1, 2, 3))
         say()
-        draw_tokens(found)
+        headings = ["policy", "read", "written", "uncached", "breaks", "backs", "peak", "mean"]
+        table(headings, token_rows(found), right=range(1, 8))
     if cheapest(report):
         paint([("* cheapest input; the cost of read-backs is included\n", "dim")])
     draw_invalid(found)
@@ -59,27 +59,10 @@ def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
     table([*headings, "mean", ""], rows, right=range(1, 11))
 
 
-def draw_money(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
-    """Print a table with the input cost of each policy."""
-    rows = money_rows(report, found, taken=35)
-    table(["policy", "input", "/uncached", "/append", ""], rows, right=(1, 2, 3))
-
-
-def draw_tokens(found: dict[str, dict[str, Any]]) -> None:
-    """Print a table with the tokens, cache breaks, read-backs and window of each policy."""
-    headings = ["policy", "read", "written", "uncached", "breaks", "backs", "peak", "mean"]
-    table(headings, token_rows(found), right=range(1, 8))
-
-
-def room_for_bar(labels: Iterable[str], taken: int) -> int:
-    """Return the width (6 to 30) left for a bar next to the labels and columns of ``taken`` characters."""
-    return max(6, min(MAX_BAR, console().width - taken - max(map(len, labels))))
-
-
 def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken: int) -> list[list[object]]:
     """Return a row per policy: label, input cost, its ratios to uncached and append-only, and a bar."""
     best, labels = cheapest(report), labels_of(report, found)
-    width = room_for_bar(labels.values(), taken)
+    width = max(6, min(MAX_BAR, console().width - taken - max(map(len, labels.values()))))
     decimals = places(one["input_usd"] for one in found.values())
     cached = [one["input_usd"] for policy, one in found.items() if policy != UNCACHED]
     whole = max(cached, default=0.0) or max(one["input_usd"] for one in found.values())

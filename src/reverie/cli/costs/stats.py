@@ -16,8 +16,6 @@ from ..sessions.recordings import slug_of
 from .ledger import as_json_row
 from .measures import as_row, facts_row, number_text, percent_text
 
-__all__ = ["command"]
-
 _MOST_SESSIONS = 10
 _WIDTH = 30
 

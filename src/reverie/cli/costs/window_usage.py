@@ -13,20 +13,22 @@ from ...conversation.tokens.accounting import Accounting, account, added_texts, 
 from ...conversation.tokens.estimate import measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...conversation.view import View
+from ...importers import ImportedSession
 from ...model_facts import facts_of
 from ...settings import Settings
-from ..sessions.recordings import Recording
-
-__all__ = ["combined_usage", "window_usage"]
 
 # Decisions that remove content from view: a log without them folds into a view of all messages.
 REMOVALS: Final = frozenset(
     {"compacted", "collapsed", "snipped", "results_cleared", "result_offloaded", "images_dropped"}
 )
+SUMMED: Final = (
+    *("messages", "entries", "compactions", "total_tokens", "duplicate_read_tokens", "count"),
+    "beside_messages_tokens",
+)
 
 
 def window_usage(
-    recording: Recording,
+    recording: ImportedSession,
     *,
     settings: Settings,
     lookup: Lookup,
@@ -55,7 +57,7 @@ def window_usage(
     count = billed if known else max(billed, found.total)
     used = view.token_count.threshold_tokens if not whole else count
     return {
-        "session": recording.session,
+        "session": recording.session_id,
         "format": recording.format,
         "title": recording.title,
         "model": model,
@@ -125,13 +127,7 @@ def duplicates_of(found: Accounting) -> list[dict[str, Any]]:
 
 def window_of(window: Window, lines: Thresholds, used: int) -> dict[str, Any]:
     """Return a dict of the window, its thresholds, the used tokens, and the tokens left to each threshold."""
-    limits = {
-        "warning": lines.warning,
-        "error": lines.error,
-        "auto_compact": lines.auto_compact,
-        "blocking": lines.blocking,
-        "effective": lines.effective,
-    }
+    limits = {name: getattr(lines, name) for name in ("warning", "error", "auto_compact", "blocking", "effective")}
     return {
         "window_tokens": lines.window,
         "source": window.source,
@@ -150,17 +146,15 @@ def combined_usage(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     report = dict(fullest)
     if len(found) == 1:
         return {**report, "sessions": list(found)}
-    for name in ("messages", "entries", "compactions", "total_tokens", "duplicate_read_tokens", "count"):
+    for name in SUMMED:
         report[name] = sum(one[name] for one in found)
-    for name in ("by_category", "attachments", "skipped"):
+    for name in ("by_category", "attachments", "skipped", "deferred_tools"):
         report[name] = summed([one[name] for one in found])
-    report["beside_messages_tokens"] = sum(one["beside_messages_tokens"] for one in found)
     report["cleared_by_provider"] = {
         "tokens": sum(one["cleared_by_provider"]["tokens"] for one in found),
         "results": sum(one["cleared_by_provider"]["results"] for one in found),
         "handles": [handle for one in found for handle in one["cleared_by_provider"]["handles"]],
     }
-    report["deferred_tools"] = summed([one["deferred_tools"] for one in found])
     report["tools"] = summed_tools([one["tools"] for one in found])
     report["duplicate_reads"] = [
         {**read, "session": one["session"]} for one in found for read in one["duplicate_reads"]

@@ -1,4 +1,4 @@
-"""``reverie hook``: the click command, used only for --help; ``cli.start`` handles real hook calls without click."""
+"""``reverie hook`` and ``reverie statusline`` as click commands, for --help; ``cli.start`` runs both without click."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import click
 
 from ...hosts.events import EVENTS, HOSTS
 from ...hosts.hook import main as answer
-
-__all__ = ["command"]
+from .session_line import main as print_line
 
 
 @click.command(
@@ -27,3 +26,14 @@ def command(host: str, event: str) -> None:
     stop and at the end it queues jobs for 'reverie worker'.
     """
     sys.exit(answer(["--host", host, event]))
+
+
+@click.command(short_help="Print a status line about a session for another agent to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print the values of the line as one JSON document.")
+def statusline(as_json: bool) -> int:
+    """Print a status line about a session for another agent to show.
+
+    Reads the agent's JSON from stdin, in Claude Code's format. The line shows the model, the project, context usage,
+    the share of cache hits, the cost, the number of memories, and the number of memories to review.
+    """
+    return print_line(["--json"] if as_json else [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import click
 
@@ -11,9 +11,7 @@ from ...errors import InputError, ReverieError
 from ...hosts.events import HOSTS, Host
 from ...hosts.installer import SettingsChange, install, installed_files, settings_file, uninstall
 from ...settings import load_settings
-from ..output import console, emit_json, paint, say
-
-__all__ = ["command", "remove"]
+from ..output import emit_json, paint, say
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _NEXT = {
@@ -80,27 +78,10 @@ def _directory(project: str | None) -> Path | None:
 
 def _print_changes(changes: list[SettingsChange], dry_run: bool, as_json: bool) -> None:
     if as_json:
-        rows: list[dict[str, Any]] = [
-            {
-                "host": one.host,
-                "path": str(one.path),
-                "state": one.state,
-                "diff": one.diff,
-                "backup": str(one.backup) if one.backup else None,
-            }
-            for one in changes
-        ]
-        emit_json({"dry_run": dry_run, "changes": rows})
+        emit_json({"dry_run": dry_run, "changes": changes})
         return
     for one in changes:
         if one.diff:
-            paint((line, _style(line)) for line in one.diff.splitlines(keepends=True))
-        say(f"{one.path}: {'would be ' if dry_run and one.diff else ''}{one.state}" + _backup_note(one))
-
-
-def _backup_note(one: SettingsChange) -> str:
-    return f" (backup: {one.backup})" if one.backup else ""
-
-
-def _style(line: str) -> str:
-    return _STYLES.get(line[:1], "") if console().is_terminal else ""
+            paint((line, _STYLES.get(line[:1], "")) for line in one.diff.splitlines(keepends=True))
+        backup = f" (backup: {one.backup})" if one.backup else ""
+        say(f"{one.path}: {'would be ' if dry_run and one.diff else ''}{one.state}{backup}")

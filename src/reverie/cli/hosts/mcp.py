@@ -13,8 +13,6 @@ from ...errors import InputError
 from ...settings import load_settings
 from ..output import printable
 
-__all__ = ["command"]
-
 TOKEN_FILE = "mcp-token"
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-__all__ = ["line_of", "line_values", "main"]
-
 _MAX_INPUT_BYTES = 1_048_576
 _WAIT_SECONDS = 1.0
 _TAIL_BYTES = 262_144
@@ -91,7 +89,7 @@ def _window_of(host: Mapping[str, Any]) -> float:
 
 def _last_usage(transcript: str) -> Mapping[str, Any]:
     """Return the usage of the main agent's last reply in the end of a host's transcript; empty if not found."""
-    for line in reversed(_tail(transcript).split(b"\n")):
+    for line in reversed(_part_of(transcript, _TAIL_BYTES, at_end=True).split(b"\n")):
         if b'"usage"' in line:
             entry = _decoded(line)
             if entry.get("type") == "assistant" and not entry.get("isSidechain"):
@@ -101,15 +99,17 @@ def _last_usage(transcript: str) -> Mapping[str, Any]:
     return {}
 
 
-def _tail(path: str) -> bytes:
+def _part_of(path: str, size: int, *, at_end: bool = False) -> bytes:
+    """Return the first or the last bytes of a regular file; none if it cannot be read."""
+    links = 0 if at_end else os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | links | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return b""
     try:
         found = os.fstat(descriptor)
         is_plain = (found.st_mode & 0o170000) == 0o100000
-        return os.pread(descriptor, _TAIL_BYTES, max(0, found.st_size - _TAIL_BYTES)) if is_plain else b""
+        return os.pread(descriptor, size, max(0, found.st_size - size) if at_end else 0) if is_plain else b""
     except OSError:
         return b""
     finally:
@@ -172,7 +172,7 @@ def _counted(folder: str, until: float) -> tuple[int, int]:
     for path in _memories_in(folder):
         count += 1
         if monotonic() < until:
-            head = _head(path)
+            head = _part_of(path, _HEAD_BYTES)
             waiting += head.startswith(b"---") and bool(_UNCONFIRMED.search(head.split(b"\n---", 1)[0]))
     return count, waiting
 
@@ -188,19 +188,6 @@ def _memories_in(folder: str, depth: int = 1) -> Iterator[str]:
             yield from _memories_in(path, depth + 1)
         elif not is_folder and name.endswith(".md") and name != "MEMORY.md":
             yield path
-
-
-def _head(path: str) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, _HEAD_BYTES)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
 
 
 # -- text

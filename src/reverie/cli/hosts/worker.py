@@ -9,8 +9,6 @@ from ...hosts.worker import work
 from ...settings import load_settings
 from ..output import counted, emit_json, say, table
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Run the background jobs that hooks queued.")
 @click.option("--status", is_flag=True, help="Only show queued jobs and whether a worker is running.")

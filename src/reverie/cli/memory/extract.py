@@ -39,7 +39,7 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
     for name in tracked(listed(names, failed), "extracting"):
         try:
             for one in recordings(name):
-                found.append(extraction.look(one.session, one.entries))
+                found.append(extraction.look(one.session_id, one.entries))
         except ReverieError as error:
             failed.append({"path": name, "error": str(error)})
     if as_json:

@@ -23,9 +23,7 @@ from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ...values import fields_of
 from ..output import confirmed, counted, emit_json, say, tracked, warn
-from .recordings import slug_of
-
-__all__ = ["command"]
+from .recordings import opened_storage, slug_of
 
 NOUNS = {
     "files": "file",
@@ -66,8 +64,7 @@ def command(
     if bool(names) == wanted.is_set:
         raise InputError("name sessions, or select them by --before, --project or --matching, but not both")
     settings = load_settings()
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with opened_storage(settings) as storage:
         library = Library(storage, project=project_slug(os.getcwd()))
         keys = list(dict.fromkeys(library.find(name) for name in names)) if names else wanted.keys(library, storage)
         deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)])
@@ -80,8 +77,6 @@ def command(
         texts = sampled_texts(storage, [one.key for one in planned])
         receipts, late = _run(deletion, [*texts], dry_run=False)
         return _report(receipts, [*busy, *late], search_for_remains(storage, texts, receipts), as_json=as_json)
-    finally:
-        storage.close()
 
 
 class SessionFilter:

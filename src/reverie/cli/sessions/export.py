@@ -16,8 +16,6 @@ from ...errors import InputError
 from ..output import emit_json, printable, say, size
 from .recordings import opened_library
 
-__all__ = ["command", "pour", "text_or_base64", "write"]
-
 
 @click.command(short_help="Export a session's log, byte for byte.")
 @click.argument("session")

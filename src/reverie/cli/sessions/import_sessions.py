@@ -23,8 +23,6 @@ from ...values import record, replace
 from ..output import console, counted, emit_json, progressing, say, table, tracked, warn
 from .recordings import opened_library
 
-__all__ = ["ImportOutcome", "command"]
-
 IMPORTED, PLANNED, KNOWN = "imported", "would be imported", "already there"
 NAMED = 5
 WIDE = 110

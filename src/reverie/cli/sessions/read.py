@@ -9,12 +9,9 @@ import click
 from ...errors import InputError
 from ...runtime.library import Library
 from ...runtime.session.offload.read_back import ReadBack, StoredContent
-from ...settings import load_settings
-from ...storage.files import FileStorage
 from ..output import emit_json, say
 from .export import pour, text_or_base64
-
-__all__ = ["command"]
+from .recordings import opened_storage
 
 
 @click.command(short_help="Show content that was removed from a session's view.")
@@ -41,14 +38,10 @@ def command(
     """
     if by_bytes and pattern is not None:
         raise InputError("--search and --bytes exclude each other: use one of them")
-    settings = load_settings()
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with opened_storage() as storage:
         library = Library(storage)
         key = library.find(session)
         found = ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(handle)
-    finally:
-        storage.close()
     if by_bytes or (offset, limit, pattern) == (None, None, None):
         start = offset or 0
         data = found.data[start:] if limit is None else found.data[start : start + limit]

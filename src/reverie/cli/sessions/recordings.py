@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from ...conversation.entries import META, Entry
+from ...conversation.entries import META
 from ...conversation.log import Damage, newer_part
 from ...errors import InputError, SessionNotFound
 from ...importers import ImportedSession, read_session
 from ...runtime.library import Library
 from ...runtime.places.projects import project_slug
-from ...settings import load_settings
+from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
-from ...values import field, record
 from ..output import warn
-
-__all__ = ["Recording", "opened_library", "recordings", "slug_of"]
 
 _ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
 
 
-@record
-class Recording:
-    """One recorded session from the library or from a file."""
-
-    session: str
-    format: str
-    title: str
-    model: str
-    cwd: str
-    entries: tuple[Entry, ...]
-    skipped: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
-    damage: tuple[Damage, ...] = ()
+def opened_storage(settings: Settings | None = None) -> closing[FileStorage]:
+    """Return the files in Reverie's home directory as a context that closes them at its end."""
+    known = settings or load_settings()
+    return closing(FileStorage(known.home, durability=known.durability))
 
 
 @contextmanager
 def opened_library() -> Generator[Library]:
     """Yield the library in Reverie's home directory, for the current directory's project; close it at the end."""
-    settings = load_settings()
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with opened_storage() as storage:
         yield Library(storage, project=project_slug(Path.cwd()))
-    finally:
-        storage.close()
 
 
-def recordings(name: str) -> list[Recording]:
+def recordings(name: str) -> list[ImportedSession]:
     """Return the sessions in the file at this path, main one first, or the library's one session of this name."""
     if os.path.isfile(name):
-        return [_from_file(one) for one in read_session(name)]
+        return read_session(name)
     with opened_library() as library:
         try:
             return [_from_library(library, library.find(name))]
         except SessionNotFound:
             if os.path.lexists(name) or _is_path(name):
-                return [_from_file(one) for one in read_session(name)]
+                return read_session(name)
             raise InputError(
                 f"{name!r} is neither a session nor a file; 'reverie sessions' lists all sessions"
             ) from None
@@ -76,20 +61,7 @@ def _is_path(name: str) -> bool:
     return os.sep in name or name.lower().endswith(_ENDINGS)
 
 
-def _from_file(found: ImportedSession) -> Recording:
-    return Recording(
-        found.session_id,
-        found.format,
-        found.title,
-        found.model,
-        found.cwd,
-        found.entries,
-        found.skipped,
-        found.damage,
-    )
-
-
-def _from_library(library: Library, key: str) -> Recording:
+def _from_library(library: Library, key: str) -> ImportedSession:
     loaded, listing = library.read(key)
     if part := newer_part(loaded.entries):
         warn(f"session {listing.session} was written by a newer Reverie ({part}); some of it may not be shown")
@@ -99,13 +71,12 @@ def _from_library(library: Library, key: str) -> Recording:
         damage = (*damage, Damage(line, "an incomplete last line, never acknowledged", len(loaded.torn)))
     source = next((entry.body.get("source") for entry in loaded.entries if entry.kind == META), None)
     made_by: object = source.get("format") if isinstance(source, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return Recording(
-        listing.session,
+    return ImportedSession(
         made_by if isinstance(made_by, str) else "reverie",
+        listing.session,
         listing.title,
-        listing.model,
         listing.cwd,
+        listing.model,
         tuple(loaded.entries),
-        {},
-        damage,
+        damage=damage,
     )

@@ -8,12 +8,9 @@ import click
 
 from ...errors import InputError
 from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
-from ...settings import load_settings
 from ...storage.files import FileStorage
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
-from .recordings import opened_library
-
-__all__ = ["command"]
+from .recordings import opened_library, opened_storage
 
 
 @click.command(short_help="Take a secret out of a session for good.")
@@ -34,9 +31,7 @@ def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_j
         raise InputError("--text and --scan exclude each other")
     with opened_library() as library:
         key = library.find(session)
-    settings = load_settings()
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with opened_storage() as storage:
         secrets = scanned(storage, key, quiet=as_json) if scan else [typed()]
         if not secrets:
             say("no secret was found; nothing was changed")
@@ -48,8 +43,6 @@ def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_j
                 warn("nothing was changed")
                 return 1
             receipt = redaction.run()
-    finally:
-        storage.close()
     if as_json:
         emit_json(as_plain(receipt))
     else:

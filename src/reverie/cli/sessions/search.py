@@ -12,8 +12,6 @@ from ...settings import load_settings
 from ..output import emit_json, paint, say, warn
 from .recordings import slug_of
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Find messages in past sessions.")
 @click.argument("query")

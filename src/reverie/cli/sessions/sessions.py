@@ -13,8 +13,6 @@ from ...runtime.library import SessionListing
 from ..output import console, counted, emit_json, say, size, table, tracked, warn
 from .recordings import opened_library, slug_of
 
-__all__ = ["command"]
-
 WIDE: Final = 110
 RANDOM_NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 

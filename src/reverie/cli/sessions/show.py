@@ -13,11 +13,10 @@ from ...conversation.entries import encode_entry
 from ...conversation.reads import cleared_results
 from ...conversation.view import View
 from ...conversation.wire.request import build_request
+from ...importers import ImportedSession
 from ..output import counted, emit_json, paint, say, warn
-from .recordings import Recording, recordings
+from .recordings import recordings
 from .transcript import of_entries, of_messages
-
-__all__ = ["command"]
 
 
 @click.command(short_help="Show a session as readable text.")
@@ -44,15 +43,10 @@ def command(session: str, as_view: bool, raw: bool, as_json: bool) -> None:
         paint(heading(one))
         paint(view_pieces(one) if as_view else of_entries(one.entries))
         for damage in one.damage:
-            warn(f"{one.session}: skipped line {damage.line}: {damage.reason}")
+            warn(f"{one.session_id}: skipped line {damage.line}: {damage.reason}")
 
 
-def request_messages(recording: Recording) -> list[dict[str, Any]]:
-    """Return the messages that the next request of a recorded session would contain."""
-    return build_request(View().fold_all(recording.entries))["messages"]
-
-
-def view_pieces(recording: Recording) -> Iterator[tuple[str, str]]:
+def view_pieces(recording: ImportedSession) -> Iterator[tuple[str, str]]:
     """Yield (text, style) pieces of the view, with a line in place of each result that the provider left out."""
     view = View().fold_all(recording.entries)
     cleared = cleared_results(view)
@@ -62,26 +56,26 @@ def view_pieces(recording: Recording) -> Iterator[tuple[str, str]]:
         yield f"\nThe provider cleared {results}: {view.token_count.cleared_tokens:,} tokens, not billed.\n", "dim"
 
 
-def heading(recording: Recording) -> list[tuple[str, str]]:
+def heading(recording: ImportedSession) -> list[tuple[str, str]]:
     """Return (text, style) pieces: a line with the title, and one with the name, format, model and directory."""
-    about = " · ".join(part for part in (recording.session, recording.format, recording.model, recording.cwd) if part)
-    return [(f"{recording.title or recording.session}\n", "bold"), (f"{about}\n", "dim")]
+    about = " · ".join(filter(None, (recording.session_id, recording.format, recording.model, recording.cwd)))
+    return [(f"{recording.title or recording.session_id}\n", "bold"), (f"{about}\n", "dim")]
 
 
-def print_raw(recording: Recording, as_view: bool) -> None:
+def print_raw(recording: ImportedSession, as_view: bool) -> None:
     """Print one line of JSON per entry, or with ``as_view`` per message that the next request would contain."""
     if as_view:
-        for message in request_messages(recording):
+        for message in build_request(View().fold_all(recording.entries))["messages"]:
             say(json.dumps(message, ensure_ascii=False, default=str))
         return
     for entry in recording.entries:
         say(encode_entry(entry).decode())
 
 
-def as_report(recording: Recording, as_view: bool) -> dict[str, Any]:
+def as_report(recording: ImportedSession, as_view: bool) -> dict[str, Any]:
     """Return a session as a dict for JSON: its entries, or with ``as_view`` its token count and next request."""
     report: dict[str, Any] = {
-        "session": recording.session,
+        "session": recording.session_id,
         "format": recording.format,
         "title": recording.title,
         "model": recording.model,

@@ -9,8 +9,6 @@ from typing import Any, Final, cast
 from ...conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry
 from ...text.counts import counted
 
-__all__ = ["of_entries", "of_messages"]
-
 Piece = tuple[str, str]
 Record = dict[str, Any]
 

@@ -21,8 +21,6 @@ from ...settings import default_home
 from ...values import record
 from ..output import emit_json, say, table
 
-__all__ = ["Finding", "command", "examine"]
-
 Status = Literal["ok", "fallback", "absent", "failed"]
 
 # extra -> the module that it installs

@@ -8,8 +8,6 @@ from typing import Any, cast
 from ...errors import InputError, ModelError
 from ...values import record
 
-__all__ = ["ModelRow", "model_row", "show_row"]
-
 # The facts in the order of a reader's questions; every fact is in one group.
 _GROUPS = {
     "limits": ("window_tokens", "max_output_tokens", "tokens_per_text"),
@@ -135,16 +133,15 @@ def _resolved(name: str, aliases: Any) -> str:
 
 def _learned(home: Path, model: str) -> int | None:
     """Return the window that a refusal taught for a model; None if there is none."""
+    from contextlib import closing
+
     from ...runtime.session.windows import KEY, learned_windows
     from ...storage.files import FileStorage
 
     if not (home / KEY).exists():
         return None
-    storage = FileStorage(home)
-    try:
+    with closing(FileStorage(home)) as storage:
         return learned_windows(storage).get(model.partition(":")[2] or model)
-    finally:
-        storage.close()
 
 
 def _reported(model: str) -> tuple[int | None, str]:

@@ -12,8 +12,6 @@ from ...runtime.places.trust import TrustList, root_of
 from ...settings import default_home
 from ..output import emit_json, one_word, say, table, warn
 
-__all__ = ["command"]
-
 
 @click.command(short_help="Trust a directory, or stop trusting it.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))

@@ -13,8 +13,6 @@ from .calls import one_line
 from .colours import Paint
 from .footer import dollars, thousands
 
-__all__ = ["AgentLines"]
-
 SHOWN: Final = 6
 """Maximum number of agents with a live line; further agents are only counted."""
 

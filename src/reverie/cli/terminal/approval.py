@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 from prompt_toolkit.utils import get_cwidth
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from ...runtime.guard.permissions import Approval, ApprovalAnswer
     from .screen import Screen
     from .transcript import Transcript
-
-__all__ = [
-    "PlanScreen",
-    "PlanTranscript",
-    "Preview",
-    "ScreenApprover",
-    "approval_head",
-    "ask_about_plan",
-    "kept_rules",
-    "shown_by_pages",
-]
 
 NO_REASON: Final = "refused by the user"
 OTHER_ROWS: Final = 9
@@ -153,29 +142,7 @@ def shown_by_pages(
     return turn
 
 
-class PlanScreen(Protocol):
-    """The parts of a screen that a question about a plan uses."""
-
-    def size(self) -> tuple[int, int]: ...
-    async def choose(
-        self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None
-    ) -> str | None: ...
-    async def ask_line(self, mark: str) -> str: ...
-    async def edit_file(self, path: Path) -> None: ...
-
-
-class PlanTranscript(Protocol):
-    """The parts of a transcript that show a plan."""
-
-    @property
-    def put(self) -> Callable[[str, Sequence[str]], None]: ...
-    @property
-    def note(self) -> Callable[..., None]: ...
-
-
-async def ask_about_plan(
-    screen: PlanScreen, transcript: PlanTranscript, approval: Approval, paint: Paint
-) -> ApprovalAnswer:
+async def ask_about_plan(screen: Screen, transcript: Transcript, approval: Approval, paint: Paint) -> ApprovalAnswer:
     """Show a plan as it is written, ask the user to approve, edit or reject it, and return the answer."""
     from ...runtime.guard.permissions import ApprovalAnswer
 

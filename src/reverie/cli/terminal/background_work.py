@@ -15,8 +15,6 @@ from .calls import one_line
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
 
-__all__ = ["AnsweredPrompt", "unfinished_lines"]
-
 
 class AnsweredPrompt:
     """Answers one prompt to its end: also the results of agents that work in the background after the first reply."""

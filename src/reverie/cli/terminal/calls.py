@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from ..output import counted, printable, visible
 
-__all__ = ["call_title", "one_line", "outcome"]
-
 TITLE_CHARS: Final = 120
 OUTCOME_CHARS: Final = 80
 # Input fields that describe a call, best first.

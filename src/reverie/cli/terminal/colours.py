@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["STYLES", "Paint"]
-
 # meaning -> (SGR codes, prompt_toolkit style)
 STYLES: Final = {
     "prompt": ("1", "bold"),

@@ -15,16 +15,14 @@ from ...errors import InputError, ReverieError
 from ...settings import Mode, Settings
 from ...values import record
 from ..output import counted, one_word
+from .approval import Preview
 from .calls import one_line
 from .colours import Paint
 from .footer import dollars, thousands
-from .plan import plan_command
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
     from .transcript import Transcript
-
-__all__ = ["COMMANDS", "MODES", "Chat", "Command", "drawn_lines", "run_command"]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 KEYS: Final = (
@@ -36,6 +34,7 @@ KEYS: Final = (
     ("@file", "complete a file name"),
     ("!command", "run a shell command yourself; the model sees its output"),
 )
+PLAN_USAGE: Final = "usage: /plan, /plan approve [default | accept-edits], /plan reject [WORDS], /plan edit, /plan drop"
 
 
 class Chat(Protocol):
@@ -75,14 +74,14 @@ async def show_help(chat: Chat, rest: str) -> None:
 async def show_context(chat: Chat, rest: str) -> None:
     """Show the session's context usage."""
     from ...cache.prices import listed_window
+    from ...importers import ImportedSession
     from ..costs.context import draw
     from ..costs.window_usage import window_usage
-    from ..sessions.recordings import Recording
     from .recent_messages import logged_entries
 
     agent = chat.agent
     entries = await to_thread.run_sync(logged_entries, agent)
-    recording = Recording(agent.name, "reverie", "", agent.model.model_id, str(agent.cwd), tuple(entries))
+    recording = ImportedSession("reverie", agent.name, "", str(agent.cwd), agent.model.model_id, tuple(entries))
     found = window_usage(recording, settings=agent.session.settings, lookup=listed_window, model=agent.model.model_id)
     chat.transcript.put("block", drawn_lines(lambda: draw(found)))
 
@@ -235,6 +234,52 @@ async def show_permissions(chat: Chat, rest: str) -> None:
     if kept:
         lines.append(chat.paint("  /permissions drop NUMBER asks again", "dim"))
     chat.transcript.put("block", lines)
+
+
+async def plan_command(chat: Chat, rest: str) -> None:
+    """Show the plan, or approve, reject, edit or drop it by the words of ``rest``."""
+    word, _, words = rest.partition(" ")
+    agent = chat.agent
+    match word:
+        case "":
+            await _show_plan(chat)
+        case "approve":
+            await agent.approve_plan(_plan_mode(words.strip()))
+            chat.transcript.note(f"the plan is approved; mode: {agent.mode}. Send a message to start the work.")
+        case "reject":
+            await agent.reject_plan(words.strip())
+            chat.transcript.note("the plan is rejected")
+        case "edit":
+            if agent.plan is None or not agent.plan.is_open:
+                raise InputError("there is no open plan")
+            await chat.edit_file(Path(agent.plan_path))
+            await _show_plan(chat)
+        case "drop":
+            await agent.end_plan()
+            chat.transcript.note("the plan is dropped")
+        case _:
+            raise InputError(PLAN_USAGE)
+
+
+async def _show_plan(chat: Chat) -> None:
+    await chat.agent.session.parts.plan.adopt()
+    plan = chat.agent.plan
+    if plan is None:
+        chat.transcript.note("there is no plan; in plan mode (Shift-Tab) the agent writes one")
+        return
+    chat.transcript.put("approval", Preview(plan.text, chat.paint).page())
+    words = f": {one_line(plan.words, 200)}" if plan.words else ""
+    chat.transcript.note(f"{plan.state} by the {plan.by}{words} · {chat.agent.plan_path}")
+    if plan.state == "proposed":
+        chat.transcript.note("/plan approve, /plan approve accept-edits, /plan reject WORDS, /plan edit")
+
+
+def _plan_mode(word: str) -> Mode:
+    if word in ("", "default"):
+        return "default"
+    if word == "accept-edits":
+        return "accept-edits"
+    raise InputError(f"a plan is approved to the mode default or accept-edits, not {word!r}")
 
 
 async def show_todos(chat: Chat, rest: str) -> None:

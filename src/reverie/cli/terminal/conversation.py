@@ -18,6 +18,7 @@ from anyio import to_thread
 from ...errors import ReverieError
 from ...events import Event
 from ...settings import Settings
+from ...values import replace
 from ..output import counted
 from . import states
 from .approval import ScreenApprover
@@ -25,8 +26,7 @@ from .background_work import unfinished_lines
 from .calls import one_line
 from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
-from .completion import InputCompleter
-from .files import project_files
+from .completion import InputCompleter, project_files
 from .footer import Part, footer_parts
 from .options import Options
 from .questions import Option
@@ -36,8 +36,6 @@ from .transcript import Transcript
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
-
-__all__ = ["Conversation"]
 
 SLOW: Final = ("reverie.runtime.agent.agent", "reverie.cli.terminal.markdown")
 SHOWN_LINES: Final = 200
@@ -67,7 +65,9 @@ class Conversation:
             {name: command.meaning for name, command in COMMANDS.items()}, lambda: self._files, self._values
         )
         self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
-        self.transcript = Transcript(self.screen.write, paint=self.paint, cwd=options.cwd, size=self.screen.size)
+        self.transcript = Transcript(
+            self.screen.app.write_above, paint=self.paint, cwd=options.cwd, size=self.screen.size
+        )
         self.screen.on_submit = self._on_submit
         self.screen.on_key = lambda key, line: self._apply(states.pressed(self.state, key, time.monotonic(), line))
         self.screen.on_typed = lambda: self._apply(states.typed(self.state))
@@ -122,7 +122,7 @@ class Conversation:
             reading = asyncio.create_task(self._load_slow_parts())
             try:
                 if self._options.prompt:
-                    prompt, self._options = self._options.prompt, self._options.without_prompt()
+                    prompt, self._options = self._options.prompt, replace(self._options, prompt="")
                     self._on_submit(prompt)
                 self._apply(states.opened(self.state))
                 while not self._is_leaving and self._next is None:

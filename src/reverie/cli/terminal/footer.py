@@ -11,8 +11,6 @@ from .calls import one_line
 if TYPE_CHECKING:
     from ...runtime.agent.status import Status
 
-__all__ = ["Part", "dollars", "footer_lines", "footer_parts", "thousands"]
-
 Part = tuple[str, str]
 """A style's name and a text."""
 SEPARATOR: Final = " · "

@@ -12,8 +12,6 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-__all__ = ["FrameOutput", "InlineApplication"]
-
 REDRAW_SECONDS: Final = 0.03
 ESCAPE_SECONDS: Final = 0.1
 BEGIN_FRAME: Final = "\x1b[?2026h"

@@ -15,8 +15,6 @@ from rich.theme import Theme
 
 from ..output import printable
 
-__all__ = ["ansi_lines", "blocks_of", "markdown_lines"]
-
 MAX_PROSE_COLUMNS: Final = 100
 _THEME: Final = Theme({"markdown.code": "cyan", "markdown.hr": "dim", "markdown.item.bullet": "cyan"})
 

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...settings import Mode, Settings
-from ...values import record, replace
+from ...values import record
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
     from ...runtime.guard.permissions import Approver
-
-__all__ = ["WAIT_SECONDS", "Options"]
 
 WAIT_SECONDS: Final = 600.0
 
@@ -52,7 +50,3 @@ class Options:
             budget_usd=self.budget_usd,
             name=self.name,
         )
-
-    def without_prompt(self) -> Options:
-        """Return the same options without the first prompt."""
-        return replace(self, prompt="")

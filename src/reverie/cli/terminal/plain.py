@@ -22,33 +22,32 @@ from ...events import (
 )
 from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Settings
-from ..output import say, warn
+from ..output import warn
 from .approval import Preview, approval_head, kept_rules
 from .background_work import AnsweredPrompt, unfinished_lines
 from .calls import call_title, one_line, outcome
 from .colours import Paint
 from .footer import footer_parts
 from .options import Options
-from .print_mode import EXIT_CODES, OTHER_END, on_signal, print_warning
+from .print_mode import EXIT_CODES, OTHER_END, QueryResult, on_signal, print_warning, put
 from .transcript import ENDS
-
-__all__ = ["PlainLines", "talk_plainly"]
 
 NO_COLOUR = Paint(colour=False)
 PAGE_ROWS = 200
 
 
-class PlainLines:
+class PlainLines(QueryResult):
     """Prints the events of a query as lines; prints a reply only when complete, since a line cannot be erased."""
 
     def __init__(self, cwd: Path) -> None:
-        self.ended: QueryEnded | None = None
+        super().__init__()
         self._cwd = cwd
         self._text = ""
         self._titles: dict[str, str] = {}
 
-    def show(self, event: Event) -> None:
-        """Print one event; keep streamed text until its reply is complete, and the query's end in ``ended``."""
+    def on_event(self, event: Event) -> None:
+        """Print one event; keep streamed text until its reply is complete."""
+        super().on_event(event)
         match event:
             case TextStreamed():
                 self._text += event.text
@@ -69,15 +68,10 @@ class PlainLines:
                 put(f"* {event.tool} denied: {one_line(event.reason, 200)}")
             case QueryEnded():
                 self._flush()
-                self.ended = event
                 if event.end != "completed":
                     put(f"! {ENDS.get(event.end, event.end)} {event.detail}")
             case _:
                 print_warning(event)
-
-    def is_complete(self) -> bool:
-        """Return whether the last query ended as it should."""
-        return self.ended is not None and self.ended.end == "completed"
 
     def _flush(self) -> None:
         text, self._text = self._text.strip("\n"), ""
@@ -85,18 +79,12 @@ class PlainLines:
             put(text)
 
 
-def put(text: str) -> None:
-    """Print text on stdout and flush."""
-    say(text.rstrip())
-    sys.stdout.flush()
-
-
 async def talk_plainly(options: Options, settings: Settings) -> int:
     """Answer the prompt and, on a terminal, further prompts until the user leaves; return the exit code."""
     person = sys.stdin.isatty()
     agent = options.agent(settings, session=options.session, approve=LineApprover(options.cwd) if person else None)
     lines = PlainLines(options.cwd)
-    agent.listen(lines.show)
+    agent.listen(lines.on_event)
     prompt: str | None = options.prompt
     async with agent:
         while prompt is not None:

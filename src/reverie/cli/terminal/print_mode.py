@@ -35,8 +35,6 @@ from ..output import say, visible, warn
 from .background_work import AnsweredPrompt, unfinished_lines
 from .options import Options
 
-__all__ = ["EXIT_CODES", "OutputFormat", "ending_line", "print_answer"]
-
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 EXIT_CODES: Final = {"completed": 0, "aborted": 130}
 OTHER_END: Final = 1
@@ -45,7 +43,9 @@ OTHER_END: Final = 1
 class QueryResult:
     """Collects the answer text, the usage and the end of a query from its events."""
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[str], None] | None = None) -> None:
+        """Call ``show`` with each answer as soon as its query has ended."""
+        self._show = show
         self.usage = Usage()
         self.ended: QueryEnded | None = None
         self.turns = 0
@@ -79,8 +79,11 @@ class QueryResult:
                 self.ended = event
                 self.turns += event.turns
                 text = (self._settled + self._growing).strip("\n")
-                self.texts += [text] if text.strip() else []
                 self._settled = self._growing = ""
+                if text.strip():
+                    self.texts.append(text)
+                    if self._show is not None:
+                        self._show(text)
             case _:
                 pass
 
@@ -92,11 +95,9 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
     """
     quick = replace(settings, switches=replace(settings.switches, extraction=False))
     agent = options.agent(quick, session=options.session, approve=None)
-    answer = QueryResult()
-    agent.listen(emit_event if output == "stream-json" else print_warning)
+    answer = QueryResult(put if output == "text" else None)
+    agent.listen((lambda event: write_line(event_body(event))) if output == "stream-json" else print_warning)
     agent.listen(answer.on_event)
-    if output == "text":
-        agent.listen(AnswerPrinter(answer).on_event)
     async with agent:
         if options.approve_plan is not None:
             await agent.approve_plan(options.approve_plan)
@@ -110,7 +111,8 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
         elif output == "json":
             write_line(as_object(agent, answer, answer.ended))
         if answer.ended.end != "completed" and output != "stream-json":
-            warn(ending_line(answer.ended))
+            detail = f": {answer.ended.detail}" if answer.ended.detail else ""
+            warn(f"the query ended with {answer.ended.end}{detail}")
         for line in unfinished_lines(agent):
             warn(line)
     if answer.is_complete() and settings.switches.memory and settings.switches.extraction:
@@ -132,22 +134,6 @@ def leave_extraction(settings: Settings, agent: Agent) -> None:
         warn(f"no memories are extracted: {error}")
 
 
-class AnswerPrinter:
-    """Prints each answer of a result as soon as its query has ended."""
-
-    def __init__(self, answer: QueryResult) -> None:
-        self._answer = answer
-        self._printed = 0
-
-    def on_event(self, event: Event) -> None:
-        """Print the answers that are new after a query's end."""
-        if isinstance(event, QueryEnded):
-            for text in self._answer.texts[self._printed :]:
-                say(text)
-            sys.stdout.flush()
-            self._printed = len(self._answer.texts)
-
-
 def print_plan(agent: Agent, changes: int) -> None:
     """Print the plan if it waits for approval and changed since it had so many changes, and how to approve it."""
     plan = agent.plan
@@ -160,14 +146,9 @@ def print_plan(agent: Agent, changes: int) -> None:
     )
 
 
-def ending_line(ended: QueryEnded) -> str:
-    """Return one line about the end of a query."""
-    return f"the query ended with {ended.end}: {ended.detail}" if ended.detail else f"the query ended with {ended.end}"
-
-
 def as_object(agent: Agent, answer: QueryResult, ended: QueryEnded) -> dict[str, Any]:
     """Return the answer, the query's end, usage and cost, session, model and plan as a dict for JSON."""
-    used, plan = answer.usage, agent.plan
+    plan = agent.plan
     known = {"state": plan.state, "text": plan.text, "path": agent.plan_path} if plan is not None else None
     return {
         "result": answer.text,
@@ -176,20 +157,16 @@ def as_object(agent: Agent, answer: QueryResult, ended: QueryEnded) -> dict[str,
         "session": agent.name,
         "model": agent.model.name,
         "turns": answer.turns,
-        "usage": {
-            "input_tokens": used.uncached,
-            "cache_read_input_tokens": used.read,
-            "cache_creation_input_tokens": used.write,
-            "output_tokens": used.output,
-        },
+        "usage": answer.usage.body(),
         "cost_usd": ended.cost_usd,
         **({"plan": known} if known is not None else {}),
     }
 
 
-def emit_event(event: Event) -> None:
-    """Print an event as one line of JSON."""
-    write_line(event_body(event))
+def put(text: str) -> None:
+    """Print text on stdout and flush."""
+    say(text.rstrip())
+    sys.stdout.flush()
 
 
 def write_line(value: dict[str, Any]) -> None:

@@ -12,8 +12,6 @@ from typing import Final
 from ...values import record
 from .footer import Part
 
-__all__ = ["Choice", "Option"]
-
 MAX_ROWS: Final = 12
 TYPING_SECONDS: Final = 0.7
 """Keys that follow each other so quickly belong to a text that was begun before the question appeared."""

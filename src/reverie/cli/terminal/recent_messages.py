@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 from ...conversation.entries import ASSISTANT, USER, Entry
@@ -13,8 +14,6 @@ from ...storage.files import FileStorage
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
-
-__all__ = ["last_exchange", "logged_entries", "written_notes"]
 
 
 def last_exchange(view: View) -> tuple[str, str]:
@@ -42,18 +41,12 @@ def _texts(content: Any) -> list[str]:
 
 def logged_entries(agent: Agent) -> list[Entry]:
     """Read the log of an agent's session from disk and return all its entries."""
-    storage = FileStorage(agent.settings.home)
-    try:
+    with closing(FileStorage(agent.settings.home)) as storage:
         return list(Library(storage).load(log_key(project_slug(agent.cwd), agent.name)).entries)
-    finally:
-        storage.close()
 
 
 def written_notes(agent: Agent) -> str:
     """Return the running notes of an agent's session, or an empty string if there are none."""
-    storage = FileStorage(agent.settings.home)
-    try:
+    with closing(FileStorage(agent.settings.home)) as storage:
         found = storage.read(f"{session_key(project_slug(agent.cwd), agent.name)}/session-memory/summary.md")
         return found.data.decode("utf-8", "replace") if found is not None else ""
-    finally:
-        storage.close()

@@ -1,4 +1,4 @@
-"""The bottom part of the terminal: live lines, the input or a question, completions, and the footer."""
+"""The bottom part of the terminal: live lines, the input or a question, completions, the footer, and the keys."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import Any, Final
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.filters import Condition, Filter, has_completions, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import ColorDepth
@@ -26,11 +28,8 @@ from prompt_toolkit.widgets import SearchToolbar
 from .colours import STYLES
 from .footer import Part, footer_lines
 from .inline import InlineApplication
-from .keys import key_bindings
 from .questions import Choice, Option
 from .states import Effect, InputLine, Key
-
-__all__ = ["Screen", "open_history"]
 
 INPUT_ROWS: Final = 10
 MENU_ROWS: Final = 12
@@ -178,10 +177,6 @@ class Screen:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
-    def write(self, lines: Sequence[str]) -> None:
-        """Print finished lines above the application at the next redraw."""
-        self.app.write_above(lines)
-
     def size(self) -> tuple[int, int]:
         """Return the current columns and rows of the terminal."""
         found = self.app.frames.get_size()
@@ -263,3 +258,105 @@ def open_history(path: Path) -> History:
     os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)
     return FileHistory(str(path))
+
+
+def key_bindings(screen: Screen) -> KeyBindings:
+    """Return the key bindings of a screen, which override prompt_toolkit's own editing keys."""
+    keys = KeyBindings()
+    _bind_choice(keys, screen)
+    _bind_typing(keys, screen)
+    _bind_interrupts(keys, screen)
+    return keys
+
+
+def _bind_choice(keys: KeyBindings, screen: Screen) -> None:
+    choosing = Condition(lambda: screen.choice is not None)
+
+    def bind(names: tuple[Keys | str, ...], act: Callable[[Choice, KeyPressEvent], None]) -> None:
+        def handle(event: KeyPressEvent) -> None:
+            if screen.choice is not None:
+                act(screen.choice, event)
+
+        for name in names:
+            keys.add(name, filter=choosing, eager=True)(handle)
+
+    bind(("up", "c-p"), lambda choice, _: choice.move(-1))
+    bind(("down", "c-n", "tab"), lambda choice, _: choice.move(1))
+    bind(("enter",), lambda choice, _: choice.accept())
+    bind((Keys.Any,), lambda choice, event: choice.press(event.data.lower()))
+
+
+def _is_typing(screen: Screen) -> Filter:
+    return Condition(lambda: screen.choice is None) & ~is_searching
+
+
+def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
+    typing = _is_typing(screen)
+
+    @keys.add("enter", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        buffer = screen.buffer
+        state = buffer.complete_state
+        if state is not None and state.current_completion is not None:
+            buffer.apply_completion(state.current_completion)
+            if not buffer.text.startswith("/"):
+                return
+        if buffer.document.text_before_cursor.endswith("\\") and buffer.document.is_cursor_at_the_end:
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+            return
+        _submit(screen)
+
+    @keys.add("escape", "enter", filter=typing)
+    @keys.add("c-j", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        screen.buffer.insert_text("\n")
+
+    @keys.add("tab", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        buffer = screen.buffer
+        if buffer.complete_state is None:
+            buffer.start_completion(select_first=True)
+        elif len(buffer.complete_state.completions) == 1:
+            buffer.apply_completion(buffer.complete_state.completions[0])
+        else:
+            buffer.complete_next()
+
+
+def _bind_interrupts(keys: KeyBindings, screen: Screen) -> None:
+    """Bind Esc, Ctrl-C and Ctrl-D in every state of the screen; the states decide on the effect."""
+    typing = _is_typing(screen)
+    is_open = Condition(lambda: screen.input_line.has_menu or screen.input_line.has_question)
+    stops = is_open | Condition(lambda: screen.activity() is not None)
+
+    @keys.add("s-tab", filter=typing & ~has_completions)
+    def _(event: KeyPressEvent) -> None:
+        screen.on_mode()
+
+    # Eager, so that the interruption does not wait for a key that might follow.
+    @keys.add("escape", filter=stops, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        screen.on_key("escape", screen.input_line)
+
+    @keys.add("c-c", eager=True)
+    @keys.add("<sigint>")
+    def _(event: KeyPressEvent) -> None:
+        screen.on_key("ctrl-c", screen.input_line)
+
+    @keys.add("c-d", filter=is_open | Condition(lambda: not screen.buffer.text), eager=True)
+    def _(event: KeyPressEvent) -> None:
+        screen.on_key("ctrl-d", screen.input_line)
+
+
+def _submit(screen: Screen) -> None:
+    buffer = screen.buffer
+    text = buffer.text
+    if screen.reply is not None:
+        if not screen.reply.done():
+            screen.reply.set_result(text)
+        return
+    if not text.strip():
+        return
+    buffer.append_to_history()
+    buffer.reset()
+    screen.on_submit(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +16,6 @@ from .calls import one_line
 
 if TYPE_CHECKING:
     from ...runtime.library import SessionListing
-
-__all__ = ["EarlierSession", "earlier_sessions", "named_session", "newest_session"]
 
 LISTED: Final = 20
 
@@ -63,8 +62,7 @@ def earlier_sessions(
     from ...runtime.library import Library
     from ...storage.files import FileStorage
 
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
+    with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
         library = Library(storage, project=project_slug(cwd))
         moment = time.time() if now is None else now
         found: list[EarlierSession] = []
@@ -75,8 +73,6 @@ def earlier_sessions(
             if len(found) == limit:
                 break
         return found
-    finally:
-        storage.close()
 
 
 def _described(one: SessionListing, age_seconds: float) -> EarlierSession:

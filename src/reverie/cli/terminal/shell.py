@@ -13,8 +13,6 @@ from typing import Final
 from ...conversation.tokens.accounting import LOCAL_COMMAND_TAG
 from ...values import record
 
-__all__ = ["ShellOutput", "as_attachment", "run_shell"]
-
 KEPT_CHARS: Final = 30_000
 LINE_BYTES: Final = 65_536
 

@@ -11,23 +11,6 @@ from typing import Final, Literal, TypeAlias
 
 from ...values import record, replace
 
-__all__ = [
-    "Effect",
-    "InputLine",
-    "Key",
-    "Kind",
-    "State",
-    "Step",
-    "beside_ended",
-    "left",
-    "opened",
-    "overdue",
-    "pressed",
-    "submitted",
-    "typed",
-    "work_ended",
-]
-
 Key: TypeAlias = Literal["escape", "ctrl-c", "ctrl-d"]
 Kind: TypeAlias = Literal["query", "command"]
 """A query stops on request and completes the log; a command is cancelled."""

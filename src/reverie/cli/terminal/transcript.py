@@ -42,8 +42,6 @@ from .calls import call_title, one_line, outcome
 from .colours import Paint
 from .footer import thousands
 
-__all__ = ["ENDS", "Transcript"]
-
 MIN_LIVE_ROWS: Final = 4
 CLOSE: Final = frozenset({"call", "note", "thought"})
 """Kinds of lines that follow each other without an empty line."""

@@ -9,8 +9,6 @@ import msgspec
 
 from ...values import record
 
-__all__ = ["Content", "Media", "Output", "ResultForms", "has_media", "is_empty", "result_forms", "text_of"]
-
 Output: TypeAlias = str | bytes | list[Any]
 Content: TypeAlias = str | list[Any]
 Media: TypeAlias = Literal["text", "json", "bytes"]

@@ -9,8 +9,6 @@ from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from .content import Content, result_forms
 
-__all__ = ["SeenResults"]
-
 _Key: TypeAlias = str | bytes
 
 

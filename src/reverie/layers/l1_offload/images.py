@@ -18,8 +18,6 @@ from .offload import LAYER, ResultStore
 from .plan import RESULTS
 from .preview import image_text, scaled_text
 
-__all__ = ["CheckedImage", "Scale", "check_document", "check_image"]
-
 Scale: TypeAlias = Callable[[bytes, int, int], bytes | None]
 """Return a copy of an image within a side in pixels and a number of bytes; None if it cannot be made."""
 _ENDINGS: Final = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", PDF: "pdf"}

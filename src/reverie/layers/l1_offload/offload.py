@@ -26,8 +26,6 @@ from .plan import (
 )
 from .policy import OffloadPolicy
 
-__all__ = ["OffloadResult", "ResultStore", "offload_aggregate", "offload_result", "read_stored"]
-
 LAYER: Final = "offload"
 
 

@@ -18,21 +18,6 @@ from .duplicates import SeenResults
 from .policy import OffloadPolicy, limit_chars
 from .preview import empty_text, persisted_text, repeated_text
 
-__all__ = [
-    "Aggregate",
-    "Duplicate",
-    "KeepResult",
-    "Offload",
-    "Placeholder",
-    "Plan",
-    "frees",
-    "offload_of",
-    "plan_aggregate",
-    "plan_result",
-    "result_key",
-    "shown_text",
-]
-
 RESULTS: Final = "tool-results"
 _CHARS_A_TOKEN: Final = 4
 _PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,160}\Z")

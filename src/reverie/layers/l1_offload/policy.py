@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from ...values import field, record, replace
 
-__all__ = ["OffloadPolicy", "fitted_policy", "limit_chars"]
-
 
 def _limits(**chars: int) -> Mapping[str, float]:
     return MappingProxyType[str, float](chars)

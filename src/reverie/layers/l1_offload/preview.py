@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["empty_text", "image_text", "persisted_text", "preview_of", "repeated_text", "scaled_text"]
-
 OPENING: Final = "<persisted-output>"
 CLOSING: Final = "</persisted-output>"
 

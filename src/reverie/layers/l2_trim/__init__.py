@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...lazy import lazily
+from ...lazy import lazily_from
 
 if TYPE_CHECKING:
     from .boundary import BoundaryPlan, plan_boundary
     from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
     from .plan import TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim
-    from .policy import CLEARED, TrimPolicy, cleared_text
-    from .provider import ClearingRule, SentCall, provider_clearing, results_left_out, thinking_option
+    from .policy import TrimPolicy, cleared_text
+    from .provider import provider_clearing, thinking_option
 
 __all__ = [
-    "CLEARED",
     "STUB_TOKENS",
     "BoundaryPlan",
     "ClearableResult",
-    "ClearingRule",
-    "SentCall",
     "TrimCandidates",
     "TrimFacts",
     "TrimPlan",
@@ -35,40 +32,7 @@ __all__ = [
     "plan_cache_edit",
     "plan_trim",
     "provider_clearing",
-    "results_left_out",
     "thinking_option",
 ]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "boundary": (
-            "BoundaryPlan",
-            "plan_boundary",
-        ),
-        "candidates": (
-            "STUB_TOKENS",
-            "ClearableResult",
-            "TrimCandidates",
-        ),
-        "plan": (
-            "TrimFacts",
-            "TrimPlan",
-            "plan_budget",
-            "plan_cache_edit",
-            "plan_trim",
-        ),
-        "policy": (
-            "CLEARED",
-            "TrimPolicy",
-            "cleared_text",
-        ),
-        "provider": (
-            "ClearingRule",
-            "SentCall",
-            "provider_clearing",
-            "results_left_out",
-            "thinking_option",
-        ),
-    },
-)
+__getattr__ = lazily_from(__name__, "policy", "candidates", "plan", "provider", "boundary")

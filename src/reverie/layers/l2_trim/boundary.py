@@ -8,8 +8,6 @@ from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
 from .plan import TrimFacts, clearing_at
 from .policy import TrimPolicy
 
-__all__ = ["BoundaryPlan", "plan_boundary"]
-
 
 @record
 class BoundaryPlan:

@@ -15,8 +15,6 @@ from ...conversation.wire.flatten import Overrides
 from ...values import record
 from .policy import TrimPolicy
 
-__all__ = ["STUB_TOKENS", "ClearableResult", "TrimCandidates"]
-
 STUB_TOKENS: Final = 40  # tokens that a cleared result still takes: its frame, the sentence and the handle
 
 

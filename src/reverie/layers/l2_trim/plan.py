@@ -12,8 +12,6 @@ from ...values import record, replace
 from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
-__all__ = ["TrimFacts", "TrimPlan", "clearing_at", "plan_budget", "plan_cache_edit", "plan_trim"]
-
 LAYER: Final = "trim"
 
 

@@ -6,8 +6,6 @@ from typing import Literal
 
 from ...values import field, record
 
-__all__ = ["CLEARED", "TrimPolicy", "cleared_text"]
-
 CLEARED = "[Old tool result content cleared]"
 
 

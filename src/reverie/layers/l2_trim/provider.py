@@ -17,8 +17,6 @@ from ...conversation.view import View
 from ...text.counts import counted
 from ...values import record, replace
 
-__all__ = ["ClearingRule", "SentCall", "provider_clearing", "results_left_out", "thinking_option"]
-
 _THINKING: Final = "clear_thinking_20251015"
 _INPUT_CHARS: Final = 40
 

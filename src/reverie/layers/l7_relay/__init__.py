@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...lazy import lazily
+from ...lazy import lazily_from
 
 if TYPE_CHECKING:
     from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         read_control,
         stamped_letter,
     )
-    from .limits import AgentCounts, AgentSpending, over_limit, start_problem
+    from .limits import over_limit, start_problem
     from .messages import EVERYBODY, MAX_SUMMARY_CHARS, USER, Letter, agent_name, check_agent_name, check_name, shown
     from .plan import AgentResult, answer_text, kinds_listing, narrower, notification_text, summary_of
     from .policy import RelayPolicy
@@ -38,10 +38,8 @@ __all__ = [
     "MAX_SEQUENCE",
     "MAX_SUMMARY_CHARS",
     "USER",
-    "AgentCounts",
     "AgentKind",
     "AgentResult",
-    "AgentSpending",
     "KindSource",
     "Letter",
     "PlanApprovalRequest",
@@ -75,64 +73,6 @@ __all__ = [
     "summary_of",
 ]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "agent_types": (
-            "AgentKind",
-            "KindSource",
-            "allowed_tools",
-            "parse_kind",
-        ),
-        "controls": (
-            "CONTROLS",
-            "PlanApprovalRequest",
-            "PlanApprovalResponse",
-            "ShutdownResponse",
-            "control_of",
-            "counts",
-            "control_explanation",
-            "read_control",
-            "stamped_letter",
-        ),
-        "limits": (
-            "AgentCounts",
-            "AgentSpending",
-            "over_limit",
-            "start_problem",
-        ),
-        "messages": (
-            "EVERYBODY",
-            "Letter",
-            "MAX_SUMMARY_CHARS",
-            "USER",
-            "agent_name",
-            "check_agent_name",
-            "check_name",
-            "shown",
-        ),
-        "plan": (
-            "AgentResult",
-            "answer_text",
-            "kinds_listing",
-            "narrower",
-            "notification_text",
-            "summary_of",
-        ),
-        "policy": ("RelayPolicy",),
-        "progress": (
-            "fork_is_cheaper",
-            "line_for",
-            "line_problem",
-            "names_in",
-        ),
-        "signature": (
-            "KEY_BYTES",
-            "MAX_LETTER_BYTES",
-            "MAX_SEQUENCE",
-            "read",
-            "sealed",
-            "signed",
-        ),
-    },
+__getattr__ = lazily_from(
+    __name__, "policy", "limits", "messages", "signature", "plan", "controls", "agent_types", "progress"
 )

@@ -14,8 +14,6 @@ from ...errors import InputError
 from ...memories.store.frontmatter import Value, parse
 from ...values import record
 
-__all__ = ["MEMORY_SCOPES", "AgentKind", "KindSource", "MemoryScope", "allowed_tools", "parse_kind"]
-
 MemoryScope: TypeAlias = Literal["", "user", "project", "local"]
 KindSource: TypeAlias = Literal["builtin", "user", "project"]
 

@@ -15,21 +15,6 @@ from ...errors import InputError
 from ...values import fields_of, record
 from .messages import MAX_SUMMARY_CHARS, Letter, letter_id, quoted
 
-__all__ = [
-    "CONTROLS",
-    "Control",
-    "Idle",
-    "PlanApprovalRequest",
-    "PlanApprovalResponse",
-    "ShutdownRequest",
-    "ShutdownResponse",
-    "control_explanation",
-    "control_of",
-    "counts",
-    "read_control",
-    "stamped_letter",
-]
-
 _MAX_CHARS: Final = 10_000
 
 

@@ -17,19 +17,6 @@ from ...memories.recall.fence import escaped
 from ...memories.store.trust import LABELS
 from ...values import field, record
 
-__all__ = [
-    "EVERYBODY",
-    "MAX_SUMMARY_CHARS",
-    "USER",
-    "Letter",
-    "agent_name",
-    "check_agent_name",
-    "check_name",
-    "letter_id",
-    "quoted",
-    "shown",
-]
-
 EVERYBODY: Final = "*"
 USER: Final = "user"
 """The address of the person at the keyboard, and the name of their mailbox; no agent has it."""

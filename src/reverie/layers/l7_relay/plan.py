@@ -9,8 +9,6 @@ from ...memories.recall.fence import escaped
 from ...text.counts import counted
 from ...values import record
 
-__all__ = ["MODES", "AgentResult", "answer_text", "kinds_listing", "narrower", "notification_text", "summary_of"]
-
 MODES: Final = ("plan", "default", "accept-edits", "bypass")
 """The permission modes, narrowest first."""
 _SUMMARY_CHARS: Final = 140

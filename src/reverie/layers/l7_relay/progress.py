@@ -9,8 +9,6 @@ from typing import Any, Final
 from ...cache.prices import Prices
 from ...conversation.identifiers import mine
 
-__all__ = ["fork_is_cheaper", "line_for", "line_problem", "names_in"]
-
 MAX_CHARS: Final = 60
 _ASKED_TOKENS: Final = 80
 _LINE_TOKENS: Final = 12

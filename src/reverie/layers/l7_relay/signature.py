@@ -12,8 +12,6 @@ from ...errors import InputError
 from ...schemas import LETTER, is_newer, newer
 from .messages import Letter, check_name
 
-__all__ = ["KEY_BYTES", "MAX_LETTER_BYTES", "MAX_SEQUENCE", "MAX_TIME_NS", "read", "sealed", "signed"]
-
 KEY_BYTES: Final = 32
 MAX_LETTER_BYTES: Final = 1 << 20
 """The largest size of a letter, including its signature."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from math import ceil
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, cast
 
 from anyio import move_on_after
 
 from ...conversation.entries import new_uuid
 from ...conversation.plans import Plan
-from ...errors import InputError, ReverieError, SessionError
+from ...conversation.tokens.estimate import estimate_request
+from ...errors import InputError, ReverieError, SessionError, WindowFull
 from ...events import Event, FellBack, Listener
 from ...layers.l7_relay import check_agent_name, narrower
 from ...ports import AgentRequest, Model, StartedAgent, Storage
@@ -34,7 +35,6 @@ from .file_source import FileSource
 from .host import AgentHost
 from .interrupt import Interrupt
 from .loop import Prompt, QueryRun, run_query
-from .opening_size import check_opening
 from .options import AgentOptions
 from .parts import AgentParts, has_small_window, open_parts
 from .plan import PlanApproval, PlanModeSource, granted_mode
@@ -44,8 +44,10 @@ from .status import Status
 from .team.relay import Relay
 from .team.roster import AgentStatus
 
-__all__ = ["Agent"]
-
+_CONVERSATION: Final = 0.25
+"""The share of the effective window that a summary and the newest messages need beside the opening."""
+_OPENING: Final = 0.54
+"""The share of a small window that the opening may take: all of it but the output reserve and the conversation."""
 NO_AGENTS: Final = "agents are switched off (switches.relay), or the model's window is too small"
 
 
@@ -135,9 +137,7 @@ class Agent:
             raise error if len(group.exceptions) == 1 and isinstance(error, ReverieError) else group from None
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._answers.close()
         await self._close()
 
@@ -188,17 +188,34 @@ class Agent:
         elif lineage is not None and lineage.memory is not None:
             lineage.memory.view = lambda: self.session.view
             most_bytes = self.session.thresholds.effective // 2
-            found.append(lineage.memory.source(most_bytes, self._report_memory))
+            found.append(
+                lineage.memory.source(
+                    most_bytes, lambda problem: self._events.emit(FellBack(self.name, "memory", problem))
+                )
+            )
         return found
 
-    def _report_memory(self, problem: str) -> None:
-        self._events.emit(FellBack(self.name, "memory", problem))
-
     def _check_opening(self, context: str) -> None:
-        """Raise ``WindowFull`` if the window cannot hold system prompt, tools and the first message."""
+        """Raise ``WindowFull`` if a window cannot hold system prompt, tools, context and a short conversation."""
         parts = self.parts
-        at, model = parts.thresholds(), parts.model.name
-        check_opening(at, model=model, system=parts.system, tools=parts.runs.declared, context=context)
+        at = parts.thresholds()
+        sizes = {
+            "system prompt": estimate_request([], system=parts.system),
+            "tools": estimate_request([], tools=parts.runs.declared),
+            "context": estimate_request([{"role": "user", "content": context}]) if context else 0,
+        }
+        tokens = sum(sizes.values())
+        if tokens + int(_CONVERSATION * at.effective) < at.blocking:
+            return
+        least = ceil(tokens / _OPENING / 1_000) * 1_000
+        shown = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        raise WindowFull(
+            f"the agent's opening needs about {tokens:,} tokens ({shown}), too many for a conversation in the window "
+            f"of {parts.model.name}, {at.window:,}: use a model with at least {least:,}, fewer tools, a shorter system "
+            "prompt or shorter instruction files",
+            tokens=tokens,
+            limit=at.blocking,
+        )
 
     async def _wind_down(self) -> None:
         """Stop agents that this one started, finish memory writes, run the end hooks, cancel all other tasks."""
@@ -262,7 +279,7 @@ class Agent:
                     yield event
         finally:
             if parts.memory is not None and (run.end is None or run.end.end == "aborted"):
-                parts.memory.cancel_recall()
+                parts.memory.recall.cancel()
             self._events.stop_queue()
 
     def listen(self, listener: Listener) -> None:
@@ -327,7 +344,7 @@ class Agent:
             self.parts.runs.mode = mode
             self.session.parts.standing.refresh()
             if self._relay is not None:
-                self._relay.narrow(mode)
+                self._relay.spawner.narrow(mode)
 
     def status(self) -> Status:
         """Return the figures of the open agent for a footer: window, cost, cache share, background work."""

@@ -13,8 +13,6 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from ...errors import SessionError
 
-__all__ = ["Answer", "AnswerTurns", "in_own_task"]
-
 T = TypeVar("T")
 _CLOSE_SECONDS: Final = 5.0
 

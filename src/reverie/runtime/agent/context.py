@@ -5,6 +5,7 @@ Text that may change never enters the cached prefix. It opens the session, and i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
@@ -19,10 +20,8 @@ from ...tools.skills import brief_listing
 from ..guard.hooks import Hooks
 from ..session.session import Session
 from ..session.standing_context import ContextSource
-from .context_sources import DateSource, EnvironmentSource, InstructionSource, TextSource
+from .context_sources import InstructionSource, TextSource, environment_text
 from .loaded_skills import LoadedSkillSource
-
-__all__ = ["AgentContext"]
 
 
 @runtime_checkable
@@ -69,12 +68,12 @@ class AgentContext:
         """
         standing, is_new = self._session.parts.standing, not self._session.view.length
         self._sources = [
-            EnvironmentSource(self._context.cwd),
+            TextSource("environment", "the place where you work", environment_text(self._context.cwd)),
             self._instructions,
             *([TextSource("listing:skills", "the list of skills", self._skills)] if self._has_skills else []),
             LoadedSkillSource(self._context),
             *more,
-            DateSource(self._clock),
+            TextSource("date", "the date", self._date, own=True),
         ]
         for source in self._sources:
             standing.add(source)
@@ -104,6 +103,9 @@ class AgentContext:
     async def _skills(self) -> str:
         listed = brief_listing(await to_thread.run_sync(available_skills, self._context))
         return f"Skills you can load:\n{listed}" if listed else ""
+
+    async def _date(self) -> str:
+        return time.strftime("Today is %A, %Y-%m-%d.", time.localtime(self._clock()))
 
     def _report(self, problem: str) -> None:
         self._session.log.emit(FellBack(self._session.name, "instructions", problem))

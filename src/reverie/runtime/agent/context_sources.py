@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,58 +18,33 @@ from ..instructions.reader import InstructionSet, NestedInstructions, gather
 from ..places.projects import canonical_root
 from ..places.trust import TrustList
 
-__all__ = ["DateSource", "EnvironmentSource", "InstructionSource", "TextSource"]
-
 INSTRUCTIONS: Final = "instructions"
 
 
-class EnvironmentSource:
-    """Where the agent works: directory, system, repository."""
-
-    name = "environment"
-    only_after_cuts = False
-
-    def __init__(self, cwd: Path) -> None:
-        lines = [f"Working directory: {cwd}", f"System: {platform.system()} {platform.machine()}"]
-        root = canonical_root(cwd)
-        if (root / ".git").exists():
-            lines.append(f"Git repository: {root}")
-        self._text = "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
-
-    async def items(self, view: View) -> Sequence[StandingItem]:
-        """Return one item."""
-        return [StandingItem("environment", self.name, "the place where you work", self._text)]
-
-
-class DateSource:
-    """Today's date in the local time zone."""
-
-    name = "date"
-    only_after_cuts = False
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-
-    async def items(self, view: View) -> Sequence[StandingItem]:
-        """Return one item."""
-        day = time.strftime("%A, %Y-%m-%d", time.localtime(self._clock()))
-        return [StandingItem("date", self.name, "the date", f"Today is {day}.", own=True)]
+def environment_text(cwd: Path) -> str:
+    """Return where the agent works: directory, system, repository."""
+    lines = [f"Working directory: {cwd}", f"System: {platform.system()} {platform.machine()}"]
+    root = canonical_root(cwd)
+    if (root / ".git").exists():
+        lines.append(f"Git repository: {root}")
+    return "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
 
 
 class TextSource:
-    """One text that a function returns, such as a list of skills; an empty text is no item."""
+    """One text, or the one that a function returns, such as a list of skills; an empty text is no item."""
 
     only_after_cuts = False
 
-    def __init__(self, key: str, name: str, text: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, key: str, name: str, text: str | Callable[[], Awaitable[str]], *, own: bool = False) -> None:
         self.name = key
+        self._own = own
         self._named = name
         self._text = text
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the text as an item, if it is not empty."""
-        text = await self._text()
-        return [StandingItem(self.name, self.name, self._named, text)] if text.strip() else []
+        text = self._text if isinstance(self._text, str) else await self._text()
+        return [StandingItem(self.name, self.name, self._named, text, own=self._own)] if text.strip() else []
 
 
 class InstructionSource:

@@ -8,8 +8,6 @@ from contextlib import suppress
 from ...events import Event, Listener
 from .status import Meter
 
-__all__ = ["EventFeed"]
-
 
 class EventFeed:
     """Passes each event to the meter and to every listener, and queues it while a query runs."""

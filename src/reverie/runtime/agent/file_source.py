@@ -19,8 +19,6 @@ from ...tools.context import ToolContext
 from ...tools.files.read_state import version_of
 from ...tools.files.workspace import open_plain_file, resolved_path
 
-__all__ = ["FileSource"]
-
 _READ_CHARS: Final = 60_000
 _READ_LINES: Final = 200_000
 _TAG_BYTES: Final = 8

@@ -7,16 +7,22 @@ from typing import Any
 from ...events import FellBack
 from ...model_facts import facts_of
 from ...ports import Model
+from ...values import record
 from ..session.limits import EDITING_BETA
-from .loop import QueryEnd
 from .parts import AgentParts
 from .team.relay import Relay
 
-__all__ = ["AgentHost"]
+
+@record
+class QueryEnd:
+    """The end of a query: one of the names in requirement Q6, such as ``completed``, and a detail for people."""
+
+    end: str
+    detail: str = ""
 
 
 class AgentHost:
-    """The ``QueryHost`` of the query loop, made from an agent's parts and its relay."""
+    """The model, the limits and the work around each turn, made from an agent's parts and its relay."""
 
     def __init__(self, parts: AgentParts, relay: Relay | None) -> None:
         self.has_fallen_back = False
@@ -106,7 +112,7 @@ class AgentHost:
         if self._relay is not None:
             self._relay.shutdown_by = ""
         if self._parts.memory is not None and prompt:
-            self._parts.memory.start_recall(prompt)
+            self._parts.memory.recall.start(prompt)
         self._parts.standing.begin_query()
         await self.add_attachments()
 
@@ -119,7 +125,7 @@ class AgentHost:
         if self._relay is not None:
             await self._relay.deliver()
         if self._parts.memory is not None:
-            await self._parts.memory.attach_recalled()
+            await self._parts.memory.recall.surface()
 
     async def end_query(self) -> None:
         """Start in the background: extraction of memories, a dream if due, the model's limits."""

@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar, cast
 
 from anyio import CancelScope, move_on_after
 
-__all__ = ["Interrupt", "QueryInterrupted", "left_on_cancel"]
-
 T = TypeVar("T")
 
 GRACE_SECONDS: Final = 1.5

@@ -14,8 +14,6 @@ from ...tools.context import ToolContext
 from ...tools.loaded_skills import SKILL_TOOL, LoadedSkill, LoadedSkills
 from ...tools.skill import SkillTexts
 
-__all__ = ["LoadedSkillSource", "skill_item"]
-
 _SOURCE: Final = "skills"
 
 

@@ -7,10 +7,10 @@ tools or end the query.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from anyio import CancelScope
 
@@ -25,14 +25,13 @@ from ...errors import (
     WindowFull,
 )
 from ...events import Event, QueryEnded, TextStreamed, ThinkingStreamed
-from ...ports import Model, Reply, ReplyDelta
-from ...values import record
+from ...ports import Reply, ReplyDelta
 from ..guard.hooks import Hooks
 from ..session.session import Session
+from .event_feed import EventFeed
+from .host import AgentHost, QueryEnd
 from .interrupt import Interrupt, QueryInterrupted
 from .tool_runs import CUT_OFF, ToolRuns
-
-__all__ = ["Prompt", "QueryEnd", "QueryEvents", "QueryHost", "QueryRun", "run_query"]
 
 Prompt = str | list[dict[str, Any]]
 GO_ON: Final = (
@@ -50,85 +49,16 @@ MAX_SENT_BACK: Final = 5
 """How often hooks of the event ``stop`` may make the model continue in one query."""
 
 
-@record
-class QueryEnd:
-    """The end of a query: one of the names in requirement Q6, such as ``completed``, and a detail for people."""
-
-    end: str
-    detail: str = ""
-
-
-class QueryHost(Protocol):
-    """The agent as the query loop sees it: its model, its limits, and its work around each turn."""
-
-    @property
-    def model(self) -> Model:
-        """The model that the next request goes to."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """The most output tokens of the next request."""
-        ...
-
-    @max_tokens.setter
-    def max_tokens(self, tokens: int) -> None: ...
-
-    def request_options(self) -> dict[str, Any]:
-        """Return the arguments of ``Session.prepare`` as a dict: model, output limit, system prompt and tools."""
-        ...
-
-    def raised_limit(self) -> int | None:
-        """Return a larger output limit in tokens for a reply that was cut off; None if there is none."""
-        ...
-
-    def fall_back(self, why: str, *, for_query: bool = False) -> bool:
-        """Switch to the fallback model, with ``for_query`` only for this query; return False if there is none left."""
-        ...
-
-    def early_end(self, turns: int) -> QueryEnd | None:
-        """Return the end of the query if a limit on turns or money is reached or the agent is to end; else None."""
-        ...
-
-    async def begin_query(self, prompt: str) -> None:
-        """Attach context that changed since the last prompt, and start to recall memories for this prompt."""
-        ...
-
-    async def end_query(self) -> None:
-        """Start the background work that follows a completed query, such as extraction of memories."""
-        ...
-
-    async def add_attachments(self) -> None:
-        """Attach instruction files near touched files, a new date, messages of agents, and recalled memories."""
-        ...
-
-    def cost_usd(self) -> float | None:
-        """Return the cost of the session so far in dollars; None if no call had a known price."""
-        ...
-
-
-class QueryEvents(Protocol):
-    """The events of a query: passed to listeners at once, and queued until the loop yields them."""
-
-    def emit(self, event: Event) -> None:
-        """Pass an event to every listener and queue it for ``new_events``."""
-        ...
-
-    def new_events(self) -> Iterable[Event]:
-        """Return the events that were queued since the last call, oldest first."""
-        ...
-
-
 @dataclass(slots=True)
 class QueryRun:
     """One running query: the parts of the agent that it uses, its counters, and its end (None while it runs)."""
 
     session: Session
-    host: QueryHost
+    host: AgentHost
     runs: ToolRuns
     hooks: Hooks
     interrupt: Interrupt
-    events: QueryEvents
+    events: EventFeed
     end: QueryEnd | None = None
     turns: int = 0
     continues: int = 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
@@ -12,7 +10,6 @@ from anyio.abc import TaskGroup
 from ...errors import ReverieError
 from ...events import FellBack
 from ...layers.l5_extract import Witnesses, imported_upto
-from ...memories.recall.policy import RecallPolicy
 from ...memories.rules.guidance import rules_text
 from ...memories.store.records import Scope
 from ...memories.store.trust import Trust
@@ -36,8 +33,6 @@ from ..search.sessions import SessionSearch
 from ..search.vectors import settings_embedder
 from ..session.session import Session
 from ..session.standing_context import ContextSource
-
-__all__ = ["AgentMemory"]
 
 
 class AgentMemory:
@@ -63,17 +58,19 @@ class AgentMemory:
         self.memory = Memory.open(context.cwd, settings=settings)
         self.path = str(directory)
         self._index = IndexSource(self._read_indexes, self._report)
-        self._recall = SessionRecall(
+        effective = session.thresholds.effective
+        self.recall = SessionRecall(
             session.parts.host,
             directory,
             small,
             team=settings.team_memory,
             tasks=tasks,
-            policy=_fitted_recall(settings.recall, session.thresholds.effective),
-            spent=self._spent_on_recall,
+            # A memory has at most a fortieth of the window, at four bytes a token.
+            policy=replace(settings.recall, file_bytes=min(settings.recall.file_bytes, effective // 10)),
+            spent=lambda reply: session.parts.host.record_call(reply, source="recall"),
         )
-        self._recall.open_client()
-        self._extractor = Extractor(
+        self.recall.open_client()
+        self.extractor = Extractor(
             session.parts.host,
             self.memory,
             ExtractorOptions(
@@ -89,11 +86,6 @@ class AgentMemory:
         )
 
         self.dreaming = DreamScheduler(session.parts.host, context.cwd, settings, tasks=tasks)
-
-    @staticmethod
-    def allowed(settings: Settings) -> bool:
-        """Return whether the settings allow an agent to have a memory."""
-        return settings.switches.memory
 
     def tool(self) -> Tool:
         """Return the Memory tool for the project's memories."""
@@ -111,7 +103,7 @@ class AgentMemory:
 
     def sources(self) -> list[ContextSource]:
         """Return the sources of standing context: the index and the memories that were recalled."""
-        return [self._index, self._recall.source]
+        return [self._index, self.recall.source]
 
     def _read_indexes(self) -> list[IndexText]:
         """Read the private index and the team's, each in a small window at most an eighth of it."""
@@ -123,31 +115,15 @@ class AgentMemory:
     def _report(self, problem: str) -> None:
         self._session.log.emit(FellBack(self._session.name, "memory", problem))
 
-    def use_model(self, model: Model) -> None:
-        """Extract memories with another model from now on."""
-        self._extractor.model = model
-
-    def start_recall(self, prompt: str) -> None:
-        """Start to search memories for a prompt in the background, and return at once."""
-        self._recall.start(prompt)
-
-    async def attach_recalled(self) -> None:
-        """Log the recalled memories for the model if the search has finished; do nothing otherwise."""
-        await self._recall.surface()
-
-    def cancel_recall(self) -> None:
-        """Cancel a recall that still runs, because its query was stopped."""
-        self._recall.cancel()
-
     async def end_query(self) -> None:
         """Start an extraction and a dream in the background if they are due; a late recall is kept."""
-        await self._extractor.after_query()
+        await self.extractor.after_query()
         await self.dreaming.after_query()
 
     async def close(self) -> None:
         """Cancel a recall that still runs, wait for an extraction that is being written, and index the session."""
-        self._recall.cancel()
-        await self._extractor.close()
+        self.recall.cancel()
+        await self.extractor.close()
         if self._session.log.mode == "write" and self._session.searched_log:
             await to_thread.run_sync(self._index_session)
 
@@ -170,11 +146,3 @@ class AgentMemory:
                 self._witnesses = Witnesses(imported_upto=self._imported_upto)
                 self._witnesses.follow(self._session.view)
             return self._witnesses.trust(text)
-
-    async def _spent_on_recall(self, reply: Mapping[str, Any]) -> None:
-        await self._session.parts.host.record_call(reply, source="recall")
-
-
-def _fitted_recall(policy: RecallPolicy, tokens: int) -> RecallPolicy:
-    """Return the policy with at most a fortieth of a window of ``tokens`` for a memory, at four bytes a token."""
-    return replace(policy, file_bytes=min(policy.file_bytes, tokens // 10))

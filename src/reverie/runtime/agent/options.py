@@ -16,8 +16,6 @@ from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from .team.lineage import Lineage
 
-__all__ = ["AgentOptions"]
-
 
 @record
 class AgentOptions:

@@ -16,10 +16,10 @@ from anyio.abc import TaskGroup
 from ...conversation.tokens.window import Thresholds
 from ...errors import ModelError
 from ...events import Event, ModelRetried
-from ...models import Retry, RetryingModel
+from ...models import Retry, RetryingModel, open_model
 from ...models.anthropic import AnthropicModel
 from ...ports import Model
-from ...settings import AgentPolicy
+from ...settings import AgentPolicy, Settings
 from ...storage.files import FileStorage
 from ...tools import Todo, ToolContext, standard_tools
 from ...tools.files.read_state import ReadState
@@ -34,17 +34,53 @@ from ..session.session import Session
 from .context import AgentContext
 from .event_feed import EventFeed
 from .memory import AgentMemory
-from .models import Models, fitted_output_limit
 from .options import AgentOptions
 from .status import Meter
 from .tool_runs import ToolPermissions, ToolRuns
-
-__all__ = ["AgentParts", "open_parts"]
 
 SMALL_WINDOW: Final = 16_384
 """An agent whose window has at most this many tokens gets a short prompt and few tools by default."""
 _CONDITIONAL: Final = re.compile(r"\[\[([\w ]+): (.*?)\]\]", re.DOTALL)
 SMALL_TOOLS: Final = frozenset({"Read", "Write", "Edit", "Grep", "Bash"})
+
+
+class Models:
+    """Opens models and keeps them open until ``close``, because background work may still use an earlier one."""
+
+    def __init__(self, settings: Settings, on_retry: Callable[[Retry], None]) -> None:
+        self._settings = settings
+        self._on_retry = on_retry
+        self._open: list[Model] = []
+        self._small: Model | None = None
+
+    def open(self, asked: str | Model | None) -> Model:
+        """Open a model, by name or as given, that retries by itself.
+
+        A model that already retries is used as it is.
+        """
+        if isinstance(asked, RetryingModel):
+            asked.on_retry = self._on_retry
+            self._open.append(asked)
+            return asked
+        aliases = self._settings.model_aliases
+        known = self._settings.models
+        named = open_model(asked, aliases=aliases, corrections=known) if not isinstance(asked, Model) else asked
+        is_replaceable = self._settings.fallback_model is not None
+        model = RetryingModel(named, on_retry=self._on_retry, is_replaceable=is_replaceable)
+        self._open.append(model)
+        return model
+
+    def small(self) -> Model | None:
+        """Return the model with the alias ``small``, opened on first use; None if the settings name none."""
+        named = self._settings.model_aliases.get("small")
+        if self._small is None and named:
+            self._small = self.open(named)
+        return self._small
+
+    async def close(self) -> None:
+        """Close every model that ``open`` returned, also those that were given as objects."""
+        for model in self._open:
+            await model.aclose()
 
 
 @dataclass(slots=True)
@@ -77,7 +113,7 @@ class AgentParts:
         self.session.use_model(model)
         self.context.policy = _fitted_policy(settings.agent, self.session)
         if self.memory is not None:
-            self.memory.use_model(model)
+            self.memory.extractor.model = model
 
     async def ask_limits(self) -> None:
         """Ask the provider's list of models once for the limits of the model in use, and fit the window to them."""
@@ -98,11 +134,24 @@ class AgentParts:
         return self.session.parts.policy.thresholds_of(self.model.model_id)
 
 
+def fitted_output_limit(max_tokens: int, model: Model) -> int:
+    """Return ``max_tokens``, capped at the model's own limit and at a quarter of its window; at least 1."""
+    known = model.capabilities
+    limits = [max_tokens, known.max_output or max_tokens, (known.window or 4 * max_tokens) // 4]
+    return max(1, min(limits))
+
+
 async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitStack) -> AgentParts:
     """Open an agent's model, session, tools, hooks and memory and return them; ``stack`` closes them."""
     settings = options.settings
-    models = Models(settings, _retry_reporter(options.name, events.emit))
-    model = _opened_model(options, models)
+
+    def report(retry: Retry) -> None:
+        events.emit(ModelRetried(options.name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error)))
+
+    models = Models(settings, report)
+    has_parent_model = options.lineage is not None and options.lineage.has_parent_model  # only the parent closes it
+    given = options.model
+    model = given if has_parent_model and isinstance(given, Model) else models.open(given)
     stack.push_async_callback(models.close)
     session = await _opened_session(options, model, events, stack)
     context = _tool_context(options, session, events.emit)
@@ -112,7 +161,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     sandboxed = (await to_thread.run_sync(available)).works
     is_small = has_small_window(session)
     memory = None
-    if not is_small and options.lineage is None and AgentMemory.allowed(settings):
+    if not is_small and options.lineage is None and settings.switches.memory:
         memory = AgentMemory(
             session, context, settings, model=model, small=models.small(), tasks=tasks, sandboxed=sandboxed
         )
@@ -159,13 +208,6 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
 def has_small_window(session: Session) -> bool:
     """Return whether the window, by model or settings, has at most ``SMALL_WINDOW`` tokens."""
     return session.thresholds.window <= SMALL_WINDOW
-
-
-def _opened_model(options: AgentOptions, models: Models) -> Model:
-    """Return the model that answers; a sub-agent may use its parent's, which only the parent closes."""
-    if options.lineage is not None and options.lineage.has_parent_model and isinstance(options.model, Model):
-        return options.model
-    return models.open(options.model)
 
 
 async def _opened_session(options: AgentOptions, model: Model, events: EventFeed, stack: AsyncExitStack) -> Session:
@@ -223,13 +265,6 @@ def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small:
         return list(options.tools)
     tools = standard_tools(options.settings.agent, SMALL_TOOLS if is_small else None)
     return [*tools, memory.tool()] if memory is not None else tools
-
-
-def _retry_reporter(name: str, emit: Callable[[Event], None]) -> Callable[[Retry], None]:
-    def report(retry: Retry) -> None:
-        emit(ModelRetried(name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error)))
-
-    return report
 
 
 def _prompt(name: str, tools: Collection[str]) -> str:

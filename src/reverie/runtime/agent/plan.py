@@ -18,8 +18,6 @@ from ..guard.permissions import Approval
 from ..session.plan.keeper import PLAN_TOOL, PlanKeeper, state_sentence
 from .tool_runs import ToolRuns
 
-__all__ = ["PlanApproval", "PlanModeSource", "granted_mode"]
-
 PLAN: Final = "plan"
 _NOBODY: Final = (
     "There is no one to ask now. End your turn with a short summary of the plan; it can be approved when the session "

@@ -18,8 +18,6 @@ from ...conversation.wire.blocks import as_blocks
 from ...tools.shell.shells import Shells
 from .team.spawner import letter_id
 
-__all__ = ["RunningAgents", "RunningShells"]
-
 AGENTS: Final = "agents"
 SHELLS: Final = "shells"
 _NO_AGENTS: Final = "None of the agents that you started in the background runs any more."

@@ -21,8 +21,6 @@ from ...tools.tool_search import first_line, tool_listing
 from ..session.standing_context import ContextSource
 from .parts import AgentParts
 
-__all__ = ["DeferredListing", "ServerInstructions", "open_servers"]
-
 _CUT: Final = "\n[The rest is left out: it is too long.]"
 
 

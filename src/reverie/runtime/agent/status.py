@@ -10,8 +10,6 @@ from ...conversation.entries import DECISION, Entry
 from ...events import BackgroundChanged, DecisionMade, DreamChanged, Event
 from ...values import record
 
-__all__ = ["Meter", "Status"]
-
 
 @record
 class Status:

@@ -13,8 +13,6 @@ from ...tools.tool import Access, Output, Tool
 from ...values import replace
 from ..session.replies import result_content, shown_value
 
-__all__ = ["access_of", "output_or_error", "preview_of", "problem_of"]
-
 T = TypeVar("T")
 
 

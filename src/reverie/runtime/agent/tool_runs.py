@@ -37,8 +37,6 @@ from ..session.session import Session
 from .interrupt import left_on_cancel
 from .tool_outputs import access_of, output_or_error, preview_of, problem_of
 
-__all__ = ["INTERRUPTED", "ToolPermissions", "ToolRuns"]
-
 INTERRUPTED: Final = "[Stopped by the user before it finished. Its effects, if any, were not undone.]"
 CUT_OFF: Final = (
     "[Not run: the reply was cut off by the output limit before this call was whole. Make it again, in smaller parts.]"

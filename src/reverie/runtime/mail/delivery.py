@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from anyio import to_thread
@@ -18,12 +19,9 @@ from ...conversation.decisions import Cause, MessageQueued
 from ...errors import SessionBusy, StorageError
 from ...events import FellBack, MessageArrived
 from ...layers.l7_relay import Letter, control_explanation, control_of, counts, shown
-from ...values import record
 from ..session.session import Session
 from .local_queues import LetterQueue
 from .mailbox import Mailbox
-
-__all__ = ["MAX_CHARS", "drain"]
 
 MAX_LETTERS: Final = 50
 MAX_CHARS: Final = 100_000
@@ -48,13 +46,12 @@ async def drain(
     control message is valid; ``can_answer`` says whether the reader has the tool SendMessage. A mailbox that fails is
     reported as an event.
     """
-    limit = _DeliveryLimit(max_letters, max_chars)
-    reader = _Reader(session, lead, on_control, can_answer, limit)
+    reader = _Reader(session, lead, on_control, can_answer, max_letters, max_chars)
     try:
-        while mailbox is not None and limit.left:
-            letters = await to_thread.run_sync(mailbox.poll, limit.left)
+        while mailbox is not None and reader.left:
+            letters = await to_thread.run_sync(mailbox.poll, reader.left)
             for letter in letters:
-                if not limit.admits(letter):
+                if not reader.admits(letter):
                     break
                 await reader.show(letter)
                 await to_thread.run_sync(mailbox.mark_read, letter)
@@ -67,38 +64,32 @@ async def drain(
             refused = mailbox.refused.pop(0)
             why = f"a message was refused: {refused.why}; it is in {refused.path}"
             session.log.emit(FellBack(session.name, "mailbox", why))
-    for letter in queue.poll(limit.left) if queue is not None else ():
-        if queue is None or not limit.admits(letter):
+    for letter in queue.poll(reader.left) if queue is not None else ():
+        if queue is None or not reader.admits(letter):
             break
         await reader.show(letter)
         queue.mark_read(letter)
-    return limit.shown
+    return reader.shown
 
 
-class _DeliveryLimit:
-    """The number of letters and characters left for one call of ``drain``; the first letter always fits."""
-
-    def __init__(self, letters: int, chars: int) -> None:
-        self.left = letters
-        self.shown = 0
-        self._chars = chars
-
-    def admits(self, letter: Letter) -> bool:
-        fits = not self.shown or len(letter.text) <= self._chars
-        self.left = self.left - 1 if fits else 0
-        self._chars -= len(letter.text)
-        return fits
-
-
-@record
+@dataclass(slots=True)
 class _Reader:
-    """The session that letters are shown in, and the rules for their control messages."""
+    """The session that letters are shown in, the rules for their control messages, and the limits of one ``drain``."""
 
     session: Session
     lead: str | None
     on_control: ControlHandler | None
     can_answer: bool
-    limit: _DeliveryLimit
+    left: int
+    chars: int
+    shown: int = 0
+
+    def admits(self, letter: Letter) -> bool:
+        """Count a letter and return whether it fits the limits; the first one always fits."""
+        fits = not self.shown or len(letter.text) <= self.chars
+        self.left = self.left - 1 if fits else 0
+        self.chars -= len(letter.text)
+        return fits
 
     async def show(self, letter: Letter) -> None:
         """Log a letter, emit its arrival, and call ``on_control`` if its control is valid; skip one in the log."""
@@ -110,7 +101,7 @@ class _Reader:
         note = control_explanation(letter, self.lead, can_answer=self.can_answer)
         text = shown(letter, tag=secrets.token_hex(8), note=note)
         await session.log.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
-        self.limit.shown += 1
+        self.shown += 1
         session.log.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
         if self.on_control is not None and counts(letter, self.lead):
             self.on_control(letter)

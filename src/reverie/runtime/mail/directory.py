@@ -17,16 +17,6 @@ from ...paths import open_plain, opened_folder, read_all, replace_file
 from ...values import record, replace
 from .files import AGENT, folders_of, key_of
 
-__all__ = [
-    "MailboxOwner",
-    "mailbox_names",
-    "mailbox_owner",
-    "mailbox_owners",
-    "remove_mailbox",
-    "remove_retired",
-    "write_owner",
-]
-
 RETIRED_SECONDS: Final = 30 * 86_400.0
 """How long the mailbox of an ended agent is kept; its key verifies letters that are still unread."""
 

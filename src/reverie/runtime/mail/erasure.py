@@ -12,8 +12,6 @@ from ...layers.l7_relay import read
 from ...values import field, record
 from .directory import mailbox_owner, remove_mailbox
 
-__all__ = ["SessionMail", "erase_letters"]
-
 
 @record
 class SessionMail:

@@ -22,29 +22,6 @@ from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, Letter
 from ...paths import explained, open_beneath, open_plain, opened_folder, sync_folder, temporary_file
 from ...values import record
 
-__all__ = [
-    "AGENT",
-    "KEY",
-    "SOCKET",
-    "LetterPlace",
-    "archive_name",
-    "archived_places",
-    "drop_oldest",
-    "drop_orphans",
-    "folders_of",
-    "key_of",
-    "move_out",
-    "oldest_places",
-    "place_at",
-    "place_of",
-    "read_letter",
-    "remove_empty_folders",
-    "reserved_number",
-    "senders_waiting",
-    "socket_owner",
-    "store_letter",
-]
-
 AGENT: Final = "agent.json"
 KEY: Final = "key"
 SOCKET: Final = "socket"

@@ -14,8 +14,6 @@ from ...errors import InputError
 from ...layers.l7_relay import Letter, check_name
 from .mailbox import Mailbox
 
-__all__ = ["LetterQueue", "LocalQueues"]
-
 MAX_WAITING: Final = 1_000
 
 

@@ -17,7 +17,6 @@ from heapq import merge
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Any, Final
 
 from ...conversation.entries import iso, new_uuid
@@ -55,8 +54,6 @@ from .files import (
     senders_waiting,
     store_letter,
 )
-
-__all__ = ["Mailbox", "RefusedLetter"]
 
 KEPT_LETTERS: Final = 1_000
 KEPT_REFUSED: Final = 1_000
@@ -180,9 +177,7 @@ class Mailbox:
     def __enter__(self) -> Mailbox:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- sending

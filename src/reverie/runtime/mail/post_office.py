@@ -28,8 +28,6 @@ from .local_queues import LetterQueue, LocalQueues
 from .mailbox import Mailbox
 from .sockets import deliver
 
-__all__ = ["Bridge", "PostOffice", "check_length"]
-
 MAX_CHARS: Final = 100_000
 _SOCKET: Final = "uds"
 _BRIDGE: Final = "bridge"

@@ -1,8 +1,8 @@
-"""The socket of a mailbox: it delivers a letter at once and wakes the reader.
+"""The socket of a mailbox: it delivers a letter at once.
 
 A letter from the socket is verified like any other, stored in the mailbox, and acknowledged when it is durable. Only
 processes of the same user may connect, a few at a time, each for a short time; a sender that is turned away stores the
-letter in the mailbox itself.
+letter in the mailbox itself. A letter and its answer are frames: the length in four bytes, then the content.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from typing import Final
 
 import anyio
 from anyio import CapacityLimiter, to_thread
-from anyio.abc import TaskStatus
+from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ...errors import InputError, StorageError
+from ...layers.l7_relay import MAX_LETTER_BYTES
 from ...paths import open_folder
 from .files import SOCKET
-from .frames import FrameReader, frame_of
 from .mailbox import Mailbox
-
-__all__ = ["MAX_PEERS", "MailSocket", "deliver", "peer_uid"]
 
 MAX_PEERS: Final = 16
 FRAME_SECONDS: Final = 2.0
@@ -38,6 +37,7 @@ _THREADS: Final = 4
 """The number of worker threads that peers may occupy."""
 _TAKEN: Final = b"taken"
 _LOCAL_PEERCRED: Final = 1
+_HEAD_BYTES: Final = 4
 
 
 def peer_uid(connection: socket.socket) -> int | None:
@@ -69,6 +69,20 @@ def _address(home: str, parts: Sequence[str]) -> Generator[tuple[int, str]]:
         os.close(folder)
 
 
+# -- frames
+
+
+def frame_of(data: bytes) -> bytes:
+    """Return data with its length in front; raise ``InputError`` if it is empty or too long."""
+    return _checked(len(data)).to_bytes(_HEAD_BYTES, "big") + data
+
+
+def _checked(length: int) -> int:
+    if not 0 < length <= MAX_LETTER_BYTES:
+        raise InputError(f"a frame must have 1 to {MAX_LETTER_BYTES:,} bytes, not {length:,}")
+    return length
+
+
 # -- sender
 
 
@@ -84,28 +98,33 @@ def deliver(home: str, parts: Sequence[str], data: bytes, *, seconds: float = FR
             if peer_uid(connection) != os.geteuid():
                 return False
             connection.sendall(frame_of(data))
-            answer = FrameReader()
-            while answer.wanted:
-                connection.settimeout(max(0.001, until - time.monotonic()))
-                piece = connection.recv(answer.wanted)
-                if not piece:
-                    return False
-                answer.feed(piece)
-            return answer.frame() == _TAKEN
+            length = int.from_bytes(_received(connection, _HEAD_BYTES, until), "big")
+            return _received(connection, _checked(length), until) == _TAKEN
     return False
+
+
+def _received(connection: socket.socket, size: int, until: float) -> bytes:
+    """Return the next bytes of a connection; raise ``OSError`` if they do not come in time."""
+    data = bytearray()
+    while len(data) < size:
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the reader closed the connection")
+        data += piece
+    return bytes(data)
 
 
 # -- reader
 
 
 class MailSocket:
-    """Receives letters for one mailbox: ``await tasks.start(MailSocket(mailbox, wake=...).serve)``."""
+    """Receives letters for one mailbox: ``await tasks.start(MailSocket(mailbox).serve)``."""
 
     def __init__(
         self,
         mailbox: Mailbox,
         *,
-        wake: Callable[[], None] | None = None,
         frame_seconds: float = FRAME_SECONDS,
         uid_of: Callable[[socket.socket], int | None] = peer_uid,
     ) -> None:
@@ -114,7 +133,6 @@ class MailSocket:
         self.refused = 0
         """The number of peers that were turned away or sent no valid letter."""
         self._mailbox = mailbox
-        self._wake = wake
         self._frame_seconds = frame_seconds
         self._uid_of = uid_of
         self._peers = 0
@@ -126,106 +144,54 @@ class MailSocket:
         """
         self._threads = CapacityLimiter(_THREADS)
         await to_thread.run_sync(self._mailbox.acquire)
+        parts = self._mailbox.path.relative_to(self._mailbox.home).parts
         try:
-            listener = self._listen()
+            with _address(self._mailbox.home, parts) as (folder, address):
+                with suppress(FileNotFoundError):
+                    os.unlink(SOCKET, dir_fd=folder)  # left by a dead process, since this one holds the lease
+                listener = await anyio.create_unix_listener(address, mode=0o600, backlog=_BACKLOG)
         except OSError as error:
             self.problem = f"no socket for {self._mailbox.agent}: {error.strerror or error}"
             task_status.started()
             return
         try:
             task_status.started()
-            async with anyio.create_task_group() as group:
+            async with listener, anyio.create_task_group() as group:
                 while True:
-                    connection = await self._accept(listener)
-                    if connection is None:
-                        continue
-                    if self._peers >= MAX_PEERS:
-                        self.refused += 1
-                        connection.close()
+                    try:
+                        peer = await listener.accept()
+                    except (OSError, anyio.BrokenResourceError):  # no file descriptors left; some are closed soon
+                        await anyio.sleep(0.05)
                         continue
                     self._peers += 1
-                    group.start_soon(self._serve_peer, connection)
+                    group.start_soon(self._serve_peer, peer)
         finally:
-            listener.close()
             with suppress(OSError):
                 os.unlink(self._mailbox.path / SOCKET)
 
-    def _listen(self) -> socket.socket:
-        parts = self._mailbox.path.relative_to(self._mailbox.home).parts
-        with _address(self._mailbox.home, parts) as (folder, address):
-            with suppress(FileNotFoundError):
-                os.unlink(SOCKET, dir_fd=folder)  # left by a dead process, since this one holds the lease
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                listener.bind(address)
-                os.chmod(SOCKET, 0o600, dir_fd=folder)  # before listen(), so that no other user can connect
-                listener.listen(_BACKLOG)
-                listener.setblocking(False)
-            except BaseException:
-                listener.close()
-                raise
-            return listener
-
-    async def _accept(self, listener: socket.socket) -> socket.socket | None:
-        await anyio.wait_readable(listener)
-        try:
-            connection, _ = listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionError):
-            return None
-        except OSError:  # no file descriptors left; open connections will be closed soon
-            await anyio.sleep(0.05)
-            return None
-        connection.setblocking(False)
-        return connection
-
-    async def _serve_peer(self, connection: socket.socket) -> None:
+    async def _serve_peer(self, peer: SocketStream) -> None:
         """Serve one peer: check its user, receive one letter, send one answer."""
         try:
-            if self._uid_of(connection) != os.geteuid():
-                self.refused += 1
-                return
-            with anyio.move_on_after(self._frame_seconds) as scope:
-                data = await self._frame(connection)
-                if data is None:
-                    self.refused += 1
-                    return
-                answer = await self._answer(data)
-                await self._send(connection, frame_of(answer))
-            self.refused += scope.cancelled_caught
-        except (OSError, InputError):
+            async with peer:
+                is_taken = False
+                if self._peers <= MAX_PEERS and self._uid_of(peer.extra(SocketAttribute.raw_socket)) == os.geteuid():
+                    with anyio.move_on_after(self._frame_seconds):
+                        is_taken = await self._exchange(peer)
+                self.refused += not is_taken
+        except (OSError, InputError, anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
             self.refused += 1
         finally:
             self._peers -= 1
-            connection.close()
 
-    async def _frame(self, connection: socket.socket) -> bytes | None:
-        reader = FrameReader()
-        while reader.wanted:
-            await anyio.wait_readable(connection)
-            try:
-                piece = connection.recv(reader.wanted)
-            except (BlockingIOError, InterruptedError):
-                continue
-            if not piece:
-                return None
-            reader.feed(piece)
-        return reader.frame()
-
-    async def _answer(self, data: bytes) -> bytes:
+    async def _exchange(self, peer: SocketStream) -> bool:
+        """Receive one letter, send the answer, and return whether the letter was taken."""
+        received = BufferedByteReceiveStream(peer)
+        length = int.from_bytes(await received.receive_exactly(_HEAD_BYTES), "big")
+        data = await received.receive_exactly(_checked(length))
+        answer = _TAKEN
         try:
             await to_thread.run_sync(self._mailbox.accept, data, limiter=self._threads)
         except (InputError, StorageError) as error:
-            self.refused += 1
-            return f"refused: {error}".encode("utf-8", "replace")[:4_096]
-        if self._wake is not None:
-            self._wake()
-        return _TAKEN
-
-    async def _send(self, connection: socket.socket, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            await anyio.wait_writable(connection)
-            try:
-                rest = rest[connection.send(rest) :]
-            except (BlockingIOError, InterruptedError):
-                continue
+            answer = f"refused: {error}".encode("utf-8", "replace")[:4_096]
+        await peer.send(frame_of(answer))
+        return answer is _TAKEN

@@ -8,8 +8,6 @@ from typing import Any, Final, cast
 from ...model_facts import ModelFacts
 from .refusals import Body, ChatRefusal, refuse_options, rows
 
-__all__ = ["refuse_chat"]
-
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 _REASONING: Final = "The reasoning_content in the thinking mode must be passed back to the API."
 _UNSIGNED: Final = "Function call is missing a thought_signature in functionCall parts."

@@ -11,8 +11,6 @@ import msgspec
 from ...values import record
 from .refusals import Body, rows
 
-__all__ = ["BreakpointCache", "PrefixCache", "PromptUnit", "count_tokens", "prompt_units"]
-
 _LEAST_TOKENS: Final = 1_024
 _STEP_TOKENS: Final = 128
 _IDLE_SECONDS: Final = 600.0

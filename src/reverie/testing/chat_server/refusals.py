@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 
 from ...model_facts import ModelFacts
 
-__all__ = ["Body", "ChatRefusal", "refuse_options", "rows"]
-
 Body = dict[str, Any]
 _SAMPLING: Final = ("temperature", "top_p", "logprobs", "top_logprobs")
 
@@ -16,11 +14,10 @@ _SAMPLING: Final = ("temperature", "top_p", "logprobs", "top_logprobs")
 class ChatRefusal(Exception):
     """An error for a request that breaks a rule of the provider."""
 
-    def __init__(self, message: str, code: str = "invalid_request_error", *, status: int = 400) -> None:
+    def __init__(self, message: str, code: str = "invalid_request_error") -> None:
         super().__init__(message)
         self.message = message
         self.code = code
-        self.status = status
 
 
 def refuse_options(body: Mapping[str, Any], facts: ModelFacts, effort: Any) -> None:

@@ -11,8 +11,6 @@ import msgspec
 from ...values import record
 from .refusals import Body, rows
 
-__all__ = ["Tokens", "chat_events", "chat_reply", "response_body", "response_events", "response_output"]
-
 _PIECE_CHARS: Final = 24
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -51,7 +49,7 @@ def chat_reply(identity: str, model: str, blocks: list[Body], tokens: Tokens) ->
     thinking = _text_of(blocks, "thinking", "thinking")
     if thinking:
         message["reasoning_content"] = thinking
-    stop = "length" if _is_cut(blocks) else "tool_calls" if calls else "stop"
+    stop = "length" if any(block.get("cut") for block in blocks) else "tool_calls" if calls else "stop"
     choice = {"index": 0, "message": {**message, "tool_calls": calls} if calls else message, "logprobs": None}
     details = {"cached_tokens": tokens.cached, "cache_write_tokens": tokens.written}
     return {
@@ -185,10 +183,6 @@ def _part_events(part: Body, place: Mapping[str, Any]) -> Iterator[Body]:
         yield {"type": f"response.{name}.delta", "delta": piece, **more, **place}
     yield {"type": f"response.{name}.done", field: part[field], **more, **place}
     yield {"type": "response.content_part.done", "part": part, **place}
-
-
-def _is_cut(blocks: Iterable[Body]) -> bool:
-    return any(block.get("cut") for block in blocks)
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -8,8 +8,6 @@ from typing import Any, Final
 from ...model_facts import ModelFacts
 from .refusals import Body, ChatRefusal, refuse_options, rows
 
-__all__ = ["ItemRules", "refuse_response", "response_items"]
-
 _FIELDS: Final = frozenset(
     {
         *("background", "context_management", "conversation", "include", "input", "instructions", "max_output_tokens"),

@@ -9,8 +9,6 @@ from hashlib import blake2b
 
 from .refusals import ChatRefusal
 
-__all__ = ["Seal"]
-
 _SIZE = 16
 
 

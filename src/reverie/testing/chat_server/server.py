@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 import msgspec
 
-from ...errors import InputError
+from ...cache.usage import Usage
 from ...model_facts import default_model, facts_of
-from ..loopback import LoopbackThread
+from ..loopback import LoopbackServer
 from ..messages_server import ManualClock, count_block_tokens
 from .chat_rules import refuse_chat
 from .ledger import BreakpointCache, PrefixCache, prompt_units
@@ -25,8 +24,6 @@ from .seal import Seal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ChatServer"]
-
 _COMPACT_FIELDS: Final = frozenset(
     {
         *("model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"),
@@ -37,7 +34,7 @@ _CACHE_FIELDS: Final = ("model", "tools", "parallel_tool_calls", "text", "respon
 Answer = tuple[Body, Callable[[], Iterator[bytes]]]
 
 
-class ChatServer:
+class ChatServer(LoopbackServer):
     """A server of Chat Completions and Responses on loopback, which runs as long as its ``with`` block."""
 
     def __init__(
@@ -57,7 +54,7 @@ class ChatServer:
         self.requests: list[Body] = []
         self.paths: list[str] = []
         self.refusals: list[tuple[int, str]] = []
-        self.usages: list[tuple[str, Body]] = []
+        self.usages: list[tuple[str, dict[str, int]]] = []
         """The model and the usage of every answered request, in the fields of the Messages API."""
         self.seal = Seal()
         self._reply = reply
@@ -71,22 +68,16 @@ class ChatServer:
         self._signed: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._ids = count(1)
-        self._thread: LoopbackThread | None = None
 
     @property
     def base_url(self) -> str:
         """The address of the server with ``/v1``; raises ``InputError`` while it does not run."""
-        if self._thread is None:
-            raise InputError("the server does not run yet: use it in a `with` block")
-        return f"{self._thread.url}/v1"
+        return f"{super().base_url}/v1"
 
-    def __enter__(self) -> ChatServer:
-        try:
-            from starlette.applications import Starlette
-            from starlette.responses import JSONResponse
-            from starlette.routing import Route
-        except ImportError as error:
-            raise InputError("ChatServer needs starlette and uvicorn: install reverie[testing]") from error
+    def _application(self) -> Any:
+        from starlette.applications import Starlette
+        from starlette.responses import JSONResponse
+        from starlette.routing import Route
 
         async def models(request: Request) -> Any:
             listed = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
@@ -98,15 +89,7 @@ class ChatServer:
             Route("/v1/responses", self._endpoint(self._response), methods=["POST"]),
             Route("/v1/responses/compact", self._endpoint(self._compact), methods=["POST"]),
         ]
-        self._thread = LoopbackThread(Starlette(routes=routes), "chat-server")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._thread is not None:
-            self._thread.stop()
-        self._thread = None
+        return Starlette(routes=routes)
 
     def _endpoint(self, answer: Callable[[Body], Answer]) -> Any:
         from starlette.responses import JSONResponse, StreamingResponse
@@ -118,9 +101,9 @@ class ChatServer:
             try:
                 whole, events = await anyio.to_thread.run_sync(answer, body)
             except ChatRefusal as refused:
-                self.refusals.append((refused.status, refused.message))
+                self.refusals.append((400, refused.message))
                 said = {"message": refused.message, "type": "invalid_request_error", "code": refused.code}
-                return JSONResponse({"error": said}, status_code=refused.status)
+                return JSONResponse({"error": said}, status_code=400)
             if body.get("stream"):
                 return StreamingResponse(events(), media_type="text/event-stream")
             return JSONResponse(whole)
@@ -205,13 +188,8 @@ class ChatServer:
             said = self._reply(body)
             blocks = [{"type": "text", "text": said}] if isinstance(said, str) else said
             output = sum(count_block_tokens(block) for block in blocks)
-            usage = {
-                "input_tokens": total - cached - written,
-                "cache_creation_input_tokens": written,
-                "cache_read_input_tokens": cached,
-                "output_tokens": output,
-            }
-            self.usages.append((model, usage))
+            usage = Usage(cached, written, uncached=total - cached - written, output=output)
+            self.usages.append((model, usage.body()))
         return blocks, Tokens(total, cached, written, output)
 
     def _charge(self, body: Body, items: Sequence[Body]) -> tuple[int, int, int]:

@@ -10,8 +10,6 @@ from . import outputs, phrases
 from .author import InventedCall, SessionAuthor
 from .project import InventedProject, SourceFile
 
-__all__ = ["InventedAgent"]
-
 _RANGE: Final = 90
 _OPENING_TASKS: Final = ("fix", "logs", "feature", "refactor", "review", "question")
 _LATER_TASKS: Final = ("fix", "feature", "refactor", "review", "question", "feature", "fix")

@@ -15,8 +15,6 @@ from ...values import record
 from . import phrases
 from .project import ROOT
 
-__all__ = ["MODEL", "START", "InventedCall", "SessionAuthor"]
-
 MODEL: Final = default_model("demo")
 START: Final = 1_772_440_860.0  # a Monday morning in March 2026
 _CACHE_SECONDS: Final = 300.0

@@ -1,4 +1,4 @@
-"""Write entries as the lines of a Claude Code session, so that they can be imported again."""
+"""Write an invented session as the lines of a Claude Code session, so that it can be imported."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from ...conversation.decisions import Compacted, decision_of
-from ...conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry
-
-__all__ = ["as_claude_code_jsonl"]
+from ...conversation.entries import ASSISTANT, DECISION, META, Entry
 
 Row = dict[str, Any]
 
@@ -37,22 +35,13 @@ def as_claude_code_jsonl(entries: Sequence[Entry]) -> bytes:
 
 
 def _rows(entry: Entry) -> list[Row]:
-    row: Row = {"type": entry.kind, "uuid": entry.uuid, "timestamp": entry.time}
     if entry.kind == DECISION:
         return _compaction(entry)
-    if entry.kind == SYSTEM:
-        return [{**row, "subtype": entry.body.get("subtype", ""), "content": entry.body.get("text", "")}]
-    if entry.kind == ATTACHMENT:
-        text = {"type": "text", "content": (entry.message or {}).get("content")}
-        return [{**row, "attachment": entry.body.get("attachment") or text}]
-    if entry.kind not in (USER, ASSISTANT) or entry.message is None:
+    if entry.message is None:
         return []
-    if entry.kind == USER:
-        more = {"isMeta": True} if entry.body.get("meta") else {}
-        return [{**row, **more, "message": entry.message}]
-    reply = {name: value for name, value in entry.reply.items() if name != "request_id"}
-    request = {"requestId": entry.reply["request_id"]} if "request_id" in entry.reply else {}
-    return [{**row, **request, "message": {**reply, "type": "message", **entry.message}}]
+    reply = {**entry.reply, "type": "message"} if entry.kind == ASSISTANT else {}
+    row: Row = {"type": entry.kind, "uuid": entry.uuid, "timestamp": entry.time}
+    return [{**row, "message": {**reply, **entry.message}}]
 
 
 def _compaction(entry: Entry) -> list[Row]:

@@ -7,8 +7,6 @@ from typing import Final
 
 from .project import InventedProject, SourceFile
 
-__all__ = ["HUGE_CHARS", "diff", "server_log", "test_run", "type_check"]
-
 HUGE_CHARS: Final = 60_000
 _LEVELS: Final = ("INFO", "INFO", "INFO", "DEBUG", "DEBUG", "WARN", "ERROR")
 _EVENTS: Final = (

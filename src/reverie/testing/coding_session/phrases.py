@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CLOSINGS", "INTERRUPTED", "OPENINGS", "REFUSED", "STEPS", "SYSTEM", "THOUGHTS", "TOOLS", "summary"]
-
 SYSTEM: Final = (
     "You are a coding agent working in /home/noor/harbour, a freight service: Python in harbour/, a Go gateway in "
     "gateway/, React pages in web/. Read before you edit. Quote the text to replace exactly. Run the tests of what you "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["GO", "GO_HEAD", "PYTHON", "PYTHON_HEAD", "TESTS", "TESTS_HEAD", "TYPESCRIPT", "TYPESCRIPT_HEAD"]
-
 PYTHON_HEAD: Final = '''"""Thing rules: what may be changed, by whom, and what it costs."""
 
 from __future__ import annotations

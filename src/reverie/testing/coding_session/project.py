@@ -9,8 +9,6 @@ from typing import Final
 
 from . import pieces
 
-__all__ = ["ROOT", "InventedProject", "SourceFile"]
-
 ROOT: Final = "/home/noor/harbour"
 
 # The things that the service handles, each with its two amounts.

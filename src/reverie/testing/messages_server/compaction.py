@@ -11,18 +11,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from ...model_facts import ModelFacts
-from .prefix import Origin, Prefix
+from .prefix import Origin, Prefix, content_blocks
 from .refusals import ProviderRefusal
 from .signatures import CompactionRecord, is_text_of, open_seal, sealed, text_mark
-
-__all__ = [
-    "COMPACTION_BETA",
-    "SUMMARY_PROMPT",
-    "check_summarized",
-    "listed_messages",
-    "origin_of",
-    "signed_summary",
-]
 
 COMPACTION_BETA: Final = "compact-2026-09-04"
 SUMMARY_PROMPT: Final = "Summarize the conversation so far, so that it can be continued from the summary alone."
@@ -37,11 +28,13 @@ def check_summarized(body: Mapping[str, Any]) -> None:
     if body.get("compaction") is None:
         return
     spoken = [message for message in body["messages"] if message["role"] != "system"]
-    if not any(_blocks(message) for message in spoken):
+    if not any(content_blocks(message["content"]) for message in spoken):
         words = "compaction: `messages` has no user or assistant content to summarize"
         raise ProviderRefusal(400, words, code="compaction_nothing_to_summarize")
     last = spoken[-1]
-    if last["role"] == "assistant" and any(block.get("type") == "tool_use" for block in _blocks(last)):
+    if last["role"] == "assistant" and any(
+        block.get("type") == "tool_use" for block in content_blocks(last["content"])
+    ):
         words = "compaction: the last assistant turn is not finished"
         raise ProviderRefusal(400, words, code="compaction_incomplete_turn")
 
@@ -51,7 +44,7 @@ def origin_of(body: Mapping[str, Any]) -> Origin | None:
 
     Raise ``ProviderRefusal`` for a block with another text or with a broken signature.
     """
-    first = _blocks(body["messages"][0])[:1]
+    first = content_blocks(body["messages"][0]["content"])[:1]
     if not first or first[0].get("type") != "compaction" or not first[0].get("signature"):
         return None
     block, path = first[0], "messages.0.content.0"
@@ -89,7 +82,7 @@ def _tool_changes(body: Mapping[str, Any]) -> list[Block]:
     """Return the last change of each tool in the summarised messages, those of an earlier summary included."""
     latest: dict[str, Block] = {}
     for message in body["messages"]:
-        for block in _blocks(message):
+        for block in content_blocks(message["content"]):
             changes = block.get("tool_changes") or [] if block.get("type") == "compaction" else [block]
             for change in changes:
                 if change.get("type") in _TOOL_CHANGES:
@@ -109,7 +102,7 @@ def listed_messages(body: Mapping[str, Any]) -> str:
     lines = [
         f"- {message['role']} {block.get('type')}: {_shown(block)}"
         for message in body["messages"]
-        for block in _blocks(message)
+        for block in content_blocks(message["content"])
         if "thinking" not in str(block.get("type"))
     ]
     return "\n".join(["Summary of the conversation:", *lines])
@@ -119,8 +112,3 @@ def _shown(block: Mapping[str, Any]) -> str:
     said = next((block[name] for name in ("text", "content", "input", "name") if block.get(name)), "")
     text = said if isinstance(said, str) else _encode(said).decode()
     return " ".join(text.split())[:_SHOWN_CHARS]
-
-
-def _blocks(message: Mapping[str, Any]) -> list[Any]:
-    content = message["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content

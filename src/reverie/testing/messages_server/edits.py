@@ -7,11 +7,9 @@ from typing import Any, Final, TypeAlias, cast
 
 from ...model_facts import ModelFacts
 from ...values import record
-from .prefix import is_thinking, referenced_tools, visible_tools
+from .prefix import content_blocks, is_thinking, referenced_tools, visible_tools
 from .refusals import ProviderRefusal
 from .token_count import TokenCounter
-
-__all__ = ["CLEARED", "EditedRequest", "apply_context_management", "blocks_of", "deleted_results"]
 
 CLEARED: Final = "[Tool result cleared by the server]"
 _DEFAULT_TRIGGER_TOKENS: Final = 100_000
@@ -40,21 +38,17 @@ def blocks_of(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     deferred = {str(tool.get("name")): tool for tool in request.get("tools") or () if tool.get("defer_loading")}
     for tool in visible_tools(request):
         yield "tool", tool
-    for block in _content(request.get("system") or ()):
+    for block in content_blocks(request.get("system") or ()):
         yield "system", block
     for message in request["messages"]:
         part = message["role"]
         if part == "system":
             part = "reminder" if message.get("clear_at") == "next_user_message" else "instruction"
-        for block in _content(message["content"]):
+        for block in content_blocks(message["content"]):
             yield part, block
             for name in referenced_tools(block) if deferred else ():
                 if name in deferred:
                     yield "definition", deferred.pop(name)
-
-
-def _content(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
 def _tokens(request: Request, count: TokenCounter) -> int:
@@ -89,11 +83,11 @@ def _clear_thinking(request: Request, edit: Edit, count: TokenCounter, facts: Mo
     turns = [
         index
         for index, message in enumerate(request["messages"])
-        if any(is_thinking(block) for block in _content(message["content"]))
+        if any(is_thinking(block) for block in content_blocks(message["content"]))
     ]
     cleared = set(turns[: max(0, len(turns) - int(keep["value"]))])
     messages = [
-        {**message, "content": [block for block in _content(message["content"]) if not is_thinking(block)]}
+        {**message, "content": [block for block in content_blocks(message["content"]) if not is_thinking(block)]}
         if index in cleared
         else message
         for index, message in enumerate(request["messages"])
@@ -126,7 +120,7 @@ def _clear_tool_uses(request: Request, edit: Edit, count: TokenCounter, facts: M
         return block
 
     messages = [
-        {**message, "content": [shorten(block) for block in _content(message["content"])]}
+        {**message, "content": [shorten(block) for block in content_blocks(message["content"])]}
         for message in request["messages"]
     ]
     return {**request, "messages": messages}, {"cleared_tool_uses": len(cleared)} if cleared else {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import TypeVar
 
 from ...values import record
 
-__all__ = ["ConnectionCut", "Faults", "InjectedFailure", "StreamGate"]
+T = TypeVar("T")
 
 KINDS = {
     400: "invalid_request_error",
@@ -38,13 +39,6 @@ class InjectedFailure:
         return KINDS.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
 
 
-@record
-class ConnectionCut:
-    """A reply whose connection breaks after the given number of bytes of its body."""
-
-    after_bytes: int
-
-
 class StreamGate:
     """A gate that holds a stream after the given number of events until the test calls ``open``."""
 
@@ -64,48 +58,20 @@ class StreamGate:
 
 
 class Faults:
-    """The queues of failures, broken connections and gates for the next requests, each first in, first out."""
+    """The failures, broken connections and gates for the next requests; a deque may be used from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._failures: deque[InjectedFailure] = deque()
-        self._cuts: deque[ConnectionCut] = deque()
-        self._gates: deque[StreamGate] = deque()
-        self._all_gates: list[StreamGate] = []
+        self.failures: deque[InjectedFailure] = deque()
+        self.cuts: deque[int] = deque()
+        """The numbers of bytes of a body after which its connection breaks."""
+        self.gates: deque[StreamGate] = deque()
+        self.all_gates: list[StreamGate] = []
+        """Every gate that was queued, so that all can be opened at the end."""
 
-    def add_failures(self, failure: InjectedFailure, times: int) -> None:
-        """Queue a failure for the next ``times`` requests."""
-        with self._lock:
-            self._failures.extend([failure] * times)
 
-    def add_cuts(self, cut: ConnectionCut, times: int) -> None:
-        """Queue a broken connection for the next ``times`` replies."""
-        with self._lock:
-            self._cuts.extend([cut] * times)
-
-    def add_gate(self, gate: StreamGate) -> None:
-        """Queue a gate for the next stream."""
-        with self._lock:
-            self._gates.append(gate)
-            self._all_gates.append(gate)
-
-    def next_failure(self) -> InjectedFailure | None:
-        """Remove and return the next failure; None where the queue is empty."""
-        with self._lock:
-            return self._failures.popleft() if self._failures else None
-
-    def next_cut(self) -> ConnectionCut | None:
-        """Remove and return the next broken connection; None where the queue is empty."""
-        with self._lock:
-            return self._cuts.popleft() if self._cuts else None
-
-    def next_gate(self) -> StreamGate | None:
-        """Remove and return the next gate; None where the queue is empty."""
-        with self._lock:
-            return self._gates.popleft() if self._gates else None
-
-    def open_all(self) -> None:
-        """Open every gate that was queued, so that all held and later streams continue."""
-        with self._lock:
-            for gate in self._all_gates:
-                gate.open()
+def first_of(queue: deque[T]) -> T | None:
+    """Remove and return the first item of a queue; None where it is empty."""
+    try:
+        return queue.popleft()
+    except IndexError:
+        return None

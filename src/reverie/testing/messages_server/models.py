@@ -10,8 +10,6 @@ from typing import Any
 from ...model_facts import ModelFacts, known_facts
 from .compaction import COMPACTION_BETA
 
-__all__ = ["model_row", "served_models"]
-
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 

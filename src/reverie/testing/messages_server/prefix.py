@@ -18,19 +18,6 @@ import msgspec
 
 from ...values import record
 
-__all__ = [
-    "Origin",
-    "Place",
-    "Prefix",
-    "extended",
-    "is_thinking",
-    "is_threshold_summary",
-    "prefix_of",
-    "referenced_tools",
-    "restarted",
-    "visible_tools",
-]
-
 Chains: TypeAlias = "tuple[str, ...]"
 Block: TypeAlias = "Mapping[str, Any]"
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -80,7 +67,7 @@ def prefix_of(request: Mapping[str, Any], origin: Origin | None) -> Prefix:
     places: list[Place] = []
     for index, message in enumerate(messages):
         chains = _turned(chains, message)
-        for position, block in enumerate(_content(message["content"])):
+        for position, block in enumerate(content_blocks(message["content"])):
             if is_thinking(block):
                 places.append(Place(index, position, block, chains))
             elif is_threshold_summary(block):
@@ -141,12 +128,12 @@ def _start(opening: str, origin: Origin | None, messages: list[Any]) -> Chains:
 
 
 def _kept(message: Mapping[str, Any]) -> bool:
-    content = _content(message["content"])
+    content = content_blocks(message["content"])
     return not content or any(block.get("type") != "compaction" for block in content)
 
 
 def _opening(request: Mapping[str, Any]) -> str:
-    system = [_bare(block) for block in _content(request.get("system") or ())]
+    system = [_bare(block) for block in content_blocks(request.get("system") or ())]
     tools = [_bare(tool) for tool in visible_tools(request)]
     return _linked(("",), [system, tools])[0]
 
@@ -173,5 +160,6 @@ def _bare(block: Any) -> Any:
     return fields
 
 
-def _content(content: Any) -> list[Any]:
+def content_blocks(content: Any) -> list[Any]:
+    """Return content as a list of blocks."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
@@ -11,11 +11,10 @@ from typing import Any
 from ...cache.simulator import CacheSimulator, Mark, messages_key, positions
 from ...cache.usage import Usage
 from ...conversation.wire.canonical import canonical_block
+from ...models.scripted_model import mark_ttl
 from ...values import record
 from .edits import CLEARED, blocks_of, deleted_results
 from .token_count import TokenCounter
-
-__all__ = ["Prompt", "cache_miss_reason", "charge", "prompt_of"]
 
 
 @record
@@ -64,29 +63,19 @@ def prompt_of(request: dict[str, Any], count: TokenCounter) -> Prompt:
             saved += max(0, size - short)
             size = min(size, short)
         tokens.append(size)
-        ttl = _ttl(block)
+        ttl = mark_ttl(block)
         if ttl:
             marks.append(Mark(index, ttl))
     automatic = request.get("cache_control")
     if automatic and laid:
-        last = max(index for index, (part, block) in enumerate(laid) if _may_carry(part, block))
+        last = max(
+            index
+            for index, (part, block) in enumerate(laid)
+            if part not in ("reminder", "definition") and "thinking" not in str(block.get("type"))
+        )
         marks = [mark for mark in marks if mark.index != last] + [Mark(last, automatic.get("ttl", "5m"))]
     placed = positions(str(block.get("type")) for _, block in laid)
     return Prompt(request["model"], parts, placed, digests, tokens, marks, options, edits, saved)
-
-
-def _may_carry(part: str, block: Mapping[str, Any]) -> bool:
-    return part not in ("reminder", "definition") and "thinking" not in str(block.get("type"))
-
-
-def _ttl(block: Mapping[str, Any]) -> str:
-    """Return the lifetime of the breakpoint on a block or inside it; empty where there is none."""
-    mark = block.get("cache_control")
-    if mark:
-        return mark.get("ttl", "5m")
-    inner: Any = block.get("content")
-    found = [_ttl(item) for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return next((ttl for ttl in found if ttl), "")
 
 
 class Charge:

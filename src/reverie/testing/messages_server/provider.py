@@ -24,8 +24,6 @@ from .threshold import THRESHOLD_BETA, continued_request, from_summary, reached_
 from .token_count import TokenCounter
 from .tool_rounds import ReturnedCalls, began_without_thinking
 
-__all__ = ["AdmittedRequest", "Caller", "Provider"]
-
 Body: TypeAlias = "dict[str, Any]"
 _TIER: Final = {"service_tier": "standard"}
 

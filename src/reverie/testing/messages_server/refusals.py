@@ -11,8 +11,6 @@ from ...conversation.wire.validate import Limits, problems
 from ...model_facts import ModelFacts
 from .faults import KINDS
 
-__all__ = ["ProviderRefusal", "betas_of", "check_access", "check_betas", "check_request", "is_shaped"]
-
 
 class ProviderRefusal(Exception):
     """An error reply of the provider, with its status, error type, error code and the seconds to wait."""

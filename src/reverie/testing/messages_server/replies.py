@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 from ...values import field, record
 from .token_count import TokenCounter
 
-__all__ = ["ReplyFunction", "ServerReply", "cut_to", "reply_of"]
-
 Block: TypeAlias = "dict[str, Any]"
 
 

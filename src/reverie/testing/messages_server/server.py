@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -14,11 +13,10 @@ import msgspec
 from ...cache.simulator import CacheRules
 from ...conversation.wire.images import GENERAL
 from ...conversation.wire.validate import Limits
-from ...errors import InputError
 from ...model_facts import facts_of
-from ..loopback import LoopbackThread
+from ..loopback import LoopbackServer
 from .compaction import listed_messages
-from .faults import ConnectionCut, Faults, InjectedFailure, StreamGate
+from .faults import Faults, InjectedFailure, StreamGate, first_of
 from .models import model_row, served_models
 from .provider import Caller, Provider
 from .refusals import ProviderRefusal, betas_of, check_access
@@ -29,8 +27,6 @@ from .wire import JsonReply, StreamReply, error_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-__all__ = ["ManualClock", "MessagesServer"]
 
 
 class ManualClock:
@@ -44,7 +40,7 @@ class ManualClock:
         self.now += seconds
 
 
-class MessagesServer:
+class MessagesServer(LoopbackServer):
     """A Messages API on loopback that lives as long as its ``with`` block."""
 
     def __init__(
@@ -88,19 +84,11 @@ class MessagesServer:
             checks_thinking=checks_thinking,
             preserved_thinking=preserved_thinking,
         )
-        self._thread: LoopbackThread | None = None
 
     @property
     def calls_without_thinking(self) -> set[str]:
         """The ids of calls that came back in their tool round without the thinking that led to them."""
         return self._provider.calls.left_out
-
-    @property
-    def base_url(self) -> str:
-        """The address of the server; raises ``InputError`` while it does not run."""
-        if self._thread is None:
-            raise InputError("the server does not run yet: use it in a `with` block")
-        return self._thread.url
 
     def fail(
         self,
@@ -117,54 +105,29 @@ class MessagesServer:
         ``code`` is the error code in the body, for example ``compaction_unavailable``.
         """
         words = message or f"a fault the test asked for ({status})"
-        failure = InjectedFailure(status, words, retry_after, after_events, code)
-        self._faults.add_failures(failure, times)
+        self._faults.failures.extend([InjectedFailure(status, words, retry_after, after_events, code)] * times)
 
     def cut_stream(self, after_bytes: int, *, times: int = 1) -> None:
         """Break the connection of the next ``times`` replies, streamed or not, after so many bytes of the body."""
-        self._faults.add_cuts(ConnectionCut(after_bytes), times)
+        self._faults.cuts.extend([after_bytes] * times)
 
     def hold_stream(self, after_events: int = 1) -> StreamGate:
         """Hold the next stream after some events until the returned gate is opened, 30 seconds at most."""
         gate = StreamGate(after_events)
-        self._faults.add_gate(gate)
+        self._faults.gates.append(gate)
+        self._faults.all_gates.append(gate)
         return gate
 
-    def __enter__(self) -> MessagesServer:
-        self._start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
-
-    async def __aenter__(self) -> MessagesServer:
-        await anyio.to_thread.run_sync(self._start)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._stop)
-
-    def _start(self) -> None:
-        self._thread = LoopbackThread(self._application(), "messages-server")
-
     def _stop(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._faults.open_all()
-            thread.stop()
+        for gate in self._faults.all_gates:
+            gate.open()
+        super()._stop()
 
     def _application(self) -> Any:
-        try:
-            from starlette.applications import Starlette
-            from starlette.exceptions import HTTPException
-            from starlette.routing import Route
-        except ImportError as error:
-            raise InputError("MessagesServer needs starlette and uvicorn: install reverie[testing]") from error
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.routing import Route
+
         routes = [
             Route("/v1/messages", self._endpoint(self._messages), methods=["POST"]),
             Route("/v1/messages/count_tokens", self._endpoint(self._count_tokens), methods=["POST"]),
@@ -220,7 +183,7 @@ class MessagesServer:
     async def _messages(self, request: Request, request_id: str, caller: Caller) -> Any:
         body = await self._body(request)
         self.requests.append(body)
-        failure = self._faults.next_failure()
+        failure = first_of(self._faults.failures)
         if failure is not None and (failure.after_events is None or not body.get("stream")):
             raise ProviderRefusal(
                 failure.status,
@@ -237,10 +200,10 @@ class MessagesServer:
         message = self._provider.answer(admitted, said, self.clock.now, summary)
         self.usages.append((body["model"], message["usage"]))
         headers = {"request-id": request_id}
-        cut = self._faults.next_cut()
+        cut = first_of(self._faults.cuts)
         if not body.get("stream"):
             return JsonReply(message, headers=headers, cut=cut)
-        gate = self._faults.next_gate()
+        gate = first_of(self._faults.gates)
         return StreamReply(message, headers=headers, request_id=request_id, cut=cut, gate=gate, failure=failure)
 
     async def _said(self, script: ReplyFunction, body: dict[str, Any]) -> Any:

@@ -13,8 +13,6 @@ from ...model_facts import ModelFacts
 from .prefix import is_thinking
 from .signatures import record_of
 
-__all__ = ["shown_request"]
-
 
 def shown_request(body: dict[str, Any], dropped: Collection[tuple[int, int]], facts: ModelFacts) -> dict[str, Any]:
     """Return the request without dropped thinking, turn-scoped messages of earlier turns and thinking of old turns."""

@@ -15,21 +15,6 @@ import msgspec
 
 from ...values import record
 
-__all__ = [
-    "CompactionRecord",
-    "ThinkingRecord",
-    "identity_of",
-    "is_redacted",
-    "is_signed",
-    "is_text_of",
-    "open_seal",
-    "record_of",
-    "redact_thinking",
-    "sealed",
-    "sign_thinking",
-    "text_mark",
-]
-
 Kind = TypeVar("Kind")
 _SECRET: Final = b"the test server's own key"
 

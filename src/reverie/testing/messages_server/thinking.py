@@ -25,8 +25,6 @@ from .signatures import (
     text_mark,
 )
 
-__all__ = ["BINDING_BETA", "Behavior", "Reader", "ThinkingVerdict", "behavior_for", "check_thinking", "signed_reply"]
-
 BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 Behavior: TypeAlias = Literal["error", "drop_block", "silent"]
 Block: TypeAlias = "dict[str, Any]"

@@ -10,8 +10,6 @@ from typing import Any, Final, TypeAlias
 
 from .prefix import is_threshold_summary
 
-__all__ = ["THRESHOLD_BETA", "continued_request", "from_summary", "reached_threshold", "summary_block"]
-
 THRESHOLD_BETA: Final = "compact-2026-01-12"
 _EDIT: Final = "compact_20260112"
 _DEFAULT_TRIGGER_TOKENS: Final = 150_000

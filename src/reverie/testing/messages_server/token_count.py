@@ -8,8 +8,6 @@ from typing import Any, Final, TypeAlias, cast
 from ...conversation.wire.canonical import canonical_block
 from ...conversation.wire.documents import document_pages
 
-__all__ = ["TokenCounter", "count_block_tokens"]
-
 TokenCounter: TypeAlias = "Callable[[Any], int]"
 
 _BYTES_PER_TOKEN: Final = 4

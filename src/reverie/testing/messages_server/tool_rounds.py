@@ -16,8 +16,6 @@ from ...conversation.wire.thinking_rules import is_manual, missing_thinking, ope
 from .prefix import is_thinking
 from .refusals import ProviderRefusal
 
-__all__ = ["ReturnedCalls", "began_without_thinking"]
-
 
 class ReturnedCalls:
     """The calls that were returned behind thinking, and those of them that came back without it in their round."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import anyio
 import msgspec
 
-from .faults import ConnectionCut, InjectedFailure, StreamGate
-from .stream import event_bytes, stream_events
-
-__all__ = ["JsonReply", "StreamReply", "error_body"]
+from .faults import InjectedFailure, StreamGate
 
 _STEP_SECONDS: Final = 0.01
 _MAX_HOLD_SECONDS: Final = 30.0
+_PIECE_CHARS: Final = 24
 _encode = msgspec.json.Encoder().encode
 
 
@@ -31,9 +29,7 @@ def _headers(fields: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 class JsonReply:
     """An ASGI reply in one piece of JSON, or its first bytes where the connection is to break."""
 
-    def __init__(
-        self, value: Any, *, status: int = 200, headers: Mapping[str, str], cut: ConnectionCut | None = None
-    ) -> None:
+    def __init__(self, value: Any, *, status: int = 200, headers: Mapping[str, str], cut: int | None = None) -> None:
         self._body = _encode(value)
         self._status = status
         self._headers = {"content-type": "application/json", "content-length": str(len(self._body)), **headers}
@@ -41,7 +37,7 @@ class JsonReply:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": self._status, "headers": _headers(self._headers)})
-        body = self._body if self._cut is None else self._body[: self._cut.after_bytes]
+        body = self._body if self._cut is None else self._body[: self._cut]
         # Fewer bytes than announced and no end make the server close the connection.
         await send({"type": "http.response.body", "body": body, "more_body": len(body) < len(self._body)})
 
@@ -55,14 +51,14 @@ class StreamReply:
         *,
         headers: Mapping[str, str],
         request_id: str,
-        cut: ConnectionCut | None,
+        cut: int | None,
         gate: StreamGate | None,
         failure: InjectedFailure | None,
     ) -> None:
         self._events: Iterable[dict[str, Any]] = stream_events(message)
         self._headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
         self._request_id = request_id
-        self._left = cut.after_bytes if cut else None
+        self._left = cut
         self._gate = gate
         self._failure = failure
 
@@ -94,3 +90,87 @@ class StreamReply:
         with anyio.move_on_after(_MAX_HOLD_SECONDS):
             while not gate.is_open:
                 await anyio.sleep(_STEP_SECONDS)
+
+
+# -- events
+
+
+def event_bytes(event: Mapping[str, Any]) -> bytes:
+    """Return one event as the bytes of a server-sent event."""
+    return b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), _encode(event))
+
+
+def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events that deliver a whole message piece by piece."""
+    late = ("content", "stop_reason", "stop_sequence", "stop_details", "context_management")
+    head = {key: value for key, value in message.items() if key not in late}
+    usage = dict(message["usage"])
+    yield {
+        "type": "message_start",
+        "message": {
+            **head,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {**_begun(usage), "output_tokens": min(1, usage["output_tokens"])},
+        },
+    }
+    for index, block in enumerate(message["content"]):
+        yield {"type": "content_block_start", "index": index, "content_block": _opening(block)}
+        if index == 0:
+            yield {"type": "ping"}
+        for delta in _deltas(block):
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    ending: dict[str, Any] = {
+        "type": "message_delta",
+        "delta": {key: message[key] for key in ("stop_reason", "stop_sequence", "stop_details") if key in message},
+        "usage": {key: value for key, value in usage.items() if key.endswith("_tokens") or key == "iterations"},
+    }
+    if "context_management" in message:
+        ending["context_management"] = message["context_management"]
+    yield ending
+    yield {"type": "message_stop"}
+
+
+def _begun(usage: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in usage.items() if key != "iterations"}
+
+
+def _opening(block: Mapping[str, Any]) -> dict[str, Any]:
+    kind = block["type"]
+    if kind == "text":
+        return {**block, "text": ""}
+    if kind == "thinking":
+        return {**block, "thinking": "", "signature": ""}
+    if kind in ("tool_use", "server_tool_use"):
+        return {**block, "input": {}}
+    return {**block, "content": None} if _is_delta(block) else dict(block)
+
+
+def _is_delta(block: Mapping[str, Any]) -> bool:
+    """Return whether a block is a summary made at a threshold, which comes as one delta."""
+    return block["type"] == "compaction" and "signature" not in block
+
+
+def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    kind = block["type"]
+    if kind == "text":
+        for piece in _pieces(block["text"]):
+            yield {"type": "text_delta", "text": piece}
+    elif kind == "thinking":
+        for piece in _pieces(block["thinking"]):
+            yield {"type": "thinking_delta", "thinking": piece}
+        yield {"type": "signature_delta", "signature": block["signature"]}
+    elif kind in ("tool_use", "server_tool_use"):
+        yield {"type": "input_json_delta", "partial_json": ""}
+        if block["input"]:
+            for piece in _pieces(_encode(block["input"]).decode()):
+                yield {"type": "input_json_delta", "partial_json": piece}
+    elif _is_delta(block):
+        yield {"type": "compaction_delta", "content": block["content"]}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(0, len(text), _PIECE_CHARS):
+        yield text[start : start + _PIECE_CHARS]

@@ -16,8 +16,6 @@ from ....ports import Storage
 from ....values import record, replace
 from ...library import Library
 
-__all__ = ["AgentRecord", "agents_of"]
-
 _SPAWNED: Final = b"agent_spawned"
 _FINISHED: Final = b"agent_finished"
 
@@ -47,13 +45,9 @@ class AgentRecord:
 
 def agents_of(storage: Storage) -> list[AgentRecord]:
     """Return every agent that the logs of a storage record, the latest first; this may block."""
-    keys = Library(storage).keys() + [key for key in storage.list("agents") if _is_log(key)]
-    found = [one for key in keys for one in _started_in(storage, key)]
+    library = Library(storage)
+    found = [one for key in library.keys() + library.agent_keys() for one in _started_in(storage, key)]
     return sorted(found, key=lambda one: (-seconds(one.started), one.agent))
-
-
-def _is_log(key: str) -> bool:
-    return key.endswith(".jsonl") and key.count("/") == 1
 
 
 def _started_in(storage: Storage, key: str) -> list[AgentRecord]:

@@ -11,8 +11,6 @@ from ...mail.local_queues import LocalQueues
 from .roster import Roster
 from .type_memory import TypeMemory
 
-__all__ = ["Lineage"]
-
 
 @dataclass(frozen=True, slots=True)
 class Lineage:

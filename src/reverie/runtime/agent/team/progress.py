@@ -27,8 +27,6 @@ from ...session.session import Session
 from .roster import TeamMember
 from .types import prompt_of
 
-__all__ = ["Narrator"]
-
 SOURCE: Final = "progress"
 _MAX_TOKENS: Final = 64
 _EXCERPT_CHARS: Final = 4_000

@@ -22,8 +22,6 @@ from .runner import AgentRunner, ChildAgent
 from .spawner import Spawner
 from .worktrees import prune
 
-__all__ = ["Relay"]
-
 
 class Relay:
     """Starts the sub-agents and forks of one agent, and sends and receives its messages."""
@@ -170,10 +168,6 @@ class Relay:
                 self._arrival = Event()
                 await self._arrival.wait()
             group.cancel_scope.cancel()
-
-    def narrow(self, mode: str) -> None:
-        """Restrict every agent that this agent started to the permissions of a mode; never widen them."""
-        self.spawner.narrow(mode)
 
     async def close(self) -> None:
         """Stop all agents that this agent started, and stop receiving messages."""

@@ -10,11 +10,9 @@ from typing import Literal, TypeAlias
 
 import anyio
 
-from ....layers.l7_relay import AgentCounts, AgentResult, AgentSpending, RelayPolicy, over_limit
+from ....layers.l7_relay import AgentResult, RelayPolicy, over_limit, start_problem
 from ....tools.context import ToolContext
 from ....values import record
-
-__all__ = ["AgentState", "AgentStatus", "Roster", "TeamMember", "stop_all"]
 
 AgentState: TypeAlias = Literal["running", "completed", "failed", "killed"]
 _KILL_COMMANDS, _CANCEL_TASK, _GIVE_UP = 0.25, 0.5, 0.75
@@ -76,10 +74,6 @@ class TeamMember:
     kept: tuple[str, str] = ("", "")
     """Path and branch of the worktree that holds the agent's changes; empty texts if there is none."""
 
-    def spent(self, now: float) -> AgentSpending:
-        """Return the turns, tokens and seconds that the agent has used up to ``now``."""
-        return AgentSpending(self.turns, self.tokens, now - self.began)
-
     def status(self, now: float) -> AgentStatus:
         """Return the agent's state and usage as a record; ``now`` counts its seconds while it runs."""
         return AgentStatus(
@@ -98,6 +92,19 @@ class TeamMember:
         )
 
 
+@record
+class RunEnd:
+    """The end of an agent's run: its status, its last text, and the reason if it did not complete."""
+
+    status: str
+    text: str
+    reason: str = ""
+
+
+MemberRun = Callable[[TeamMember], Awaitable[RunEnd]]
+"""An async function that runs one agent to its end and returns that end."""
+
+
 class Roster:
     """All agents under one main agent, at every depth; limits on their number and cost count all of them."""
 
@@ -106,17 +113,11 @@ class Roster:
         self.clock = clock
         self.agents: dict[str, TeamMember] = {}
 
-    def admit(self, member: TeamMember) -> None:
-        """Add an agent to the roster; no limit is checked here."""
-        self.agents[member.id] = member
-
-    def census(self, depth: int) -> AgentCounts:
-        """Return the counts that limit new agents: how many run, how many were started, and their cost so far.
-
-        ``depth`` is that of the agent that wants to start another.
-        """
+    def start_problem(self, depth: int, prompt_chars: int) -> str:
+        """Return why an agent of this depth may not start another now; empty if it may."""
         alive = sum(one.state == "running" for one in self.agents.values())
-        return AgentCounts(depth, alive, len(self.agents), self.usd)
+        started, usd = len(self.agents), self.usd
+        return start_problem(self.policy, depth=depth, alive=alive, started=started, usd=usd, prompt_chars=prompt_chars)
 
     @property
     def usd(self) -> float:
@@ -125,7 +126,8 @@ class Roster:
 
     def over_limit(self, member: TeamMember) -> str:
         """Return a text about the limit that an agent or the whole team has reached; empty if none."""
-        return over_limit(self.policy, member.spent(self.clock()), family_usd=self.usd)
+        seconds = self.clock() - member.began
+        return over_limit(self.policy, turns=member.turns, tokens=member.tokens, seconds=seconds, family_usd=self.usd)
 
     def family(self, id: str) -> list[TeamMember]:
         """Return the agent with this id and every agent below it, descendants first."""

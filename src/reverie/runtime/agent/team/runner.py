@@ -10,8 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import anyio
 from anyio import to_thread
@@ -51,23 +50,14 @@ from ..parts import AgentParts
 from ..tool_runs import ToolRuns
 from .lineage import Lineage
 from .progress import Narrator
-from .roster import Roster, TeamMember
-from .spawner import MemberRun, RunEnd
+from .roster import MemberRun, Roster, RunEnd, TeamMember
 from .type_memory import TypeMemory
 from .types import find_kinds, prompt_of
 from .worktrees import Worktree
 
-__all__ = ["AgentRunner", "ChildAgent"]
-
 SOURCE: Final = "agent"
 _MAX_NAMES: Final = 200
 _NOT_FOR_FORKS: Final = frozenset({"Agent", "AgentStop", "SendMessage"})
-_MODES: Final[Mapping[str, Mode]] = {
-    "plan": "plan",
-    "default": "default",
-    "accept-edits": "accept-edits",
-    "bypass": "bypass",
-}
 # Only the main conversation writes notes and memories of the project.
 _MAIN_ONLY: Final = ("notes", "extraction", "recall", "dream")
 
@@ -98,13 +88,11 @@ class ChildAgent(Protocol):
 
     async def __aenter__(self) -> object: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *error: object) -> None: ...
 
 
 class AgentRunner:
-    """Makes the functions that run forks and sub-agents of one parent agent; a ``Starter``."""
+    """Makes the functions that run forks and sub-agents of one parent agent; starts nothing itself."""
 
     def __init__(
         self,
@@ -145,7 +133,7 @@ class AgentRunner:
             member.context, member.tools = context, tuple(set(runs.tools) - _NOT_FOR_FORKS)
 
             def narrow(mode: str) -> None:
-                runs.mode = _MODES[narrower(runs.mode, mode)]
+                runs.mode = cast("Mode", narrower(runs.mode, mode))
 
             member.narrow = narrow
 
@@ -243,7 +231,7 @@ class AgentRunner:
         member.context, member.sever = child.parts.context, child.parts.session.log.close
 
         def narrow(mode: str) -> None:
-            child.mode = _MODES[narrower(child.mode, mode)]
+            child.mode = cast("Mode", narrower(child.mode, mode))
 
         member.narrow = narrow
         async with anyio.create_task_group() as group:
@@ -271,7 +259,7 @@ class AgentRunner:
         tools = self._child_tools(kind, memory)
         member.tools = tuple(tool.name for tool in tools)
         asked, is_parents = self._model(kind, model)
-        mode = narrower(parent.runs.mode, kind.mode or parent.runs.mode)
+        mode = cast("Mode", narrower(parent.runs.mode, kind.mode or parent.runs.mode))
         home = options.settings.home
         lineage = Lineage(
             id=member.id,
@@ -296,7 +284,7 @@ class AgentRunner:
                 storage=options.storage,
                 tools=tools,
                 system=f"{kind.prompt}\n\n{memory.rules()}" if memory and "Memory" in member.tools else kind.prompt,
-                mode=_MODES[mode],
+                mode=mode,
                 is_mode_given=True,
                 approve=self._approver(member),
                 hooks=options.hooks,
@@ -392,12 +380,12 @@ _HOME: Final = (
 )
 
 
-def _child_settings(settings: Settings, runs: ToolRuns, mode: str) -> Settings:
+def _child_settings(settings: Settings, runs: ToolRuns, mode: Mode) -> Settings:
     """Return a sub-agent's settings: the parent's rules with this mode, no main agent's features, no MCP."""
     return replace(
         settings,
         switches=turned_off(settings.switches, list(_MAIN_ONLY)),
-        permissions=replace(runs.rules, mode=_MODES[mode]),
+        permissions=replace(runs.rules, mode=mode),
         agent=replace(settings.agent, budget_usd=None),
         mcp_servers={},
     )

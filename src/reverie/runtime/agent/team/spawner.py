@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -23,54 +23,18 @@ from ....layers.l7_relay import (
     answer_text,
     kinds_listing,
     notification_text,
-    start_problem,
     summary_of,
 )
 from ....ports import AgentRequest, StartedAgent
 from ....text.counts import counted
-from ....values import record
 from ...session.forks import ForkBatch, forking
 from ...session.session import Session
-from .roster import AgentState, AgentStatus, Roster, TeamMember, stop_all
-
-__all__ = ["MemberRun", "RunEnd", "Spawner", "Starter", "letter_id"]
+from .roster import AgentState, AgentStatus, MemberRun, Roster, RunEnd, TeamMember, stop_all
+from .runner import AgentRunner
 
 FORK: Final = "fork"
 _LAYER: Final = "relay"
 _STATES: Final[Mapping[str, AgentState]] = {"completed": "completed", "killed": "killed"}
-
-
-@record
-class RunEnd:
-    """The end of an agent's run: its status, its last text, and the reason if it did not complete."""
-
-    status: str
-    text: str
-    reason: str = ""
-
-
-MemberRun = Callable[[TeamMember], Awaitable[RunEnd]]
-"""An async function that runs one agent to its end and returns that end."""
-
-
-class Starter(Protocol):
-    """Makes functions that run forks and sub-agents; starts nothing itself."""
-
-    async def kinds(self) -> Mapping[str, AgentKind]:
-        """Return all agent types by name."""
-        ...
-
-    def fork(self, prompt: str, batch: ForkBatch) -> MemberRun:
-        """Return a function that runs a fork with this prompt from the point of the batch."""
-        ...
-
-    def sub_agent(self, prompt: str, kind: AgentKind, *, model: str, worktree: bool) -> MemberRun:
-        """Return a function that runs a sub-agent of a type, in a worktree if asked."""
-        ...
-
-    def batch(self) -> ForkBatch:
-        """Return a new batch for forks that all start from the conversation as it is now."""
-        ...
 
 
 class Spawner:
@@ -79,7 +43,7 @@ class Spawner:
     def __init__(
         self,
         session: Session,
-        starter: Starter,
+        starter: AgentRunner,
         roster: Roster,
         *,
         depth: int = 0,
@@ -155,7 +119,7 @@ class Spawner:
             began=self._clock(),
             line="Starting",
         )
-        self.roster.admit(member)  # before the first await: a parallel start must count this one
+        self.roster.agents[member.id] = member  # before the first await: a parallel start must count this one
         self._own[member.id] = member
         try:
             options = {"kind": name, "description": member.description, "background": background}
@@ -184,7 +148,7 @@ class Spawner:
             raise InputError(f"a fork ({forking()}) cannot start agents: do the work here, and answer")
         if not request.prompt.strip():
             raise InputError("the prompt is empty: describe the whole task for the agent")
-        problem = start_problem(self.roster.policy, self.roster.census(self.depth), prompt_chars=len(request.prompt))
+        problem = self.roster.start_problem(self.depth, len(request.prompt))
         if problem:
             raise InputError(problem)
         if not request.kind:
@@ -214,7 +178,7 @@ class Spawner:
             await member.done.wait()
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._stop(member, "the wait for it was cancelled")
+                await self._stop_many([member], "the wait for it was cancelled")
             raise
         outcome = member.outcome or AgentResult(member.id, member.kind, member.state, member.why, "")
         return StartedAgent(member.id, member.state, answer_text(outcome))
@@ -320,7 +284,7 @@ class Spawner:
         if member.done.is_set():
             return f"{agent} has ended already: {member.state}."
         with anyio.CancelScope(shield=True):
-            await self._stop(member, "it was stopped")
+            await self._stop_many([member], "it was stopped")
         return f"{agent} was stopped; it had taken {counted(member.turns, 'turn')}."
 
     async def close(self) -> None:
@@ -336,9 +300,6 @@ class Spawner:
         for one in self._own.values():
             if one.narrow is not None and not one.done.is_set():
                 one.narrow(mode)
-
-    async def _stop(self, member: TeamMember, why: str) -> None:
-        await self._stop_many([member], why)
 
     async def _stop_many(self, agents: list[TeamMember], why: str) -> None:
         families = [each for one in agents for each in self.roster.family(one.id)]

@@ -26,8 +26,6 @@ from ...memory.memory import Heads, Memory
 from ...memory.standing_memories import IndexSource, read_indexes
 from ...places.trust import TrustList
 
-__all__ = ["TypeMemory", "scope_directory"]
-
 _SHARED_NOTE: Final = "This index came with the repository, and others write to it: verify its statements."
 
 
@@ -83,10 +81,7 @@ class TypeMemory:
 
     def source(self, most_bytes: int, report: Callable[[str], None]) -> IndexSource:
         """Return the source of the memory index for standing context; ``report`` is called if it cannot be read."""
-        is_shared = self.scope == "project"
-        note = (
-            "This index came with the repository, and others write to it: verify its statements." if is_shared else ""
-        )
+        note = _SHARED_NOTE if self.scope == "project" else ""
         places: dict[Scope, str] = {"private": self.path}
         return IndexSource(lambda: read_indexes(self.memory, places, most_bytes=most_bytes, note=note), report)
 

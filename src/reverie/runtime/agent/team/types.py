@@ -14,8 +14,6 @@ from ....tools.context import ToolContext
 from ....tools.files.text_files import decoded_text
 from ....tools.files.workspace import open_plain_file
 
-__all__ = ["builtin_kinds", "find_kinds", "kind_folders", "prompt_of"]
-
 _MAX_KINDS: Final = 100
 _MAX_BYTES: Final = 400_000
 FOLDER: Final = "agent-types"
@@ -45,25 +43,17 @@ def builtin_kinds() -> dict[str, AgentKind]:
     }
 
 
-def kind_folders(cwd: Path, *, home: Path, user: Path | None, trusted: bool) -> list[tuple[Path, KindSource]]:
-    """Return the folders to search for agent types, each with its source, highest priority first.
-
-    A project's folders are included only if ``trusted``. ``user`` is the home directory; None leaves it out.
-    """
-    found: list[tuple[Path, KindSource]] = []
-    if trusted:
-        found.append((cwd / ".reverie" / "agents", "project"))
-        found.append((cwd / ".claude" / "agents", "project"))
-    found.append((home / FOLDER, "user"))
-    if user is not None:
-        found.append((user / ".claude" / "agents", "user"))
-    return found
-
-
 def find_kinds(cwd: Path, *, home: Path, trusted: bool) -> tuple[Mapping[str, AgentKind], list[str]]:
-    """Return all agent types by name, sorted, and the problems of files that could not be used; this may block."""
+    """Return all agent types by name, sorted, and the problems of files that could not be used; this may block.
+
+    The first folder with a type has priority; those of a project are searched only if ``trusted``.
+    """
     user = os.path.expanduser("~")
-    folders = kind_folders(cwd, home=home, user=Path(user) if user != "~" else None, trusted=trusted)
+    folders: list[tuple[Path, KindSource]] = [(home / FOLDER, "user")]
+    if trusted:
+        folders = [(cwd / ".reverie" / "agents", "project"), (cwd / ".claude" / "agents", "project"), *folders]
+    if user != "~":  # the user has a home directory
+        folders.append((Path(user) / ".claude" / "agents", "user"))
     found: dict[str, AgentKind] = {}
     problems: list[str] = []
     for folder, source in folders:

@@ -19,8 +19,6 @@ from ....errors import InputError
 from ....tools.git import run_git
 from ...places.projects import canonical_root
 
-__all__ = ["Worktree", "prune"]
-
 FOLDER: Final = "worktrees"
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}")
 
