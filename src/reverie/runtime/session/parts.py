@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 from anyio import to_thread
 
 from ...cache.prices import rates_of
+from ...cache.usage import usage_of
 from ...conversation.entries import DECISION, Entry
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...conversation.wire.carried_items import CARRIED
 from ...conversation.wire.request import build_request
 from ...errors import InputError, StorageError
+from ...layers.l4_compact import compacted_tokens
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage
 from ...settings import Settings
@@ -150,6 +153,13 @@ class SessionParts:
         self.cache.rates = rates_of(self.accounts.prices(model), facts)
         self.cache.least_cached = facts.least_cached_tokens
 
+    def meter(self, reply: Mapping[str, Any]) -> None:
+        """Add the usage of a reply to the cost of carrying the window (L4.18)."""
+        usage, settings = reply.get("usage"), self.policy.settings
+        if isinstance(usage, Mapping):
+            compacted = compacted_tokens(self.host.view, settings.compact, self.policy.thresholds.effective)
+            self.cache.billed(usage_of(cast("Mapping[str, Any]", usage)), compacted)
+
     def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
         """Return the capabilities given for the session and those of the model, as the log names them."""
         named = {
@@ -189,6 +199,7 @@ class SessionParts:
             self.told_model = named
         for model, tokens in view.facts.windows.items():
             self.policy.learn_window(model, tokens)
+        self.policy.use_preset(meta.get("preset"))
         self.fit_window()
         self.thinking.resume(loaded.entries)
 

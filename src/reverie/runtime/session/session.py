@@ -33,7 +33,7 @@ from ...models.failures import failure_of_exception
 from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
 from ...schemas import LOG
-from ...settings import Settings, load_settings
+from ...settings import PRESETS, Preset, Settings, load_settings
 from ...storage.files import FileStorage
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
@@ -267,6 +267,7 @@ class Session:
         """Log a reply's usage and cost, also in the ledger, and report a cache break; skip one without usage."""
         accounts = self.parts.accounts
         await self.parts.host.load_prices(reply)
+        self.parts.meter(reply)
         billed = accounts.after(reply, cache={**self.parts.cache.state(), **self.parts.trim.state()})
         if billed is None:
             return
@@ -431,6 +432,14 @@ class Session:
         parts = self.parts
         await self.log.decide(ReloadAsked(Cause("request", "asked for")))
         return await self.log.run_blocking(lambda: price_of_reload(self.view, parts.thinking, parts.accounts))
+
+    async def set_preset(self, name: Preset) -> None:
+        """Use another preset from now on, also after a resume; raise ``InputError`` for an unknown name."""
+        if name not in PRESETS:
+            raise InputError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
+        await self.log.append(META, {"preset": name})
+        self.parts.policy.use_preset(name)
+        self.parts.apply_policy()
 
     async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Return bytes of content that left the view, by its handle: ``limit`` bytes from ``offset``, or all."""
