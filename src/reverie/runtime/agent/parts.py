@@ -33,6 +33,7 @@ from ..places.projects import project_slug, session_key
 from ..session.session import Session
 from .context import AgentContext
 from .event_feed import EventFeed
+from .idle_cache import IdleCache
 from .memory import AgentMemory
 from .models import Models, fitted_output_limit
 from .options import AgentOptions
@@ -66,6 +67,7 @@ class AgentParts:
     standing: AgentContext
     memory: AgentMemory | None
     runs: ToolRuns
+    idle_cache: IdleCache
     asked_models: list[Model] = field(default_factory=list[Model])
     """The models whose provider was asked for their limits."""
 
@@ -153,6 +155,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         ),
         memory=memory,
         runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
+        idle_cache=IdleCache(session, tasks),
     )
 
 

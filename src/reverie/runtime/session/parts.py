@@ -105,6 +105,8 @@ class SessionParts:
     thinking: ThinkingWatch
     answered: View | None = None
     """While the log is opened, the view that the last recorded call answered."""
+    sent: dict[str, Any] | None = None
+    """The last request of this process; a resumed session sends none again."""
     told_model: str = ""
     """The model of the last request, or one whose use was announced since."""
 
@@ -178,9 +180,11 @@ class SessionParts:
     def read(self, entry: Entry, view: View) -> None:
         """Take one entry of the log that is being opened and the view before it; each comes once, oldest first."""
         body = entry.body
-        if entry.kind == DECISION and body.get("decision") == "call_recorded" and body.get("source") == "main":
-            self.cache.read(body.get("cache") or {})
-            self.answered = view
+        if entry.kind == DECISION and body.get("decision") == "call_recorded":
+            if body.get("cache"):
+                self.cache.read(body["cache"])
+            if body.get("source") == "main":
+                self.answered = view
         self.compact.read(entry)
         self.thinking.read(entry)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from anyio import CancelScope
 
+from ...cache.economics import PING_SECONDS
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, USER, Entry, new_uuid
 from ...conversation.file_reads import FileRead, named_files
@@ -47,6 +48,7 @@ from .prepare import prepare
 from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
 from .thinking import unreadable_thinking
+from .warming import pings_allowed, record_ping, warming_request
 from .windows import read_windows
 
 __all__ = ["Session"]
@@ -440,6 +442,29 @@ class Session:
         await self.log.append(META, {"preset": name})
         self.parts.policy.use_preset(name)
         self.parts.apply_policy()
+
+    # -- while the user is away
+
+    def pings_allowed(self) -> int:
+        """Return how often the last request may be sent again to renew the cache; 0 unless ``keep_warm`` is set."""
+        return pings_allowed(self.parts)
+
+    def seconds_to_ping(self) -> float:
+        """Return the seconds until the cache should be renewed; 0 if that is now."""
+        placed = self.parts.cache.placed
+        return 0.0 if placed is None else max(0.0, placed.at + PING_SECONDS - self.log.clock())
+
+    def warming_request(self) -> dict[str, Any] | None:
+        """Return the last request with ``max_tokens`` 0, which renews its cache; None if it is too late for that.
+
+        Send it as it is and pass the reply to ``record_ping``.
+        """
+        return warming_request(self.log, self.parts)
+
+    async def record_ping(self, reply: Any) -> None:
+        """Log the reply to a ``warming_request`` and its price."""
+        message, rest = plain_reply(reply)
+        await record_ping(self.log, self.parts, {**rest, **message})
 
     async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Return bytes of content that left the view, by its handle: ``limit`` bytes from ``offset``, or all."""
