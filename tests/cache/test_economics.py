@@ -193,7 +193,8 @@ def test_there_is_always_a_little_to_come_and_never_more_than_there_was(
 
 @pytest.mark.requirement("C3")
 @pytest.mark.parametrize(
-    ("pauses", "requests", "ttl"), [(0, 0, "5m"), (0, 500, "5m"), (1, 3, "1h"), (3, 30, "1h"), (1, 400, "1h")]
+    ("pauses", "requests", "ttl"),
+    [(0, 0, "5m"), (0, 500, "5m"), (1, 3, "5m"), (3, 30, "5m"), (1, 31, "1h"), (1, 400, "1h")],
 )
 def test_the_long_lifetime_is_for_those_who_pause(pauses: int, requests: int, ttl: str):
     assert choose_ttl(pauses=pauses, requests=requests, rates=CLASSIC) == ttl

@@ -69,7 +69,9 @@ class Stage:
             return self.answer(request)
 
         async with anyio.create_task_group() as tasks:
-            IdleCache(session, tasks, sleep=self.sleep).start(model or ScriptedModel(answered, name=f"scripted:{MODEL}"))
+            IdleCache(session, tasks, sleep=self.sleep).start(
+                model or ScriptedModel(answered, name=f"scripted:{MODEL}")
+            )
         return sent
 
 

@@ -303,9 +303,13 @@ def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates) -> str:
     """Return the cheaper cache lifetime for the settled part of a prompt: ``5m`` or ``1h``.
 
     ``pauses`` counts requests that came 5 to 60 minutes after the previous one; each of them costs a rewrite with the
-    short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime,
-    while one early pause of a person predicts more of them.
+    short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime. Nor
+    does a short session: it might end before the dearer writes have saved anything.
     """
-    expected = (0.5 + pauses) / (40 + requests) * max(_HORIZON_REQUESTS, requests)
+    if rates.write_1h <= rates.write_5m:
+        return "1h"
+    if requests <= _HORIZON_REQUESTS:
+        return "5m"
+    expected = (0.5 + pauses) / (40 + requests) * requests
     saved = (rates.write_5m - rates.read) * expected
     return "1h" if saved > rates.write_1h - rates.write_5m else "5m"
