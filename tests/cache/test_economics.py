@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.cache.economics import (
+    CarryingMeter,
     ClearingOption,
     Compaction,
     Forecast,
+    RelativeRates,
     Verdict,
     call_price,
     choose_ttl,
+    compaction_due,
+    compaction_price,
+    max_pings,
     turns_ahead,
     weigh_clearing,
     weigh_compaction,
@@ -22,6 +27,11 @@ from reverie.model_facts import facts_of
 from reverie.values import replace
 
 CLASSIC = rates_of(None, facts_of("claude-sonnet-4-5"))
+OPUS = rates_of(None, facts_of("claude-opus-5-5"))
+FABLE = rates_of(None, facts_of("claude-fable-5-1"))
+"""They read the cache at 0.1, 0.05 and 0.025 of the input price."""
+HAIKU = rates_of(prices_for("claude-haiku-5-5"), facts_of("claude-haiku-5-5"))
+"""Above 100,000 tokens every kind of token costs five times as much."""
 
 tokens = st.integers(0, 200_000)
 shares = st.floats(0, 1)
@@ -183,7 +193,8 @@ def test_there_is_always_a_little_to_come_and_never_more_than_there_was(
 
 @pytest.mark.requirement("C3")
 @pytest.mark.parametrize(
-    ("pauses", "requests", "ttl"), [(0, 0, "5m"), (0, 500, "5m"), (1, 3, "1h"), (3, 30, "1h"), (1, 400, "1h")]
+    ("pauses", "requests", "ttl"),
+    [(0, 0, "5m"), (0, 500, "5m"), (1, 3, "5m"), (3, 30, "5m"), (1, 31, "1h"), (1, 400, "1h")],
 )
 def test_the_long_lifetime_is_for_those_who_pause(pauses: int, requests: int, ttl: str):
     assert choose_ttl(pauses=pauses, requests=requests, rates=CLASSIC) == ttl
@@ -200,25 +211,62 @@ def test_a_provider_without_a_dearer_lifetime_keeps_everything_long():
     assert choose_ttl(pauses=0, requests=0, rates=flat) == "1h"
 
 
-@pytest.mark.requirement("C7")
-def test_compacting_is_nearly_free_when_the_cache_is_cold_and_dear_while_it_lives():
-    cold = weigh_compaction(Compaction(120_000, 20_000), turns=10, need=0.5, margin=1.5, rates=CLASSIC)
-    live = weigh_compaction(Compaction(120_000, 20_000, live=120_000), turns=10, need=0.5, margin=1.5, rates=CLASSIC)
-    assert cold.act
-    assert cold.net > 0
-    assert not live.act
-    called = Compaction(120_000, 20_000, call=call_price(120_000, live=0, output=5_000, rates=CLASSIC))
-    assert weigh_compaction(called, turns=3, need=0.5, margin=1.5, rates=CLASSIC).cost > cold.cost
-    assert call_price(120_000, live=120_000, output=0, rates=CLASSIC) < 0.1 * call_price(
-        120_000, live=0, output=0, rates=CLASSIC
-    )
-    assert not weigh_compaction(
-        Compaction(10_000, 10_000), turns=50, need=0.0, rates=CLASSIC
-    ).act  # nothing leaves, nothing is saved
+@pytest.mark.requirement("C7", "L4.18")
+def test_the_price_of_a_compaction_follows_from_the_cache_and_its_summary_call():
+    window, after, prefix, output = 150_000, 56_000, 40_000, 6_000
+    for rates in (CLASSIC, OPUS, FABLE):
+        called = call_price(window, live=window, output=output, rates=rates)
+        live = compaction_price(Compaction(window, after, window, prefix, called), rates=rates)
+        # While the cache lives, reading the window for the summary replaces reading it for the next request.
+        assert live == pytest.approx(5 * output + 1.25 * (after - prefix) + rates.read * prefix)
+        asked = call_price(window, live=0, output=output, rates=rates)
+        cold = compaction_price(Compaction(window, after, 0, prefix, asked), rates=rates)
+        assert cold == pytest.approx(5 * output + 1.25 * after - 0.25 * window)
+    # From notes there is no call; the new part must be written all the same.
+    assert compaction_price(Compaction(window, after, window, prefix), rates=CLASSIC) == pytest.approx(1.25 * 16_000)
+    assert not weigh_compaction(Compaction(10_000, 10_000), turns=50, rates=CLASSIC).act  # nothing leaves
 
 
-HAIKU = rates_of(prices_for("claude-haiku-5-5"), facts_of("claude-haiku-5-5"))
-"""Above 100,000 tokens every kind of token costs five times as much."""
+@pytest.mark.requirement("L4.18")
+@given(growths=st.lists(st.integers(0, 20_000), min_size=1, max_size=60), rates=st.sampled_from([CLASSIC, OPUS, FABLE]))
+def test_the_meter_counts_only_the_part_of_the_window_that_a_compaction_would_remove(
+    growths: list[int], rates: RelativeRates
+):
+    compacted, window, meter, carried = 50_000, 30_000, CarryingMeter(), 0.0
+    for grown in growths:
+        read, window = window, window + grown
+        meter = meter.after(read=read, total=window, output=0, compacted=compacted, rates=rates)
+        carried += rates.read * max(0, read - compacted)
+    assert meter.spent == pytest.approx(carried)
+    # A cold start writes all old content again; only the part above the compacted size counts.
+    cold = meter.after(read=0, total=window, output=0, compacted=compacted, rates=rates)
+    assert cold.spent - meter.spent == pytest.approx(1.25 * max(0, window - compacted))
+
+
+@pytest.mark.requirement("L4.18")
+def test_a_compaction_is_due_when_carrying_has_cost_enough_and_the_session_is_long_enough():
+    option = Compaction(150_000, 56_000, 150_000, 40_000, call_price(150_000, live=150_000, output=6_000, rates=OPUS))
+    price = compaction_price(option, rates=OPUS)
+    almost, enough = CarryingMeter(2.99 * price), CarryingMeter(3.01 * price)
+
+    def is_due(
+        meter: CarryingMeter, requests: int, compaction: Compaction = option, rates: RelativeRates = OPUS
+    ) -> bool:
+        return compaction_due(meter, compaction, requests=requests, growth=1_000, patience=3.0, rates=rates).act
+
+    assert is_due(enough, 100)
+    assert not is_due(almost, 100)
+    assert not is_due(enough, 5)  # five more requests would not pay for it
+    before_step = Compaction(99_500, 56_000, 99_500, 40_000)
+    assert is_due(CarryingMeter(), 10, before_step, HAIKU)  # the next request would cost five times as much
+    assert not is_due(CarryingMeter(), 10, before_step, replace(HAIKU, steps=()))
+    assert not is_due(CarryingMeter(), 10, replace(before_step, window=90_000, live=90_000), HAIKU)
+
+
+@pytest.mark.requirement("C9")
+def test_pings_end_when_they_have_cost_a_third_of_the_rewrite_or_an_hour():
+    assert [max_pings(rates) for rates in (CLASSIC, OPUS, FABLE)] == [3, 8, 12]
+    assert max_pings(replace(CLASSIC, read=0.0)) == 12
 
 
 @pytest.mark.requirement("V15", "C7")
@@ -249,7 +297,7 @@ def test_a_step_of_the_price_is_in_the_rates():
     assert HAIKU.at(100_000).read == pytest.approx(0.1)
     assert HAIKU.at(100_001).read == pytest.approx(0.5)
     assert HAIKU.carrying(100_001) == pytest.approx(50_000.5)
-    assert call_price(120_000, live=0, output=0, rates=HAIKU) == pytest.approx(5 * 1.25 * 120_000)
+    assert call_price(120_000, live=0, output=0, rates=HAIKU) == pytest.approx(5 * 120_000)
 
 
 @pytest.mark.requirement("V15", "C7")
@@ -260,8 +308,8 @@ def test_crossing_a_price_step_back_pays_where_the_same_clearing_does_not_withou
     assert not weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m", rates=plain).act
     assert weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m", rates=HAIKU).act
     compaction = Compaction(120_000, 40_000, live=120_000)
-    assert not weigh_compaction(compaction, turns=5, need=0.1, growth=1_000, rates=plain).act
-    assert weigh_compaction(compaction, turns=5, need=0.1, growth=1_000, rates=HAIKU).act
+    assert not weigh_compaction(compaction, turns=5, growth=1_000, rates=plain).act
+    assert weigh_compaction(compaction, turns=5, growth=1_000, rates=HAIKU).act
 
 
 @pytest.mark.requirement("V15", "C7")
@@ -293,7 +341,7 @@ def test_lost_thinking_is_priced_as_output():
     assert (kept.act, lost.act) == (True, False)
     assert lost.cost - kept.cost == pytest.approx(5.0 * 4_000)
     compaction = Compaction(120_000, 20_000)
-    cheap = weigh_compaction(compaction, turns=10, need=0.1, rates=CLASSIC)
-    dear = weigh_compaction(replace(compaction, lost_thinking=50_000), turns=10, need=0.1, rates=CLASSIC)
+    cheap = weigh_compaction(compaction, turns=10, rates=CLASSIC)
+    dear = weigh_compaction(replace(compaction, lost_thinking=50_000), turns=10, rates=CLASSIC)
     assert dear.cost - cheap.cost == pytest.approx(5.0 * 50_000)
     assert (cheap.act, dear.act) == (True, False)

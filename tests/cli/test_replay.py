@@ -44,10 +44,10 @@ def test_replay_prints_json_with_the_figures_of_every_policy(session: Path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["sessions"] == 1
-    for name in ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie"):
+    for name in ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "balanced"):
         assert set(found["policies"][name]) >= KEYS
         assert found["policies"][name]["invalid_requests"] == 0
-    assert set(found["files"][0]["policies"]["reverie"]) >= KEYS
+    assert set(found["files"][0]["policies"]["balanced"]) >= KEYS
     assert done.stderr == ""
 
 
@@ -154,5 +154,5 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
 def test_the_demo_as_json_and_with_bad_numbers():
     found = json.loads(reverie("demo", "--tokens", "60000", "--json").stdout)
     assert found["requests"] > 10
-    assert found["policies"]["reverie"]["input_usd"] < found["policies"]["append-only"]["input_usd"]
+    assert found["policies"]["balanced"]["input_usd"] < found["policies"]["append-only"]["input_usd"]
     assert reverie("demo", "--tokens", "5").returncode == 2

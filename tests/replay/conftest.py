@@ -9,7 +9,7 @@ import pytest
 
 from reverie.replay.outcome import LayerAction, Point, ReplayBreak, ReplayOutcome, ReplayReport
 
-POLICIES = ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie")
+POLICIES = ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "balanced")
 LAYERS = ("offload", "trim", "compact")
 REASONS = (
     "idle over 5 min",
@@ -26,17 +26,17 @@ def made_outcome(rng: Random, policy: str, file: str, session: str, times: Seque
     acts: list[LayerAction] = []
     breaks: list[ReplayBreak] = []
     window = 9_000
-    limit = {"reverie": 70_000, "sliding-window": 90_000, "clear-every-turn": 100_000}.get(policy, 165_000)
+    limit = {"balanced": 70_000, "sliding-window": 90_000, "clear-every-turn": 100_000}.get(policy, 165_000)
     for number, at in enumerate(times):
         grown = int(rng.expovariate(1 / 1_600)) + 200
         window += grown
         idle = number > 0 and at - times[number - 1] > 300
         broke = idle
-        if policy == "reverie" and grown > 4_000:
+        if policy == "balanced" and grown > 4_000:
             acts.append(LayerAction(number, at, "offload", "a result above 20,000 characters", 1, grown - 700))
             window -= grown - 700
         if window > limit:
-            layer = "trim" if policy in ("reverie", "clear-every-turn") else "compact"
+            layer = "trim" if policy in ("balanced", "clear-every-turn") else "compact"
             freed = int(window * (0.4 if layer == "trim" else 0.8))
             acts.append(LayerAction(number, at, layer, "the window is full", rng.randrange(1, 30), freed))
             window -= freed
@@ -49,7 +49,7 @@ def made_outcome(rng: Random, policy: str, file: str, session: str, times: Seque
             breaks.append(ReplayBreak(number, at, reason, written, written * 3.45e-6, rng.random() < 0.9))
         usd = (read * 0.3 + written * 3.75 + uncached * 3.0) / 1e6
         points.append(Point(number, at, window, read, written, 0, uncached, 200, usd, 200 * 15 / 1e6))
-    mine = policy == "reverie"
+    mine = policy == "balanced"
     return ReplayOutcome(
         policy,
         file,

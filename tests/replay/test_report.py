@@ -118,7 +118,7 @@ def test_what_breaks_cost_adds_up_by_reason(made: Made) -> None:
 def test_it_fits_the_screen(made: Made, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     printed = without_escapes(shown_on(made(unbilled=(1,)), monkeypatch, columns=columns))
     assert max(len(line.rstrip()) for line in printed.splitlines()) <= columns
-    for policy in ("uncached", "recorded (2 of 3)", "append-only", "sliding-window", "reverie"):
+    for policy in ("uncached", "recorded (2 of 3)", "append-only", "sliding-window", "balanced"):
         row = next(line for line in printed.splitlines() if line.startswith(policy))
         assert "$" in row
         assert "█" in row

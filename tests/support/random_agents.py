@@ -154,7 +154,7 @@ class RandomAgentRun(RandomRun):
         pick = self.random
         policy = CompactPolicy(
             in_background=pick.random() < 0.5,
-            compact_when_cold=pick.random() < 0.5,
+            patience=pick.choice((0.0, 3.0)),
             by_provider=None if self.calm or pick.random() < 0.7 else False,
         )
         switches = Switches(

@@ -110,7 +110,7 @@ class RandomRun:
 
     def settings(self) -> Settings:
         pick = self.random
-        policy = CompactPolicy(in_background=pick.random() < 0.5, compact_when_cold=pick.random() < 0.5)
+        policy = CompactPolicy(in_background=pick.random() < 0.5, patience=pick.choice((0.0, 3.0)))
         switches = Switches(
             notes=pick.random() < 0.5,
             snip=pick.random() < 0.2,

@@ -49,7 +49,7 @@ class TwinRun:
             home=Path("nowhere"),
             window_tokens=self.random.choice([12_000, 16_384]),
             switches=Switches(notes=not self.writes, extraction=False, dream=False, **switches),
-            compact=CompactPolicy(in_background=False, compact_when_cold=self.random.random() < 0.5),
+            compact=CompactPolicy(in_background=False, patience=self.random.choice((0.0, 3.0))),
         )
         self.system = "Work with care. " * 200
         self.tools = [tool("Read"), tool("Bash")]

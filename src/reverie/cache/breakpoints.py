@@ -207,7 +207,7 @@ def _settled(
     found: BlockPosition | None,
 ) -> BlockPosition | None:
     """Return the end of the long-lived part: the old one, unless the part after it is written again anyway."""
-    if ttl != "1h" or (kept is not None and changed is None):
+    if ttl != "1h" or (kept is not None and changed is None and settled is not None):
         return kept
     fresh = last_markable(messages, settled if settled is not None else len(messages))
     return kept if fresh is None or (found is not None and _precedes(fresh, found)) else fresh

@@ -17,6 +17,8 @@ from typing import Literal, TypeAlias
 from ..values import record
 
 __all__ = [
+    "PING_SECONDS",
+    "CarryingMeter",
     "ClearingOption",
     "Compaction",
     "Forecast",
@@ -25,13 +27,19 @@ __all__ = [
     "Verdict",
     "call_price",
     "choose_ttl",
+    "compaction_due",
+    "compaction_price",
     "growth_per_turn",
+    "max_pings",
     "turns_ahead",
     "weigh_clearing",
     "weigh_compaction",
 ]
 
 _HORIZON_REQUESTS = 30
+PING_SECONDS = 295.0
+"""The age at which a cache entry of five minutes is renewed: just before its end."""
+_MOST_PINGS = int(3600 / PING_SECONDS)
 Life: TypeAlias = Literal["live", "tail dead", "cold"]
 
 
@@ -45,6 +53,7 @@ class RelativeRates:
     output: float
     steps: tuple[tuple[int, RelativeRates], ...] = ()
     """The rates of requests with more input tokens than the given number, lowest number first."""
+    input: float = 1.0
 
     @property
     def first_step(self) -> float:
@@ -173,8 +182,8 @@ def _dearer(frees: int, window: int, rates: RelativeRates) -> float:
 class Compaction:
     """A possible compaction: the tokens before and after it, and the cost of writing the summary.
 
-    ``live`` is the part of the window that the cache still holds. ``stays`` is the part of it before the first change,
-    which can be read afterwards too. ``call`` is the cost of the summary call in uncached input tokens.
+    ``live`` is the part of the window that the cache still holds. ``stays`` is the part before the first change, which
+    can be read afterwards too if it is live. ``call`` is the cost of the summary call in uncached input tokens.
     ``lost_thinking`` are the tokens of thinking that kept turns lose and the model may have to produce again.
     """
 
@@ -191,41 +200,89 @@ class Compaction:
         return max(0, self.window - self.after)
 
 
-def weigh_compaction(
-    compaction: Compaction,
-    *,
-    turns: float,
-    need: float,
-    rates: RelativeRates,
-    growth: float = 0.0,
-    margin: float = 1.0,
-    ttl: str = "5m",
-) -> Verdict:
-    """Return the verdict on compacting now instead of carrying the window for the expected turns.
+def compaction_price(compaction: Compaction, *, rates: RelativeRates, ttl: str = "5m") -> float:
+    """Return the price of compacting now instead of sending the window as it is, in uncached input tokens.
 
-    Carrying reads the live part, writes the rest once, and reads all of it on every later turn. Compacting pays for
-    the summary call and for lost thinking, writes the new part and reads the smaller window; the share ``need`` of
-    the removed tokens is assumed to be needed again and written once more. With a cold cache the window must be written
-    anyway, so compacting is nearly free; with a live cache it rarely pays before the window is full, unless it crosses
-    a price step. The verdict is to compact if the savings are at least ``margin`` times the cost.
+    It is at least the price of writing summary and kept messages: the next request's saving alone never makes a
+    compaction free, because each one costs the model something that no bill shows.
     """
     full, small = rates.at(compaction.window), rates.at(compaction.after)
-    later = Forecast(max(0.0, turns - 1), need, compaction.window, growth)
     live, stays = min(compaction.live, compaction.window), min(compaction.stays, compaction.after)
     carried = live * full.read + (compaction.window - live) * full.write(ttl)
-    rewritten = stays * small.read + (compaction.after - stays) * small.write(ttl)
-    again = need * compaction.frees * small.write(ttl) + small.output * compaction.lost_thinking
-    cost = compaction.call + max(0.0, rewritten - carried) + again
-    saves = max(0.0, carried - rewritten) + _saved_reads(compaction.frees, later, rates)
-    if saves < margin * cost or saves <= 0:
-        return Verdict(False, cost, saves, "carrying the window on is cheaper for the turns likely to come")
-    return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {turns:.0f} turns")
+    readable = min(stays, live)
+    sent = readable * small.read + (compaction.after - readable) * small.write(ttl)
+    least = (compaction.after - stays) * small.write(ttl)
+    return max(least, compaction.call + sent - carried) + small.output * compaction.lost_thinking
+
+
+def weigh_compaction(
+    compaction: Compaction, *, turns: float, rates: RelativeRates, growth: float = 0.0, ttl: str = "5m"
+) -> Verdict:
+    """Return the verdict on compacting now instead of carrying the window for the expected turns."""
+    price = compaction_price(compaction, rates=rates, ttl=ttl)
+    saves = _saved_reads(compaction.frees, Forecast(turns, 0.0, compaction.window, growth), rates)
+    if saves <= price:
+        return Verdict(False, price, saves, "carrying the window on is cheaper for the turns likely to come")
+    return Verdict(True, price, saves, f"saves {saves - price:,.0f} token prices over {turns:.0f} turns")
+
+
+@record
+class CarryingMeter:
+    """The price, since the last compaction, of carrying a window above the size that a compaction leaves."""
+
+    spent: float = 0.0
+    window: int = 0
+    """The tokens of the last request and its reply, which the next request has again."""
+
+    def after(self, *, read: int, total: int, output: int, compacted: float, rates: RelativeRates) -> CarryingMeter:
+        """Return the meter after a request with these tokens; ``compacted`` is the size that a compaction leaves.
+
+        Old content that was written again counts at the write price: a smaller window would have had less of it.
+        """
+        paid = rates.at(total)
+        again = max(0.0, min(self.window, total) - max(read, compacted))
+        spent = paid.read * max(0.0, read - compacted) + paid.write_5m * again
+        return CarryingMeter(self.spent + spent, total + output)
+
+
+def compaction_due(
+    meter: CarryingMeter,
+    compaction: Compaction,
+    *,
+    requests: int,
+    growth: float,
+    patience: float,
+    rates: RelativeRates,
+) -> Verdict:
+    """Return whether to compact by price (L4.18): carrying has cost ``patience`` times the price of compacting.
+
+    A session is expected to have as many requests again as it had so far, which must pay for the compaction. Before a
+    step of the price that is reason enough, because beyond it every request costs more.
+    """
+    price = compaction_price(compaction, rates=rates)
+    next_window = compaction.window + growth
+    crosses = compaction.after < rates.first_step <= next_window
+    saves = requests * (
+        rates.carrying(next_window if crosses else compaction.window) - rates.carrying(compaction.after)
+    )
+    if crosses:
+        reason = f"the price rises at {rates.first_step:,.0f} tokens"
+    else:
+        reason = f"carrying the window has cost {meter.spent:,.0f} token prices, and compacting costs {price:,.0f}"
+    return Verdict((crosses or meter.spent >= patience * price) and saves >= price, price, saves, reason)
 
 
 def call_price(window: int, *, live: int, output: int, rates: RelativeRates) -> float:
     """Return the cost of a fork call in uncached input tokens; ``live`` of the ``window`` tokens are cached."""
     live, paid = min(live, window), rates.at(window)
-    return live * paid.read + (window - live) * paid.write_5m + output * paid.output
+    return live * paid.read + (window - live) * paid.input + output * paid.output
+
+
+def max_pings(rates: RelativeRates) -> int:
+    """Return how often an idle cache entry of five minutes is renewed: until that cost a third of its rewrite (C9)."""
+    if rates.read <= 0:
+        return _MOST_PINGS
+    return min(_MOST_PINGS, int((rates.write_5m - rates.read) / (3 * rates.read) + 1e-9))
 
 
 def growth_per_turn(*, turns: int, window: int, opening: int) -> float:
@@ -246,9 +303,13 @@ def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates) -> str:
     """Return the cheaper cache lifetime for the settled part of a prompt: ``5m`` or ``1h``.
 
     ``pauses`` counts requests that came 5 to 60 minutes after the previous one; each of them costs a rewrite with the
-    short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime,
-    while one early pause of a person predicts more of them.
+    short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime. Nor
+    does a short session: it might end before the dearer writes have saved anything.
     """
-    expected = (0.5 + pauses) / (40 + requests) * max(_HORIZON_REQUESTS, requests)
+    if rates.write_1h <= rates.write_5m:
+        return "1h"
+    if requests <= _HORIZON_REQUESTS:
+        return "5m"
+    expected = (0.5 + pauses) / (40 + requests) * requests
     saved = (rates.write_5m - rates.read) * expected
     return "1h" if saved > rates.write_1h - rates.write_5m else "5m"

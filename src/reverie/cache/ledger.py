@@ -39,6 +39,7 @@ LAYERS: Final[Mapping[str, str]] = {
     "dream": "dream",
     "cut_off": "model",
     "refused": "model",
+    "keep_warm": "cache",
     MAIN: "model",
 }
 """The layer of each source of calls; other sources are calls of sub-agents and belong to the relay."""

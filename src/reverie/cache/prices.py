@@ -91,7 +91,11 @@ def rates_of(prices: Prices | None, facts: ModelFacts) -> RelativeRates:
 
 def _relative(rates: DollarRates, unit: float) -> RelativeRates:
     return RelativeRates(
-        rates.cache_read / unit, rates.cache_write_5m / unit, rates.cache_write_1h / unit, rates.output / unit
+        rates.cache_read / unit,
+        rates.cache_write_5m / unit,
+        rates.cache_write_1h / unit,
+        rates.output / unit,
+        input=rates.input / unit,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from ..errors import InputError, ModelUnknown
-from ..settings import Mode, Settings, load_settings
+from ..settings import PRESETS, Mode, Preset, Settings, load_settings
 from ..values import replace
 from .output import printable
 from .terminal.options import WAIT_SECONDS, Options
@@ -46,6 +46,7 @@ CARRY_OUT = "Carry out the plan."
     show_default=True,
     help="Output format with --print.",
 )
+@click.option("--preset", type=click.Choice(tuple(PRESETS)), help="How readily context is given up for money.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Which actions need no approval.")
 @click.option(
     "--approve-plan",
@@ -82,6 +83,7 @@ def command(
     once: bool,
     model: str | None,
     output_format: str,
+    preset: Preset | None,
     permission_mode: str | None,
     approve_plan: str | None,
     allow: tuple[str, ...],
@@ -112,6 +114,7 @@ def command(
         os.environ["NO_COLOR"] = "1"
     where = (cwd or Path.cwd()).resolve()
     settings = with_rules(load_settings(project=canonical_root(where)), allow, deny)
+    settings = replace(settings, preset=preset) if preset is not None else settings
     alone = once or not sys.stdin.isatty()
     options = Options(
         cwd=where,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any, Final, cast
 
+from ..cache.economics import RelativeRates, max_pings
 from ..cache.prices import Prices, prices_for, rates_of
+from ..conversation.tokens.window import Thresholds
 from ..errors import InputError
 from ..importers import find_sessions, read_session
 from ..layers.l1_offload import OffloadPolicy
-from ..model_facts import default_model, facts_of
-from ..runtime.session.limits import compact_at, trim_policy
+from ..model_facts import ModelFacts, default_model, facts_of
+from ..runtime.session.limits import compact_patience, thresholds_for, trim_policy, window_of
 from ..settings import Settings, load_settings
+from ..values import record, replace
+from .compactions import ReplayCompactions
 from .outcome import ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
 from .policies import (
-    NAMES,
     AppendOnlyPolicy,
     AsRecordedPolicy,
     ClearEveryTurnPolicy,
@@ -23,12 +27,27 @@ from .policies import (
     SlidingWindowPolicy,
     UncachedPolicy,
 )
-from .recording import Recording, recording_of
+from .recording import Recording, joined, recording_of
 from .run import billed_outcome, replay_recording
 
-__all__ = ["compare", "recordings_in", "settings_named"]
+__all__ = ["NAMES", "SHOWN", "compare", "recordings_in", "settings_named"]
 
 Progress = Callable[[str], None]
+WARM: Final = "-warm"
+_PRESETS: Final = ("faithful", "balanced", "thrifty")
+SHOWN: Final = (
+    "uncached",
+    "recorded",
+    "append-only",
+    "append-only-1h",
+    "sliding-window",
+    "clear-every-turn",
+    "compact-150k",
+    *_PRESETS,
+)
+"""The policies of a report by default."""
+NAMES: Final = (*SHOWN, "compact-300k", "append-only-warm", *(preset + WARM for preset in _PRESETS), "reverie")
+"""All policies that can be named; with ``-warm`` the cache is renewed while the session is idle."""
 
 
 def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list[Recording], list[str]]:
@@ -76,7 +95,7 @@ def settings_named(files: Iterable[Path]) -> dict[str, Settings]:
 def compare(
     recordings: Sequence[Recording],
     *,
-    policies: Sequence[str] = NAMES,
+    policies: Sequence[str] = SHOWN,
     extra: dict[str, Settings] | None = None,
     model: str | None = None,
     ttl: str = "5m",
@@ -100,7 +119,7 @@ def compare(
     notes: dict[str, list[str]] = {}
     for recording in recordings:
         named = model or recording.model
-        prices = _prices(named, recording, notes)
+        prices, whole = _prices(named, recording, notes), joined(recording)
         for name in policies:
             if progress is not None:
                 progress(f"{recording.name}: {name}")
@@ -112,14 +131,11 @@ def compare(
                 outcomes.append(billed)
                 as_billed.append((replay_recording(recording, AsRecordedPolicy(ttl), prices, check=False), billed))
                 continue
-            outcomes.append(
-                replay_recording(
-                    recording, _policy(name, named, ttl, settings, prices), prices, model=named, check=check
-                )
-            )
+            policy = _policy(name, _Replayed(named, prices, settings, ttl))
+            outcomes.append(replay_recording(whole, policy, prices, model=named, check=check))
         for name, mine in extra.items():
-            policy = _reverie(named, mine, prices, name)
-            outcomes.append(replay_recording(recording, policy, prices, model=named, check=check))
+            policy = _reverie(_Replayed(named, prices, mine, ttl), name)
+            outcomes.append(replay_recording(whole, policy, prices, model=named, check=check))
     files = tuple(dict.fromkeys(recording.name for recording in recordings))
     models = sorted({recording.model for recording in recordings if recording.model})
     shown = model or (models[0] if len(models) == 1 else "as recorded")
@@ -145,29 +161,78 @@ def _prices(model: str, recording: Recording, notes: dict[str, list[str]]) -> Pr
     return prices
 
 
-def _policy(name: str, model: str, ttl: str, settings: Settings, prices: Prices) -> ReplayPolicy:
+@record
+class _Replayed:
+    """One session to replay: its model's prices and facts, and the settings."""
+
+    model: str
+    prices: Prices
+    settings: Settings
+    ttl: str
+
+    @property
+    def rates(self) -> RelativeRates:
+        """The model's prices relative to its input price."""
+        return rates_of(self.prices, self.facts)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """The facts of the model."""
+        return facts_of(self.model, self.settings.models)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The token counts at which the model's window compacts and blocks."""
+        return thresholds_for(window_of(self.model, self.settings), self.settings)
+
+    def compactions(self, at: int | None = None) -> ReplayCompactions:
+        """Return compactions at a token count, by default at the end of the window."""
+        limits = self.thresholds
+        where = limits.auto_compact if at is None else min(at, limits.auto_compact)
+        return ReplayCompactions(self.settings.compact, effective=limits.effective, at=where)
+
+
+def _policy(name: str, one: _Replayed) -> ReplayPolicy:
+    """Return a policy by its name."""
+    base, _, warm = name.partition(WARM)
+    pings = max_pings(one.rates)
     match name:
         case "uncached":
-            return UncachedPolicy()
+            return UncachedPolicy(compactions=one.compactions())
         case "append-only":
-            return AppendOnlyPolicy(ttl)
+            return AppendOnlyPolicy(one.ttl, compactions=one.compactions())
+        case "append-only-1h":
+            return AppendOnlyPolicy("1h", name=name, compactions=one.compactions())
+        case "append-only-warm":
+            return AppendOnlyPolicy("5m", name=name, pings=pings, compactions=one.compactions())
+        case "compact-150k" | "compact-300k":
+            at = int(name.removeprefix("compact-").removesuffix("k")) * 1_000
+            return AppendOnlyPolicy(one.ttl, name=name, compactions=one.compactions(at))
         case "sliding-window":
-            return SlidingWindowPolicy(ttl)
+            return SlidingWindowPolicy(one.ttl)
         case "clear-every-turn":
-            return ClearEveryTurnPolicy(ttl)
+            return ClearEveryTurnPolicy(one.ttl, compactions=one.compactions())
+        case "reverie":
+            return _reverie(one, name)
         case _:
-            return _reverie(model, settings, prices, "reverie")
+            settings = replace(one.settings, preset=cast("Any", base), keep_warm=warm == "" and name != base)
+            return _reverie(replace(one, settings=settings), name)
 
 
-def _reverie(model: str, settings: Settings, prices: Prices, name: str) -> ReveriePolicy:
-    facts = facts_of(model, settings.models)
+def _reverie(one: _Replayed, name: str) -> ReveriePolicy:
+    """Return the policy of the settings, with the preset that they name."""
+    settings, limits = one.settings, one.thresholds
     return ReveriePolicy(
         trim=trim_policy(settings),
         offload=OffloadPolicy(override_chars=settings.offload_limits),
-        compact_at=compact_at(model, settings),
-        rates=rates_of(prices, facts),
-        least_cached=facts.least_cached_tokens,
+        compact_at=limits.auto_compact,
+        rates=one.rates,
+        least_cached=one.facts.least_cached_tokens,
         name=name,
+        compact=settings.compact,
+        effective=limits.effective,
+        patience=compact_patience(settings),
+        keep_warm=settings.keep_warm,
     )
 
 

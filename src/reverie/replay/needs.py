@@ -29,28 +29,28 @@ class NeededResults:
         self._paths: dict[str, str] = {}
         self._gone: dict[str, int] = {}
 
-    def add(self, entry: Entry) -> list[str]:
-        """Add the lines of an entry; return the call ids of removed results whose file the entry reads again."""
-        again: list[str] = []
+    def add(self, entry: Entry) -> dict[str, int]:
+        """Add the lines of an entry; return the removed results whose file the entry reads again, with their sizes."""
+        again: dict[str, int] = {}
         for block in _blocks(entry):
             kind = block["type"]
             if kind == "tool_result":
                 for line in lines_of_result(block):
                     self._results_with.setdefault(line, []).append(block["tool_use_id"])
             elif kind == "tool_use":
-                again += self._read(block)
+                again.update(self._read(block))
                 self._said.update(lines_of_block(block))
             elif kind == "text":
                 self._said.update(lines_of_block(block))
         return again
 
-    def _read(self, block: Block) -> list[str]:
-        """Note the file that a call of ``Read`` reads, and return the call ids of removed results of that file."""
+    def _read(self, block: Block) -> dict[str, int]:
+        """Note the file that a call of ``Read`` reads, and return the sizes of removed results of that file."""
         arguments = cast("dict[str, Any]", block["input"])
         path = arguments.get("file_path") or arguments.get("path")
         if block["name"].lower() != "read" or not isinstance(path, str):
-            return []
-        again = [called for called in self._gone if self._paths.get(called) == path]
+            return {}
+        again = {called: tokens for called, tokens in self._gone.items() if self._paths.get(called) == path}
         for called in again:
             del self._paths[called]
         self._paths[block["id"]] = path

@@ -71,12 +71,19 @@ class ReplayOutcome:
     removed_tokens: int = 0
     needed_tokens: int = 0
     invalid_requests: int = 0
+    compactions: int = 0
+    summary_usd: float = 0.0
+    """The price of the requests for summaries, with their output."""
+    pings: int = 0
+    ping_usd: float = 0.0
+    """The price of renewing the cache, also after the last request."""
     notes: tuple[str, ...] = ()
 
     @property
     def input_usd(self) -> float:
-        """The cost of all input in dollars, including content that was read back."""
-        return sum(point.input_usd for point in self.points) + self.read_back_usd
+        """The cost of all input in dollars, with content that was read back, summaries and pings."""
+        paid = sum(point.input_usd for point in self.points)
+        return paid + self.read_back_usd + self.summary_usd + self.ping_usd
 
     @property
     def output_usd(self) -> float:
@@ -160,6 +167,10 @@ def totals(outcomes: Iterable[ReplayOutcome]) -> dict[str, Any]:
         "read_backs": sum(outcome.read_backs for outcome in found),
         "read_back_tokens": sum(outcome.read_back_tokens for outcome in found),
         "read_back_usd": sum(outcome.read_back_usd for outcome in found),
+        "compactions": sum(outcome.compactions for outcome in found),
+        "summary_usd": sum(outcome.summary_usd for outcome in found),
+        "pings": sum(outcome.pings for outcome in found),
+        "ping_usd": sum(outcome.ping_usd for outcome in found),
         "removed_tokens": removed,
         "needed_share": needed / removed if removed else 0.0,
         "peak_window": max((outcome.peak_window for outcome in found), default=0),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_marks
-from ..cache.economics import RelativeRates
+from ..cache.economics import RelativeRates, max_pings
+from ..cache.usage import Usage
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import USER, Entry
 from ..conversation.rounds import rounds
@@ -13,13 +14,14 @@ from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
 from ..layers.l1_offload import OffloadPolicy, ResultStore, offload_aggregate, offload_result
 from ..layers.l2_trim import STUB_TOKENS, BoundaryPlan, TrimPlan, TrimPolicy, cleared_text
+from ..layers.l4_compact import CompactPolicy
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
+from .compactions import ReplayCompactions
 from .recording import RecordedRequest
 
 __all__ = [
-    "NAMES",
     "AppendOnlyPolicy",
     "AsRecordedPolicy",
     "ClearEveryTurnPolicy",
@@ -50,32 +52,61 @@ class ReplayPolicy(Protocol):
         """Return the breakpoints of a request; None means that nothing is cached."""
         ...
 
+    def billed(self, view: View, usage: Usage) -> None:
+        """Take note of a request's bill."""
+        ...
+
+    pings: int
+    """How often an idle cache is renewed."""
+
+    def pinged(self, now: float) -> None:
+        """Take note that the last request was sent again to renew the cache."""
+        ...
+
 
 class UncachedPolicy:
-    """Send everything, cache nothing."""
+    """Send everything, cache nothing; compact only as ``compactions`` says."""
 
-    name = "uncached"
+    pings = 0
+
+    def __init__(self, *, name: str = "uncached", compactions: ReplayCompactions | None = None) -> None:
+        self.name = name
+        self.compactions: ReplayCompactions | None = compactions
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Return an empty list: there is nothing to decide."""
         return []
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Return an empty list: there is nothing to decide."""
-        return []
+        """Return the compaction that is due, if any."""
+        due = self.compactions.due(view, step.at) if self.compactions is not None else None
+        return [due] if due is not None else []
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
         """Return None, so that nothing is cached."""
         return None
 
+    def billed(self, view: View, usage: Usage) -> None:
+        """Do nothing: no decision depends on a bill."""
+
+    def pinged(self, now: float) -> None:
+        """Do nothing: no decision depends on a ping."""
+
 
 class AppendOnlyPolicy(UncachedPolicy):
-    """Send everything, cached as documented; compact only where the recording did."""
+    """Send everything, cached as documented; ``pings`` renew the cache while the session is idle."""
 
-    name = "append-only"
-
-    def __init__(self, ttl: str = "5m") -> None:
+    def __init__(
+        self,
+        ttl: str = "5m",
+        *,
+        name: str = "append-only",
+        pings: int = 0,
+        compactions: ReplayCompactions | None = None,
+    ) -> None:
+        super().__init__(name=name, compactions=compactions)
         self.ttl = ttl
+        self.pings = pings
         self._placed: CacheState | None = None
         self._changed: int | None = None
         self._cuts = 0
@@ -115,7 +146,8 @@ class AsRecordedPolicy(AppendOnlyPolicy):
     oldest results are cleared until the size matches.
     """
 
-    name = "as-recorded"
+    def __init__(self, ttl: str = "5m") -> None:
+        super().__init__(ttl, name="as-recorded")
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Return a decision that clears the oldest results until the view has the billed size.
@@ -146,10 +178,8 @@ class AsRecordedPolicy(AppendOnlyPolicy):
 class SlidingWindowPolicy(AppendOnlyPolicy):
     """Drop the oldest rounds that do not fit a number of tokens, but never the first and the last round."""
 
-    name = "sliding-window"
-
     def __init__(self, ttl: str = "5m", window_tokens: int = WINDOW_TOKENS) -> None:
-        super().__init__(ttl)
+        super().__init__(ttl, name="sliding-window")
         self._window_tokens = window_tokens
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
@@ -171,15 +201,16 @@ class SlidingWindowPolicy(AppendOnlyPolicy):
 class ClearEveryTurnPolicy(AppendOnlyPolicy):
     """Clear all but the newest tool results before every request."""
 
-    name = "clear-every-turn"
-
-    def __init__(self, ttl: str = "5m", keep: int = KEPT_RESULTS) -> None:
-        super().__init__(ttl)
+    def __init__(self, ttl: str = "5m", keep: int = KEPT_RESULTS, compactions: ReplayCompactions | None = None) -> None:
+        super().__init__(ttl, name="clear-every-turn", compactions=compactions)
         self._keep = keep
         self._policy = TrimPolicy()
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Return a decision that clears all but the newest results; an empty list if there are no older ones."""
+        """Return a decision that clears all but the newest results, or the compaction that is due before it."""
+        due = super().prepare(view, step)
+        if due:
+            return due
         shown = view.overrides.results
         results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
         old = results[: -self._keep]
@@ -192,9 +223,11 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
 
 
 class ReveriePolicy(UncachedPolicy):
-    """Layers 1 and 2 and the breakpoints, as a live session runs them; compactions stay as recorded."""
+    """Layers 1, 2 and 4, the breakpoints and the pings, as a live session runs them.
 
-    name = "reverie"
+    ``compact_at`` is the token count of the last possible compaction. Without ``compact`` there is none, so that the
+    compactions of a recording stay; with it, ``effective`` is the window without the room for output.
+    """
 
     def __init__(
         self,
@@ -206,12 +239,22 @@ class ReveriePolicy(UncachedPolicy):
         rates: RelativeRates,
         least_cached: int,
         name: str = "reverie",
+        compact: CompactPolicy | None = None,
+        effective: int = 0,
+        patience: float = 0.0,
+        keep_warm: bool = False,
     ) -> None:
-        self.name = name
+        super().__init__(name=name)
+        ttl = "5m" if keep_warm else ttl
         self._cache = CachePlan(compact_at=compact_at, ttl=ttl, rates=rates, least_cached=least_cached)
+        self.pings = max_pings(rates) if keep_warm else 0
         self.trimmer = Trimmer(trim or TrimPolicy(), self._cache)
         self._offload = offload or OffloadPolicy()
         self._store = ResultStore(InMemoryStorage(), "replay")
+        if compact is not None:
+            self.compactions = ReplayCompactions(
+                compact, effective=effective, at=compact_at, cache=self._cache, patience=patience
+            )
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Run layer 1 on each result of a new entry, storing big results in memory, and return the decisions."""
@@ -227,8 +270,11 @@ class ReveriePolicy(UncachedPolicy):
         return decisions
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Run layer 1 on the results of one message together, then layer 2, and return the decisions."""
+        """Run layer 1 on the results of one message together, then layer 4 or layer 2, and return the decisions."""
         together = offload_aggregate(self._store, view, self._offload).before
+        due = super().prepare(view, step)
+        if due:
+            return [*together, *due]
         planned = self.trimmer.plan(view, step.at)
         if isinstance(planned, TrimPlan):
             self.trimmer.record(planned.decision)
@@ -242,5 +288,11 @@ class ReveriePolicy(UncachedPolicy):
         settled, tail_offset = self.trimmer.unsettled()
         return self._cache.mark(view, messages, step.at, settled=settled, tail_offset=tail_offset)
 
+    def billed(self, view: View, usage: Usage) -> None:
+        """Add a request's bill to the cost of carrying the window."""
+        if self.compactions is not None:
+            self._cache.billed(usage, self.compactions.compacted(view))
 
-NAMES: Final = ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie")
+    def pinged(self, now: float) -> None:
+        """Count the cache as renewed."""
+        self._cache.pinged(now)

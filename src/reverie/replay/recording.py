@@ -19,10 +19,11 @@ from ..conversation.wire.blocks import Block, accepted_message, as_blocks
 from ..importers import ImportedSession
 from ..values import record, replace
 
-__all__ = ["BlockSizes", "RecordedRequest", "Recording", "recording_of"]
+__all__ = ["BlockSizes", "RecordedRequest", "Recording", "joined", "recording_of"]
 
 _SECONDS_BETWEEN: Final = 10.0  # for a recording without times
 _LEAST, _MOST = 0.75, 1.35  # bounds for scaling an estimate to the bill; the rest counts as unrecorded or removed
+UNRECORDED: Final = "unrecorded"
 _REMOVED: Final = 2_000  # fewer missing tokens do not count as removed
 
 
@@ -93,6 +94,24 @@ def recording_of(imported: ImportedSession, name: str) -> Recording:
     return Recording(
         name, imported.session_id, imported.format, imported.title, model, tuple(steps), sizes, prefix, timed, billed
     )
+
+
+def joined(recording: Recording) -> Recording:
+    """Return a recording without its client's compactions, so that a policy meets the whole conversation.
+
+    The content that came with a compaction and is not recorded, such as files that were read again, is left out too.
+    """
+    steps: list[RecordedRequest] = []
+    for step in recording.steps:
+        if any(_is_cut(entry) for entry in step.entries):
+            entries = tuple(one for one in step.entries if not _is_cut(one) and one.body.get("type") != UNRECORDED)
+            step = replace(step, entries=entries)
+        steps.append(replace(step, removed=False))
+    return replace(recording, steps=tuple(steps))
+
+
+def _is_cut(entry: Entry) -> bool:
+    return entry.kind == DECISION and entry.body.get("decision") == "compacted"
 
 
 def _normal(entry: Entry) -> Entry:
@@ -202,7 +221,7 @@ def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes) -> Entry:
     block: Block = {"type": "text", "text": f"[not recorded: {tokens} tokens, request {step.number}]"}
     sizes.set(block, tokens)
     last = step.entries[-1] if step.entries else None
-    body = {"type": "unrecorded", "message": {"role": USER, "content": [block]}}
+    body = {"type": UNRECORDED, "message": {"role": USER, "content": [block]}}
     uuid = f"unrecorded-{step.number}"
     return Entry(uuid, last.uuid if last else None, last.time if last else iso(step.at), "replay", ATTACHMENT, body)
 

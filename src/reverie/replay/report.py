@@ -31,7 +31,7 @@ __all__ = [
 
 UNCACHED: Final = "uncached"
 APPEND_ONLY: Final = "append-only"
-OURS: Final = "reverie"
+OURS: Final = "balanced"
 
 
 @record

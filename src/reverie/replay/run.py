@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
+from ..cache.economics import PING_SECONDS
 from ..cache.prices import Prices
-from ..cache.simulator import CacheSimulator, Mark
+from ..cache.simulator import CacheSimulator, Mark, SimBlock
 from ..cache.usage import Usage, usage_fields
-from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, ResultsKept, Snipped, body_of, name_of
+from ..conversation.decisions import (
+    Compacted,
+    Decision,
+    ResultOffloaded,
+    ResultsCleared,
+    ResultsKept,
+    Snipped,
+    body_of,
+    name_of,
+)
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.rounds import reply_id
+from ..conversation.tokens.estimate import estimate_text
 from ..conversation.view import View
 from ..conversation.wire.request import build_request
 from ..conversation.wire.validate import problems
+from ..layers.l4_compact import tokens_of
 from ..values import replace
 from .drops import drops
 from .needs import NeededResults
@@ -56,6 +69,8 @@ def replay_recording(
     run = _PolicyRun(recording, policy, prices, model or recording.model, check)
     for step in recording.steps:
         run.step(step)
+    if recording.steps:
+        run.keep_warm(float("inf"))
     return run.outcome()
 
 
@@ -83,15 +98,21 @@ class _PolicyRun:
         self.sent: RecordedRequest | None = None
         self.usage = Usage()
         self.made = 0
+        self.compactions = self.pings = 0
+        self.summary_usd = self.ping_usd = 0.0
+        self.sent_request: tuple[list[SimBlock], list[Mark], float] | None = None
+        self.warm_at = 0.0
 
     def step(self, step: RecordedRequest) -> None:
         """Replay one request: fold its entries and decisions, send it, record its cost, breaks and read-backs."""
+        self.keep_warm(step.at)
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
         request = build_request(self.view)
         if self.check and problems(request):
             self.invalid += 1
         usage = self.send(step, request["messages"])
+        self.policy.billed(self.view, replace(usage, output=step.output_tokens))
         self.watch(step, usage, moved)
         self.points.append(_point(step, usage, self.prices))
         self.read_back(step, usage)
@@ -101,8 +122,7 @@ class _PolicyRun:
         """Fold the entries between two requests; return a reason for each recorded compaction among them."""
         moved: list[str] = []
         for entry in step.entries:
-            for called in self.needs.add(entry):
-                self.needed[called] = self._size_of(called)
+            self.needed.update(self.needs.add(entry))
             self.decide(step, self.policy.arrived(self.view, entry))
             cuts = self.view.cuts
             self.view = self.view.fold(self._as_simulated(entry))
@@ -110,10 +130,6 @@ class _PolicyRun:
                 moved.append("compaction, as recorded")
                 self.sender.epoch = step.number
         return moved
-
-    def _size_of(self, called: str) -> int:
-        found = next((one for one in self.view.results if one.tool_use_id == called), None)
-        return found.tokens if found is not None else 0
 
     def _as_simulated(self, entry: Entry) -> Entry:
         """Return the reply to the last request with its simulated usage; any other entry unchanged."""
@@ -135,6 +151,8 @@ class _PolicyRun:
                 self.removed += cause.frees
             elif isinstance(decision, Snipped):
                 self.snip(decision)
+            elif isinstance(decision, Compacted):
+                self.compact(step, decision)
             elif isinstance(decision, ResultOffloaded):
                 self.needs.removed(decision.tool_use_id, cause.frees, decision.text)
                 self.removed += cause.frees
@@ -155,6 +173,38 @@ class _PolicyRun:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.removed += decision.cause.frees
 
+    def compact(self, step: RecordedRequest, decision: Compacted) -> None:
+        """Charge the summary of a compaction, and record the results that leave with it."""
+        cut = {
+            item.uuid: item
+            for item in takewhile(lambda item: item.uuid != decision.first_kept, self.view.items_in_view())
+        }
+        for one in self.view.results:
+            if one.message in cut:
+                self.needs.removed(one.tool_use_id, one.tokens, decision.summary)
+        self.removed += sum(tokens_of(self.view, item) for item in cut.values())
+        window, output = self.view.token_count.tokens, estimate_text(decision.summary)
+        live = bool(self.sent_request) and step.at - self.warm_at < 300
+        held = self.usage.read + self.usage.write if live else 0
+        read = min(held, window)
+        self.summary_usd += self.prices.cost(read=read, uncached=window - read, output=output)
+        self.compactions += 1
+
+    def keep_warm(self, until: float) -> None:
+        """Send the last request again before its cache entries end, as often as the policy wants."""
+        if self.sent_request is None or not self.policy.pings:
+            return
+        blocks, marks, at = self.sent_request
+        for _ in range(self.policy.pings):
+            at += PING_SECONDS
+            if at >= until:
+                return
+            used = self.cache.request(blocks, marks, model=self.model, now=at)
+            self.ping_usd += self.prices.cost(used.read, used.write_5m, used.write_1h, used.uncached)
+            self.pings += 1
+            self.warm_at = at
+            self.policy.pinged(at)
+
     def send(self, step: RecordedRequest, messages: list[dict[str, object]]) -> Usage:
         """Send one request to the simulated cache and return its usage."""
         blocks, starts = self.sender.blocks(messages)
@@ -166,6 +216,7 @@ class _PolicyRun:
             mark = Mark(warm - 1, planned.prefix_ttl)
             self.cache.request(self.sender.prefix[:warm], [mark], model=self.model, now=step.at - 0.5)
         marks = self.sender.marks(planned, starts, len(blocks))
+        self.sent_request, self.warm_at = (blocks, marks, step.at), step.at
         return self.cache.request(blocks, marks, model=self.model, now=step.at)
 
     def watch(self, step: RecordedRequest, usage: Usage, moved: list[str]) -> None:
@@ -216,6 +267,10 @@ class _PolicyRun:
             self.removed,
             sum(self.needed.values()),
             self.invalid,
+            self.compactions,
+            self.summary_usd,
+            self.pings,
+            self.ping_usd,
             notes,
         )
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, Mode, PermissionRules
 from .flags import Flags, limits_by, open_flags, switched_by
 from .load import SettingIgnored, default_home, load_settings
-from .records import Settings, Switches
+from .records import PRESETS, Preset, Settings, Switches
 
 __all__ = [
     "HOOK_EVENTS",
+    "PRESETS",
     "AgentPolicy",
     "Flags",
     "HookCommand",
     "McpServer",
     "Mode",
     "PermissionRules",
+    "Preset",
     "SettingIgnored",
     "Settings",
     "Switches",

@@ -16,7 +16,7 @@ from ..layers.l6_dream import DreamPolicy
 from ..layers.l7_relay import RelayPolicy
 from ..memories.recall.policy import RecallPolicy
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
-from .records import SWITCHES
+from .records import PRESETS, SWITCHES
 
 __all__ = ["CHECKS", "read_switches", "read_word", "refuse_unknown"]
 
@@ -61,6 +61,13 @@ def read_durability(value: object, where: str) -> str:
     """Return a durability, ``always`` or ``second``; raise ``SettingsError`` for any other value."""
     if value not in ("always", "second"):
         raise SettingsError(f"{where} is {value!r}; say always or second")
+    return cast(str, value)
+
+
+def read_preset(value: object, where: str) -> str:
+    """Return the name of a preset; raise ``SettingsError`` for any other value."""
+    if value not in PRESETS:
+        raise SettingsError(f"{where} is {value!r}; say {', '.join(PRESETS)}")
     return cast(str, value)
 
 
@@ -233,6 +240,8 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "durability": read_durability,
     "window_tokens": read_whole,
     "compact_percent": read_percent,
+    "preset": read_preset,
+    "keep_warm": read_truth,
     "flag_provider": read_provider,
 }
 

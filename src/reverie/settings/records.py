@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from ..layers.l2_trim import TrimPolicy
 from ..layers.l3_notes import NotesPolicy
@@ -17,7 +17,18 @@ from ..memories.recall.policy import RecallPolicy
 from ..values import field, fields_of, record, replace
 from .agent import AgentPolicy, HookCommand, McpServer, PermissionRules
 
-__all__ = ["SWITCHES", "Settings", "Switches", "consistent", "turned_off"]
+__all__ = ["PRESETS", "SWITCHES", "Preset", "Settings", "Switches", "consistent", "turned_off"]
+
+
+Preset: TypeAlias = Literal["faithful", "balanced", "thrifty"]
+PRESETS: Final[Mapping[Preset, str]] = MappingProxyType(
+    {
+        "faithful": "compacts only near the end of the window; clears old results only when the cache is cold",
+        "balanced": "also compacts when carrying the window has cost as much as compacting several times over",
+        "thrifty": "also clears old results while the cache is live, where that saves money",
+    }
+)
+"""How readily context is given up for money, each with its effect in words."""
 
 
 @record
@@ -48,6 +59,10 @@ class Settings:
     """All settings, resolved from every source."""
 
     home: Path
+    preset: Preset = "balanced"
+    """How readily context is given up for money: ``faithful``, ``balanced`` or ``thrifty``."""
+    keep_warm: bool = False
+    """Whether the cache is renewed while the user is away, as long as that costs less than writing it again."""
     switches: Switches = field(default_factory=Switches)
     offload_limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType[str, int]({}))
     """The maximum characters of a tool result before it is offloaded, by tool name."""

@@ -38,8 +38,7 @@ def command(
     Without a file, it finds the sessions of Claude Code and Codex on this machine and asks you to choose a project.
     A policy FILE.toml replays with those settings. Content that a policy removed and the agent needed again is charged.
     """
-    from ...replay.compare import compare, recordings_in, settings_named
-    from ...replay.policies import NAMES
+    from ...replay.compare import SHOWN, compare, recordings_in, settings_named
     from ...replay.report import report_json
 
     target = None if html is None else Path(html)
@@ -51,7 +50,7 @@ def command(
     recordings, skipped = recordings_in(files, lenient=not paths)
     if not recordings:
         raise InputError("the given files contain no requests to replay")
-    policies = names or (list(NAMES) if not chosen or extra else [])
+    policies = names or (list(SHOWN) if not chosen or extra else [])
     acts = len(recordings) * (len(policies) + len(extra))
     with progressing("Replaying", acts) as step:
         report = compare(

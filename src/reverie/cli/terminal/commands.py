@@ -7,12 +7,12 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, get_args
+from typing import TYPE_CHECKING, Final, Protocol, cast, get_args
 
 from anyio import to_thread
 
 from ...errors import InputError, ReverieError
-from ...settings import Mode, Settings
+from ...settings import PRESETS, Mode, Preset, Settings
 from ...values import record
 from ..output import counted, one_word
 from .approval import Preview
@@ -124,6 +124,16 @@ async def set_mode(chat: Chat, rest: str) -> None:
     if rest and rest not in MODES:
         raise InputError(f"there is no mode {rest!r}; choose from {', '.join(MODES)}")
     chat.transcript.note(f"mode: {chat.agent.mode}")
+
+
+async def set_preset(chat: Chat, rest: str) -> None:
+    """Use the preset named ``rest`` in this session, or show all presets if no name is given."""
+    if rest:
+        await chat.agent.session.set_preset(cast("Preset", rest))
+    used = chat.agent.session.settings.preset
+    lines = [f"  {'*' if name == used else ' '} {name:<10} {effect}" for name, effect in PRESETS.items()]
+    lines.append(chat.paint("  reverie replay shows the money of each on your own sessions", "dim"))
+    chat.transcript.put("block", lines)
 
 
 async def resume(chat: Chat, rest: str) -> None:
@@ -361,6 +371,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "cost": Command("cost and cache hits of this session", show_cost, anytime=True),
     "model": Command("switch the model: /model NAME", set_model),
     "mode": Command(f"permission mode: {', '.join(MODES)}", set_mode, anytime=True),
+    "preset": Command(f"how readily context is given up for money: {', '.join(PRESETS)}", set_preset, anytime=True),
     "permissions": Command("rules and kept answers: /permissions [drop NUMBER]", show_permissions, anytime=True),
     "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
     "undo": Command("undo the last compaction", undo),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         summary_budget,
     )
     from .policy import CompactPolicy
+    from .price import compacted_tokens, expected_compaction
     from .provider import (
         MAX_INSTRUCTIONS,
         SignedSummary,
@@ -56,12 +57,14 @@ __all__ = [
     "SignedSummary",
     "SummaryBudget",
     "UserMessages",
+    "compacted_tokens",
     "compaction",
     "cut_range_before_tail",
     "cut_range_from",
     "cut_range_up_to",
     "directive",
     "dropped_rounds",
+    "expected_compaction",
     "fitted_messages",
     "loss_between",
     "loss_of",
@@ -107,6 +110,7 @@ __getattr__ = lazily(
             "cut_range_up_to",
         ),
         "policy": ("CompactPolicy",),
+        "price": ("compacted_tokens", "expected_compaction"),
         "provider": (
             "MAX_INSTRUCTIONS",
             "SignedSummary",

@@ -30,6 +30,8 @@ class CompactPolicy:
     """Token budgets for notes in the summary: per section and in total."""
     text_tokens: int = 12_000
     """Token budget for a summary from notes as a whole; the notes get the rest beside user messages and names."""
+    expected_tokens: int = 6_000
+    """The size of a summary that the price of a compaction assumes."""
     summary_tokens: int = 20_000
     """Token limit of a model's summary."""
     summary_seconds: float = 300.0
@@ -52,14 +54,8 @@ class CompactPolicy:
     """Let the provider write the summary where it offers that; None: on models that check thinking."""
     in_background: bool = True
     """Let the provider write its summary while the conversation goes on, where it offers that."""
-    compact_when_cold: bool = True
-    """Compact before the threshold if the provider's cache is cold and compacting saves money."""
-    cold_share: float = 0.6
-    """Compact early only if the window, after trimming, holds this share of the threshold."""
-    cold_need: float = 0.5
-    """Share of the removed tokens assumed to be read back, in the price of compacting early."""
-    cold_margin: float = 1.5
-    """The saving of compacting early must be at least this many times its cost."""
+    patience: float = 3.0
+    """Compact when carrying the window has cost this many times the price of compacting; 0: never by price."""
     collapse_at: float = 0.90
     collapse_blocks_at: float = 0.95
 

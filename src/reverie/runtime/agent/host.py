@@ -106,6 +106,7 @@ class AgentHost:
 
     async def begin_query(self, prompt: str) -> None:
         """Start to recall memories for a prompt, and attach instructions, date and messages that are new."""
+        self._parts.idle_cache.stop()
         if self._absent is not None and self.has_fallen_back:
             self._parts.use_model(self._absent)
             self._absent, self.has_fallen_back = None, False
@@ -128,8 +129,10 @@ class AgentHost:
             await self._parts.memory.recall.surface()
 
     async def end_query(self) -> None:
-        """Start in the background: extraction of memories, a dream if due, the model's limits."""
+        """Start in the background: extraction of memories, a dream if due, the model's limits, pings of the cache."""
         self._parts.tasks.start_soon(self._parts.ask_limits)
+        if self._parts.options.lineage is None:  # an agent's cache is not kept warm for its leader
+            self._parts.idle_cache.start(self._parts.model)
         if self._parts.memory is not None:
             await self._parts.memory.end_query()
 

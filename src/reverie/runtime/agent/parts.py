@@ -33,6 +33,7 @@ from ..places.projects import project_slug, session_key
 from ..session.session import Session
 from .context import AgentContext
 from .event_feed import EventFeed
+from .idle_cache import IdleCache
 from .memory import AgentMemory
 from .options import AgentOptions
 from .status import Meter
@@ -102,6 +103,7 @@ class AgentParts:
     standing: AgentContext
     memory: AgentMemory | None
     runs: ToolRuns
+    idle_cache: IdleCache
     asked_models: list[Model] = field(default_factory=list[Model])
     """The models whose provider was asked for their limits."""
 
@@ -202,6 +204,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         ),
         memory=memory,
         runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
+        idle_cache=IdleCache(session, tasks),
     )
 
 

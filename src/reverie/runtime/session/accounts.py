@@ -57,6 +57,10 @@ class Accounts:
         """Tell the cache watch of the next request; ``registered`` names decisions that explain a cache miss."""
         self._watch = self._watch.before(request, self._clock(), registered=registered, settled=settled)
 
+    def renewed(self) -> None:
+        """Tell the cache watch that the last request was sent again, so that its cache lives on."""
+        self._watch = replace(self._watch, sent_at=self._clock())
+
     def prices(self, model: str) -> Prices | None:
         """Return a model's prices, None if unknown; cached, but the first look-up may take half a second."""
         if model not in self._prices:

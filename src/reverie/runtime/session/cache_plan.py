@@ -14,20 +14,23 @@ import msgspec
 
 from ...cache.breakpoints import BlockPosition, BreakpointPlan, CacheEntry, CacheState, plan_marks
 from ...cache.economics import (
+    CarryingMeter,
     Compaction,
     Life,
     RelativeRates,
     Verdict,
     choose_ttl,
+    compaction_due,
     growth_per_turn,
     turns_ahead,
     weigh_compaction,
 )
+from ...cache.usage import Usage
 from ...conversation.entries import Message
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...conversation.wire.request import messages_added_before
-from ...values import record
+from ...values import record, replace
 
 __all__ = ["CachePlan"]
 
@@ -48,6 +51,7 @@ class _CacheState:
     pauses: int = 0
     held: tuple[tuple[int, int, str], ...] = ()
     boundary: int = -1
+    carried: tuple[float, int] = (0.0, 0)
 
 
 def _spelled(place: BlockPosition | None) -> list[int] | None:
@@ -114,6 +118,7 @@ class CachePlan:
         self._requests = 0
         self._ttl = ttl
         self._pauses = 0
+        self.meter = CarryingMeter()
         self.cuts = 0
         """How many cuts the view had at the last request."""
         self._opening = 0
@@ -139,6 +144,7 @@ class CachePlan:
             "requests": self._requests,
             "pauses": self._pauses,
             "boundary": self._boundary,
+            "carried": [self.meter.spent, self.meter.window],
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
 
@@ -160,6 +166,7 @@ class CachePlan:
         self.settled_offset = found.settled_offset
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary
+        self.meter = CarryingMeter(*found.carried)
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
@@ -181,6 +188,8 @@ class CachePlan:
             self._pauses += 1
         ttl = self.ttl(now)
         cut, self.cuts = view.cuts != self.cuts, view.cuts
+        if cut:
+            self.meter = CarryingMeter()
         inserted = messages_added_before(view)
         cleared = self._newly_cleared(view, inserted)
         changed = _earlier(self._first_change(view, messages, inserted), cleared)
@@ -201,6 +210,17 @@ class CachePlan:
         if self._requests == 1 or cut:
             self._opening = view.token_count.tokens
         return planned
+
+    def billed(self, used: Usage, compacted: float) -> None:
+        """Add the tokens of a reply to the carrying cost; ``compacted`` is the size that a compaction leaves."""
+        self.meter = self.meter.after(
+            read=used.read, total=used.input, output=used.output, compacted=compacted, rates=self.rates
+        )
+
+    def pinged(self, now: float) -> None:
+        """Record that the last request was sent again, which renews its cache entries."""
+        if self.placed is not None:
+            self.placed = replace(self.placed, at=now)
 
     def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> BreakpointPlan:
         """Return the breakpoints that a request with these messages would get, without recording them."""
@@ -273,14 +293,23 @@ class CachePlan:
         """Return the tokens by which this session has grown with each turn since its opening or its last cut."""
         return growth_per_turn(turns=view.length // 2, window=view.token_count.raw_tokens, opening=self._opening)
 
-    def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:
-        """Return the cost and savings of a compaction at this session's prices, and whether to do it."""
+    def weigh_compaction(self, view: View, compaction: Compaction) -> Verdict:
+        """Return the cost and savings of a compaction at this session's prices, and whether it pays."""
         return weigh_compaction(
             compaction,
             turns=self.turns_ahead(view),
-            need=need,
             rates=self.rates,
             growth=self.growth(view),
-            margin=margin,
             ttl=self.chosen_ttl(),
+        )
+
+    def compaction_due(self, view: View, compaction: Compaction, patience: float) -> Verdict:
+        """Return whether carrying the window has cost enough to compact now (L4.18)."""
+        return compaction_due(
+            self.meter,
+            compaction,
+            requests=self._requests,
+            growth=self.growth(view),
+            patience=patience,
+            rates=self.rates,
         )

@@ -21,6 +21,7 @@ __all__ = [
     "EDITING_BETA",
     "betas_of",
     "compact_at",
+    "compact_patience",
     "offload_policy",
     "reported_window",
     "thresholds_for",
@@ -97,7 +98,13 @@ def trim_policy(
         policy = replace(policy, mode=_mode_for(facts, betas, binds))
     if policy.mode == "cache_edit" and not switches.cache_edit:
         policy = replace(policy, mode="off")
-    return replace(policy, idle=policy.idle and switches.idle_trim, priced=policy.priced and switches.priced_trim)
+    priced = policy.priced and switches.priced_trim and settings.preset == "thrifty"
+    return replace(policy, idle=policy.idle and switches.idle_trim, priced=priced)
+
+
+def compact_patience(settings: Settings) -> float:
+    """Return how many times its price carrying must cost before layer 4 compacts; 0: never by price."""
+    return 0.0 if settings.preset == "faithful" else settings.compact.patience
 
 
 def _mode_for(facts: ModelFacts, betas: tuple[str, ...], binds: bool) -> Literal["client", "provider", "off"]:

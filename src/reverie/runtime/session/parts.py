@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 from anyio import to_thread
 
 from ...cache.prices import rates_of
+from ...cache.usage import usage_of
 from ...conversation.entries import DECISION, Entry
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...conversation.wire.carried_items import CARRIED
 from ...conversation.wire.request import build_request
 from ...errors import InputError, StorageError
+from ...layers.l4_compact import compacted_tokens
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage
 from ...settings import Settings
@@ -102,6 +105,8 @@ class SessionParts:
     thinking: ThinkingWatch
     answered: View | None = None
     """While the log is opened, the view that the last recorded call answered."""
+    sent: dict[str, Any] | None = None
+    """The last request of this process; a resumed session sends none again."""
     told_model: str = ""
     """The model of the last request, or one whose use was announced since."""
 
@@ -150,6 +155,13 @@ class SessionParts:
         self.cache.rates = rates_of(self.accounts.prices(model), facts)
         self.cache.least_cached = facts.least_cached_tokens
 
+    def meter(self, reply: Mapping[str, Any]) -> None:
+        """Add the usage of a reply to the cost of carrying the window (L4.18)."""
+        usage, settings = reply.get("usage"), self.policy.settings
+        if isinstance(usage, Mapping):
+            compacted = compacted_tokens(self.host.view, settings.compact, self.policy.thresholds.effective)
+            self.cache.billed(usage_of(cast("Mapping[str, Any]", usage)), compacted)
+
     def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
         """Return the capabilities given for the session and those of the model, as the log names them."""
         named = {
@@ -168,9 +180,11 @@ class SessionParts:
     def read(self, entry: Entry, view: View) -> None:
         """Take one entry of the log that is being opened and the view before it; each comes once, oldest first."""
         body = entry.body
-        if entry.kind == DECISION and body.get("decision") == "call_recorded" and body.get("source") == "main":
-            self.cache.read(body.get("cache") or {})
-            self.answered = view
+        if entry.kind == DECISION and body.get("decision") == "call_recorded":
+            if body.get("cache"):
+                self.cache.read(body["cache"])
+            if body.get("source") == "main":
+                self.answered = view
         self.compact.read(entry)
         self.thinking.read(entry)
 
@@ -189,6 +203,7 @@ class SessionParts:
             self.told_model = named
         for model, tokens in view.facts.windows.items():
             self.policy.learn_window(model, tokens)
+        self.policy.use_preset(meta.get("preset"))
         self.fit_window()
         self.thinking.resume(loaded.entries)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from anyio import to_thread
 
@@ -11,7 +11,7 @@ from ...conversation.tokens.window import Thresholds, Window
 from ...events import FellBack
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model
-from ...settings import Settings, limits_by, open_flags, switched_by
+from ...settings import PRESETS, Preset, Settings, limits_by, open_flags, switched_by
 from ...values import replace
 from .limits import DEFAULT_MODEL, reported_window, thresholds_for, window_of
 from .log import SessionLog
@@ -75,6 +75,11 @@ class SessionPolicy:
         limits = limits_by(self.flags, self._limits)
         self.settings = replace(self.settings, switches=switches, offload_limits=limits)
         return True
+
+    def use_preset(self, name: object) -> None:
+        """Adopt a preset by its name; any other value changes nothing."""
+        if name in PRESETS:
+            self.settings = replace(self.settings, preset=cast("Preset", name))
 
     async def use(self, asked: RequestOptions) -> None:
         """Adopt the model, betas and extra arguments of the next request."""

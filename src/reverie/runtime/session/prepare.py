@@ -62,4 +62,5 @@ def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> di
     planned = parts.cache.mark(log.view, messages, log.clock(), settled=settled, tail_offset=tail_offset)
     tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
     log.emit(RequestPrepared(log.name, len(messages), tokens, window))
-    return with_marks(request, planned, own=True)
+    parts.sent = with_marks(request, planned, own=True)
+    return parts.sent

@@ -10,6 +10,7 @@ from typing import Any
 
 from anyio import CancelScope
 
+from ...cache.economics import PING_SECONDS
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, USER, Entry, new_uuid
 from ...conversation.file_reads import FileRead, named_files
@@ -33,7 +34,7 @@ from ...models.failures import failure_of_exception
 from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
 from ...schemas import LOG
-from ...settings import Settings, load_settings
+from ...settings import PRESETS, Preset, Settings, load_settings
 from ...storage.files import FileStorage
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
@@ -47,6 +48,7 @@ from .prepare import prepare
 from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
 from .thinking import unreadable_thinking
+from .warming import pings_allowed, record_ping, warming_request
 from .windows import read_windows
 
 __all__ = ["Session"]
@@ -273,6 +275,7 @@ class Session:
         """Log a reply's usage and cost, also in the ledger, and report a cache break; skip one without usage."""
         accounts = self.parts.accounts
         await self.parts.host.load_prices(reply)
+        self.parts.meter(reply)
         billed = accounts.after(reply, cache={**self.parts.cache.state(), **self.parts.trim.state()})
         if billed is None:
             return
@@ -437,6 +440,37 @@ class Session:
         parts = self.parts
         await self.log.decide(ReloadAsked(Cause("request", "asked for")))
         return await self.log.run_blocking(lambda: price_of_reload(self.view, parts.thinking, parts.accounts))
+
+    async def set_preset(self, name: Preset) -> None:
+        """Use another preset from now on, also after a resume; raise ``InputError`` for an unknown name."""
+        if name not in PRESETS:
+            raise InputError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
+        await self.log.append(META, {"preset": name})
+        self.parts.policy.use_preset(name)
+        self.parts.apply_policy()
+
+    # -- while the user is away
+
+    def pings_allowed(self) -> int:
+        """Return how often the last request may be sent again to renew the cache; 0 unless ``keep_warm`` is set."""
+        return pings_allowed(self.parts)
+
+    def seconds_to_ping(self) -> float:
+        """Return the seconds until the cache should be renewed; 0 if that is now."""
+        placed = self.parts.cache.placed
+        return 0.0 if placed is None else max(0.0, placed.at + PING_SECONDS - self.log.clock())
+
+    def warming_request(self) -> dict[str, Any] | None:
+        """Return the last request with ``max_tokens`` 0, which renews its cache; None if it is too late for that.
+
+        Send it as it is and pass the reply to ``record_ping``.
+        """
+        return warming_request(self.log, self.parts)
+
+    async def record_ping(self, reply: Any) -> None:
+        """Log the reply to a ``warming_request`` and its price."""
+        message, rest = plain_reply(reply)
+        await record_ping(self.log, self.parts, {**rest, **message})
 
     async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Return bytes of content that left the view, by its handle: ``limit`` bytes from ``offset``, or all."""

@@ -228,8 +228,10 @@ class Trimmer:
     def unsettled(self) -> tuple[int | None, int]:
         """Return how many messages and how many tokens come before the results that may be cleared soon.
 
-        The number of messages is None where it is 0 or there are no such results.
+        The number of messages is None where it is 0, or where no result is cleared while the cache is live.
         """
+        if not self.policy.priced:
+            return None, self._pending.written
         recent: list[ClearableResult] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
         if not recent:
             return None, self._pending.written

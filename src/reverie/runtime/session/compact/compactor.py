@@ -118,15 +118,11 @@ class Compactor:
             if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
                 await self._at_threshold(at)
         elif self._nears(tokens, at):
-            begun = self._start_background("the window fills up", at)
+            begun = self._start_background(self._draft.price_reason(at) or "the window fills up", at)
             if not begun and self._raw_tokens() >= self._draft.summary_room(at):
                 await self._automatic("the messages hardly fit a request for a summary", at)
-        elif policy.compact_when_cold and tokens >= self._cold_from(at):
-            await self._when_cold(at)
-
-    def _cold_from(self, at: Thresholds) -> float:
-        """Return the tokens from which a cold session may be compacted: a share of the threshold, or a price step."""
-        return min(self._session.settings.compact.cold_share * at.auto_compact, self._cache.rates.first_step)
+        elif not policy.prefers_provider(session.facts):
+            await self._by_price(at)
 
     async def _swap(self, at: Thresholds) -> None:
         """Put a compaction in place that was written in the background."""
@@ -155,7 +151,7 @@ class Compactor:
         if not self._session.settings.compact.prefers_provider(self._session.facts):
             return False
         is_near = tokens >= at.warning or self._raw_tokens() >= _NEARLY * self._draft.summary_room(at)
-        return is_near or self._draft.leaves_price_step(at)
+        return is_near or bool(self._draft.price_reason(at))
 
     @property
     def summary_at(self) -> int:
@@ -192,7 +188,8 @@ class Compactor:
         at, tokens = session.thresholds, session.view.token_count.threshold_tokens + self._unbilled()
         if not self._nears(tokens, at) or self.breaker.why_not(policy, session.clock(), blocked=False) is not None:
             return None
-        return await self.background.request(CompactionRequest("auto", "the window fills up", at))
+        reason = self._draft.price_reason(at) or "the window fills up"
+        return await self.background.request(CompactionRequest("auto", reason, at))
 
     def _unbilled(self) -> int:
         """Return the tokens of the next request that the last bill lacks, besides new messages.
@@ -265,28 +262,18 @@ class Compactor:
             return None
         return report
 
-    async def _when_cold(self, at: Thresholds) -> None:
-        """Compact early, without a model call, if the cache is cold and it pays by a margin.
+    async def _by_price(self, at: Thresholds) -> None:
+        """Compact without a model call if carrying the window has cost enough (L4.18).
 
         Not in a session with thinking that a model checks: the kept messages would lose it.
         """
         session = self._session
         if session.facts.checks_thinking or self._thinking.binds:
             return
-        policy, now = session.settings.compact, session.clock()
-        if self._cache.placed is None or self._cache.life(now) != "cold":
+        reason = self._draft.price_reason(at)
+        if not reason or self.breaker.why_not(session.settings.compact, session.clock(), blocked=False) is not None:
             return
-        if self.breaker.why_not(policy, now, blocked=False) is not None:
-            return
-        asked = CompactionRequest("auto", "the cache is cold", at, limit=at.auto_compact, calls_model=False)
-        try:
-            report = await self._draft.plan(asked)
-        except CompactionError:
-            return  # optional: the window is not full
-        if not report.price.act:
-            return
-        cause = replace(report.decision.cause, reason=f"the cache is cold and compacting {report.price.reason}")
-        await self._applied(replace(report, decision=replace(report.decision, cause=cause)), asked)
+        await self._tried(CompactionRequest("auto", reason, at, limit=at.auto_compact, calls_model=False))
 
     # -- on request
 

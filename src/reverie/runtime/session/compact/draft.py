@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....cache.economics import Compaction, Verdict, call_price
+from ....cache.economics import Verdict
 from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
 from ....conversation.identifiers import Identifier
@@ -31,6 +31,7 @@ from ....layers.l4_compact import (
     cut_range_before_tail,
     cut_range_from,
     cut_range_up_to,
+    expected_compaction,
     loss_between,
     notes_text,
     provider_compaction,
@@ -44,6 +45,7 @@ from ....layers.l4_compact import (
 from ....ports import Model
 from ....values import record, replace
 from ..cache_plan import CachePlan
+from ..limits import compact_patience
 from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
 from ..port import SessionPort
@@ -423,23 +425,41 @@ class CompactionDraft:
         made = "by the provider" if by_provider else "by us"
         return f"; {made}: the provider's summary costs about {theirs:,.0f} token prices, ours {ours:,.0f}{lost}"
 
-    def leaves_price_step(self, at: Thresholds) -> bool:
-        """Say whether a model's summary would bring requests below a step of the price, and pay for itself."""
-        view, policy = self._session.view, self._session.settings.compact
-        if view.token_count.tokens <= self._cache.rates.first_step:
-            return False
-        kept = summary_budget(policy, at.effective).tail.max_tokens
-        after = round(view.token_count.overhead) + kept + policy.summary_tokens // 4
-        return self._priced(view, min(after, view.token_count.tokens), 1).act
+    def price_reason(self, at: Thresholds) -> str:
+        """Return the reason to compact by price (L4.18); empty if it does not pay yet or the preset leaves it out.
+
+        The price has a summary call also where notes make it needless: without it, twice as many compactions save
+        little more, and each one loses detail (docs/design/0014).
+        """
+        session, cache = self._session, self._cache
+        patience = compact_patience(session.settings)
+        if not patience or cache.placed is None:
+            return ""
+        option = expected_compaction(
+            session.view,
+            session.settings.compact,
+            at.effective,
+            is_live=cache.life(session.clock()) == "live",
+            calls=1,
+            rates=cache.rates,
+        )
+        verdict = cache.compaction_due(session.view, option, patience)
+        return verdict.reason if verdict.act else ""
 
     def _priced(self, view: View, after: int, calls: int, lost_thinking: int = 0) -> Verdict:
         """Return the price of the compaction against carrying the window on, and whether it pays."""
         cache, policy = self._cache, self._session.settings.compact
-        window, overhead = view.token_count.tokens, round(view.token_count.overhead)
-        live = window if cache.placed is not None and cache.life(self._session.clock()) == "live" else 0
-        call = call_price(window, live=live, output=policy.summary_tokens // 4, rates=cache.rates) if calls else 0.0
-        compaction = Compaction(window, after, live, overhead if live else 0, call, lost_thinking)
-        return cache.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
+        is_live = cache.placed is not None and cache.life(self._session.clock()) == "live"
+        option = expected_compaction(
+            view,
+            policy,
+            self._session.thresholds.effective,
+            is_live=is_live,
+            calls=1 if calls else 0,
+            rates=cache.rates,
+            lost_thinking=lost_thinking,
+        )
+        return cache.weigh_compaction(view, replace(option, after=after))
 
 
 def _quote(taking: CutRange, method: str) -> str:

@@ -1,0 +1,82 @@
+"""Compactions of a replay: when one is due, its decision, and the price of its summary."""
+
+from __future__ import annotations
+
+from ..conversation.decisions import Compacted
+from ..conversation.view import View
+from ..errors import CompactionError
+from ..layers.l3_notes import Activity, NotesBudget, take_notes
+from ..layers.l4_compact import (
+    CompactionCause,
+    CompactionText,
+    CompactPolicy,
+    UserMessages,
+    compacted_tokens,
+    compaction,
+    cut_range_before_tail,
+    expected_compaction,
+    notes_text,
+    summary_budget,
+)
+from ..runtime.session.cache_plan import CachePlan
+
+__all__ = ["ReplayCompactions"]
+
+
+class ReplayCompactions:
+    """Compacts a replayed session as a live one does, with the local note-taker's summary."""
+
+    def __init__(
+        self,
+        policy: CompactPolicy,
+        *,
+        effective: int,
+        at: int,
+        cache: CachePlan | None = None,
+        patience: float = 0.0,
+    ) -> None:
+        """Compact at ``at`` tokens, and with ``patience`` also by the price of a cache plan.
+
+        ``effective`` is the window without the room for output.
+        """
+        self._policy = policy
+        self._cache = cache
+        self._effective = effective
+        self._budget = summary_budget(policy, effective)
+        self._at = at
+        self._patience = patience
+        self._activity = Activity()
+        self._spoken = UserMessages()
+        self._made = 0
+
+    def compacted(self, view: View) -> int:
+        """Return the size in tokens that a compaction is expected to leave."""
+        return compacted_tokens(view, self._policy, self._effective)
+
+    def due(self, view: View, now: float) -> Compacted | None:
+        """Return the compaction that is due before a request; None if there is none."""
+        if view.token_count.tokens >= self._at:
+            return self._decision(view, "the window is nearly full")
+        cache = self._cache
+        if not self._patience or cache is None or cache.placed is None:
+            return None
+        is_live = cache.life(now) == "live"
+        option = expected_compaction(view, self._policy, self._effective, is_live=is_live, calls=1, rates=cache.rates)
+        verdict = cache.compaction_due(view, option, self._patience)
+        return self._decision(view, verdict.reason) if verdict.act else None
+
+    def _decision(self, view: View, reason: str) -> Compacted | None:
+        """Return the compaction of a view; None if there is nothing to compact."""
+        room = self._budget.beside(self._spoken.follow(view))
+        try:
+            taking = cut_range_before_tail(view, room.tail)
+        except CompactionError:
+            return None
+        activity = self._activity.follow(view)
+        notes = take_notes(activity, budget=NotesBudget(room.section, room.notes))
+        body = notes_text(notes.sections, section_tokens=room.section, total_tokens=room.notes)
+        self._made += 1
+        cause = CompactionCause("auto", reason, f"cut-{self._made}")
+        text = CompactionText("notes", body, dict(activity.names))
+        made, _ = compaction(view, taking, text, room, cause, spoken=self._spoken.spoken)
+        return made

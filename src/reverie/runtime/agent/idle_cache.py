@@ -1,0 +1,53 @@
+"""Keep an agent's cache warm while it waits for the next prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ...errors import ReverieError
+from ...ports import Model
+from ..session.session import Session
+
+__all__ = ["IdleCache"]
+
+
+class IdleCache:
+    """Renews the provider's cache between two prompts, as often as it pays."""
+
+    def __init__(
+        self, session: Session, tasks: TaskGroup, *, sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    ) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._sleep = sleep
+        self._scope: anyio.CancelScope | None = None
+
+    def start(self, model: Model) -> None:
+        """Begin to wait for the end of the cache's lifetime; do nothing unless the user turned it on."""
+        self.stop()
+        if self._session.pings_allowed():
+            self._scope = anyio.CancelScope()
+            self._tasks.start_soon(self._run, model, self._scope)
+
+    def stop(self) -> None:
+        """Send no further ping; one under way is given up."""
+        if self._scope is not None:
+            self._scope.cancel()
+        self._scope = None
+
+    async def _run(self, model: Model, scope: anyio.CancelScope) -> None:
+        session = self._session
+        with scope:
+            for _ in range(session.pings_allowed()):
+                await self._sleep(session.seconds_to_ping())
+                request = session.warming_request()
+                if request is None:
+                    return
+                try:
+                    reply = await model.complete(request)
+                except ReverieError:
+                    return  # the next prompt pays for the cache again; there is nothing to tell the user now
+                await session.record_ping(reply.body)

@@ -1,0 +1,60 @@
+"""Renew the provider's cache while a session is idle: send the last request again, for no output (C9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from ...cache.economics import max_pings
+from ...values import replace
+from .log import SessionLog
+from .parts import SessionParts
+
+__all__ = ["KEEP_WARM", "pings_allowed", "record_ping", "warming_request"]
+
+KEEP_WARM: Final = "keep_warm"
+"""The source of such a call in the log and the ledger."""
+
+
+def pings_allowed(parts: SessionParts) -> int:
+    """Return how often the cache may be renewed before the next prompt; 0 unless the user turned it on."""
+    if not parts.policy.settings.keep_warm or parts.policy.facts.api != "messages":
+        return 0
+    return max_pings(parts.cache.rates)
+
+
+def warming_request(log: SessionLog, parts: SessionParts) -> dict[str, Any] | None:
+    """Return the last request with ``max_tokens`` 0; None if it cannot be sent so or the cache is cold by now.
+
+    A ping that comes too late would write everything again.
+    """
+    sent = parts.sent
+    if sent is None or parts.cache.life(log.clock()) != "live" or not _may_be_empty(sent):
+        return None
+    return {**sent, "max_tokens": 0}
+
+
+async def record_ping(log: SessionLog, parts: SessionParts, reply: Mapping[str, Any]) -> None:
+    """Log a ping and its price, and count the cache as renewed."""
+    now = log.clock()
+    parts.cache.pinged(now)
+    parts.accounts.renewed()
+    await parts.host.load_prices(reply)
+    billed = parts.accounts.side_call(reply, source=KEEP_WARM)
+    if billed is None:
+        return
+    billed = replace(billed, call=replace(billed.call, cache={**parts.cache.state(), **parts.trim.state()}))
+    entry = await log.decide(billed.call)
+    await log.run_blocking(lambda: parts.accounts.enter(billed, entry.uuid))
+
+
+def _may_be_empty(request: Mapping[str, Any]) -> bool:
+    """Say whether a provider takes a request with ``max_tokens`` 0 and these options."""
+    thinking, choice, output = (_table(request, name) for name in ("thinking", "tool_choice", "output_config"))
+    forced = choice.get("type") in ("any", "tool")
+    return thinking.get("type") != "enabled" and not forced and "format" not in output
+
+
+def _table(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = request.get(name)
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

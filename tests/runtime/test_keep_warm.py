@@ -1,0 +1,145 @@
+"""Keeping the cache warm: the last request is sent again in time, priced, logged, and never without being asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import Session
+from reverie.conversation.decisions import CallRecorded
+from reverie.events import DecisionMade, Event
+from reverie.models import ScriptedModel
+from reverie.replay.provider import SimulatedProvider
+from reverie.runtime.agent.idle_cache import IdleCache
+from reverie.settings import Settings, Switches
+from reverie.storage.in_memory import InMemoryStorage
+
+MODEL = "claude-opus-5-5"
+
+
+class Stage:
+    """A session whose clock moves only when something waits, a provider that bills, and the pings it got."""
+
+    def __init__(self, home: Path, *, keep_warm: bool = True) -> None:
+        self.storage = InMemoryStorage()
+        self.settings = Settings(home=home, keep_warm=keep_warm, switches=Switches(notes=False))
+        self.now = 1_800_000_000.0
+        self.provider = SimulatedProvider()
+        self.calls: list[CallRecorded] = []
+
+    def open(self) -> Session:
+        """Return the session, to be entered."""
+        session = Session.open("warm", storage=self.storage, settings=self.settings, clock=lambda: self.now)
+        session.listen(self.note)
+        return session
+
+    def note(self, event: Event) -> None:
+        """Keep the recorded calls."""
+        if isinstance(event, DecisionMade) and isinstance(event.decision, CallRecorded):
+            self.calls.append(event.decision)
+
+    async def sleep(self, seconds: float) -> None:
+        """Move the clock instead of waiting."""
+        self.now += seconds
+        await anyio.sleep(0)
+
+    async def turn(self, session: Session, **options: Any) -> dict[str, Any]:
+        """Send one request and log its reply; return the request."""
+        await session.say("go on")
+        request = await session.prepare(model=MODEL, max_tokens=4_000, system="S" * 40_000, tools=[], **options)
+        usage = self.provider.bill(request, self.now, output=20)
+        reply = {"role": "assistant", "content": [{"type": "text", "text": "done"}]}
+        await session.observe({"id": f"m{self.now}", "model": MODEL, "usage": usage, **reply})
+        return request
+
+    def answer(self, request: Any) -> dict[str, Any]:
+        """Return the provider's reply to a ping."""
+        usage = self.provider.bill(request, self.now)
+        return {"id": f"p{self.now}", "model": MODEL, "role": "assistant", "content": [], "usage": usage}
+
+    async def wait(self, session: Session, *, model: Any = None) -> list[dict[str, Any]]:
+        """Let the session idle until it sends no more pings; return the requests that it sent."""
+        sent: list[dict[str, Any]] = []
+
+        def answered(request: Any) -> dict[str, Any]:
+            sent.append(request)
+            return self.answer(request)
+
+        async with anyio.create_task_group() as tasks:
+            IdleCache(session, tasks, sleep=self.sleep).start(
+                model or ScriptedModel(answered, name=f"scripted:{MODEL}")
+            )
+        return sent
+
+
+@pytest.mark.requirement("C9")
+def test_pings_repeat_the_last_request_and_keep_its_cache_until_they_cost_a_third_of_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def steps() -> None:
+        async with stage.open() as session:
+            request = await stage.turn(session)
+            sent = await stage.wait(session)
+            assert len(sent) == 8
+            assert all(one == {**request, "max_tokens": 0} for one in sent)
+            pings = [one for one in stage.calls if one.source == "keep_warm"]
+            assert len(pings) == 8
+            assert all(one.usage["cache_read_input_tokens"] and not one.usage["input_tokens"] for one in pings)
+            assert all(one.cost_usd for one in pings)
+            stage.now += 200.0  # 44 minutes after the last prompt, the next request still reads its cache
+            await stage.turn(session)
+            assert stage.provider.last.read > 9_000
+            assert stage.calls[-1].cause.reason == "reply", "no cache break is reported"
+
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("C9")
+def test_nothing_is_sent_unless_asked_for_or_where_the_provider_would_refuse_it(tmp_path: Path) -> None:
+    async def pings(stage: Stage, **options: Any) -> int:
+        async with stage.open() as session:
+            await stage.turn(session, **options)
+            return len(await stage.wait(session))
+
+    assert anyio.run(pings, Stage(tmp_path, keep_warm=False)) == 0
+    forced = Stage(tmp_path)
+
+    async def with_format() -> int:
+        return await pings(forced, output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}})
+
+    assert anyio.run(with_format) == 0
+
+
+@pytest.mark.requirement("C9")
+def test_a_ping_that_would_come_too_late_is_not_sent(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def oversleep(seconds: float) -> None:
+        stage.now += seconds + 60.0  # the machine slept
+
+    stage.sleep = oversleep  # type: ignore[method-assign]
+
+    async def steps() -> None:
+        async with stage.open() as session:
+            await stage.turn(session)
+            assert await stage.wait(session) == []
+
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("C9")
+def test_a_resumed_session_knows_that_its_cache_was_kept(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def steps() -> None:
+        async with stage.open() as session:
+            await stage.turn(session)
+            await stage.wait(session)
+        async with stage.open() as session:
+            assert session.parts.cache.life(stage.now + 10) == "live"
+            assert session.warming_request() is None, "another process sent that request"
+
+    anyio.run(steps)
