@@ -16,7 +16,7 @@ from reverie.events import Event, FellBack, ModelChanged, QueryEnded
 from reverie.models import RetryingModel, RetryPolicy, ScriptedModel
 from reverie.models.anthropic import AnthropicModel
 from reverie.ports import Capabilities
-from reverie.runtime.agent import models as agent_models
+from reverie.runtime.agent import parts as agent_parts
 from reverie.settings import Switches
 from reverie.testing.messages_server import MessagesServer
 
@@ -218,7 +218,7 @@ def answered(first: Any, spare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Ask an agent with a fallback model twice; return the events and both models."""
     main_model, other = ScriptedModel(first, name="scripted:first"), ScriptedModel(spare, name="scripted:spare")
     open_model: Callable[..., Any] = lambda name, **given: other  # noqa: E731
-    monkeypatch.setattr(agent_models, "open_model", open_model)
+    monkeypatch.setattr(agent_parts, "open_model", open_model)
 
     async def no_wait(seconds: float) -> None:
         await anyio.lowlevel.checkpoint()
