@@ -148,13 +148,9 @@ class SlidingWindowPolicy(AppendOnlyPolicy):
 
     name = "sliding-window"
 
-    def __init__(self, ttl: str = "5m", window_tokens: int = WINDOW_TOKENS) -> None:
-        super().__init__(ttl)
-        self._window_tokens = window_tokens
-
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Return a decision that drops the oldest rounds beyond the window; an empty list if the view fits."""
-        surplus = view.token_count.tokens - self._window_tokens
+        surplus = view.token_count.tokens - WINDOW_TOKENS
         if surplus <= 0:
             return []
         pieces = {piece.uuid: piece.tokens for group in view.groups for piece in group.pieces}
@@ -173,16 +169,13 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
 
     name = "clear-every-turn"
 
-    def __init__(self, ttl: str = "5m", keep: int = KEPT_RESULTS) -> None:
-        super().__init__(ttl)
-        self._keep = keep
-        self._policy = TrimPolicy()
+    _policy = TrimPolicy()
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Return a decision that clears all but the newest results; an empty list if there are no older ones."""
         shown = view.overrides.results
         results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
-        old = results[: -self._keep]
+        old = results[:-KEPT_RESULTS]
         if not old:
             return []
         self.changed_at(min(one.group for one in old))
