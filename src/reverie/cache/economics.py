@@ -290,13 +290,13 @@ def growth_per_turn(*, turns: int, window: int, opening: int) -> float:
     return max(1.0, (window - opening) / max(1, turns))
 
 
-def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: float = 3.0) -> float:
-    """Return the estimated number of requests before the next cut, at least ``least``.
+def turns_ahead(*, turns: int, window: int, opening: int, limit: int) -> float:
+    """Return the estimated number of requests before the next cut, at least 3.
 
     A session is expected to have as many turns again as it had so far, unless its window is full before that.
     """
     growth = growth_per_turn(turns=turns, window=window, opening=opening)
-    return max(least, min(float(turns), (limit - window) / growth))
+    return max(3.0, min(float(turns), (limit - window) / growth))
 
 
 def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates) -> str:

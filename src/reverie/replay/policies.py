@@ -178,13 +178,12 @@ class AsRecordedPolicy(AppendOnlyPolicy):
 class SlidingWindowPolicy(AppendOnlyPolicy):
     """Drop the oldest rounds that do not fit a number of tokens, but never the first and the last round."""
 
-    def __init__(self, ttl: str = "5m", window_tokens: int = WINDOW_TOKENS) -> None:
+    def __init__(self, ttl: str = "5m") -> None:
         super().__init__(ttl, name="sliding-window")
-        self._window_tokens = window_tokens
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Return a decision that drops the oldest rounds beyond the window; an empty list if the view fits."""
-        surplus = view.token_count.tokens - self._window_tokens
+        surplus = view.token_count.tokens - WINDOW_TOKENS
         if surplus <= 0:
             return []
         pieces = {piece.uuid: piece.tokens for group in view.groups for piece in group.pieces}
@@ -201,10 +200,10 @@ class SlidingWindowPolicy(AppendOnlyPolicy):
 class ClearEveryTurnPolicy(AppendOnlyPolicy):
     """Clear all but the newest tool results before every request."""
 
-    def __init__(self, ttl: str = "5m", keep: int = KEPT_RESULTS, compactions: ReplayCompactions | None = None) -> None:
+    _policy = TrimPolicy()
+
+    def __init__(self, ttl: str = "5m", compactions: ReplayCompactions | None = None) -> None:
         super().__init__(ttl, name="clear-every-turn", compactions=compactions)
-        self._keep = keep
-        self._policy = TrimPolicy()
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Return a decision that clears all but the newest results, or the compaction that is due before it."""
@@ -213,7 +212,7 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
             return due
         shown = view.overrides.results
         results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
-        old = results[: -self._keep]
+        old = results[:-KEPT_RESULTS]
         if not old:
             return []
         self.changed_at(min(one.group for one in old))

@@ -206,17 +206,14 @@ def condense_request(found: list[BudgetExcess]) -> str:
     return "" if not lines else "\n\nToo long, condense in this update:\n" + "\n".join(lines)
 
 
-def fit_notes(notes: Notes, section_tokens: int, total_tokens: int, *, where: str = "") -> Notes:
-    """Return the notes with long sections cut so that both budgets hold; each cut section says so.
-
-    ``where`` is the place of the whole text, named in each cut section.
-    """
+def fit_notes(notes: Notes, section_tokens: int, total_tokens: int) -> Notes:
+    """Return the notes with long sections cut so that both budgets hold; each cut section says so."""
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
     level = _level([min(size, section_tokens) for size in sizes.values()], total_tokens)
     level = min(level, section_tokens)
     out: dict[str, str] = {}
     for name, content in notes.sections.items():
-        kept = content if sizes[name] <= level else cut_text(content, level, end=name == WORKLOG, where=where)
+        kept = content if sizes[name] <= level else cut_text(content, level, end=name == WORKLOG)
         if kept:
             out[name] = kept
     return Notes(out)
@@ -232,15 +229,15 @@ def _level(sizes: list[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def cut_text(text: str, tokens: int, *, end: bool = False, where: str = "") -> str:
+def cut_text(text: str, tokens: int, *, end: bool = False) -> str:
     """Return a text that fits ``tokens``: unchanged, or cut at whole lines with a line that says so, or empty.
 
-    ``end`` keeps the last lines instead of the first; ``where`` names the place of the whole text.
+    ``end`` keeps the last lines instead of the first.
     """
     size = estimate_text(text)
     if size <= tokens:
         return text
-    note = f"[shortened from about {size} tokens{f'; the whole is in {where}' if where else ''}]"
+    note = f"[shortened from about {size} tokens]"
     room = tokens - estimate_text(note) - 2
     if room < 4:
         return ""
