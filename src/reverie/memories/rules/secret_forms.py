@@ -86,7 +86,7 @@ _NO_COOKIES: Final = ("expires", "path", "domain", "max-age", "samesite")
 _KEY_ID: Final = re.compile(r"key[_-]?id(?![a-z])", re.IGNORECASE)
 _ESCAPE: Final = re.compile(r"(?:\\+[nrt]?|&(?:quot|apos|lt|gt|#34|#39))$")
 _MIN_CUT_KEY: Final = 400
-"""The characters from which the start of a private key is reported even where dots stand for the rest."""
+"""The characters from which the start of a private key is reported even where dots replace the rest."""
 _OWNER: Final = r"(?:[ \t](?:of|for|to|on|in|at|von|für|de|del|do|da|du)(?:[ \t][\w.'@/-]{1,32}){1,6}?)?"
 _VALUE: Final = re.compile(
     r"(?P<name>[\w.-]{0,24}+)[\\\"'`*\])]{0,4}+"

@@ -80,7 +80,7 @@ def is_odd(value: str) -> bool:
 
 
 def plain_text(value: str) -> str:
-    """Return the text that a value stands for, if it is written for a URL or in base64."""
+    """Return a value without its encoding for a URL or in base64."""
     if "%" in value:
         return unquote(value)
     try:

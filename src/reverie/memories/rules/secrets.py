@@ -119,7 +119,7 @@ def _token(text: str, start: int, name: str, prefix: str, shape: re.Pattern[str]
 
 
 def _is_issued(token: str) -> bool:
-    """Say whether somebody issued a token: a web token without any of the registered claims is a sample."""
+    """Say whether a token is more than a sample; a web token without any of the registered claims is one."""
     parts = token.split(".")
     if token.startswith("eyJ") and len(parts) == 3 and not _CLAIM.search(urlsafe_b64decode(parts[1] + "==")):
         return False

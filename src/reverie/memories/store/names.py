@@ -27,7 +27,7 @@ _PART: Final = pattern(r"\w(?:[\w .,+@=~()'&-]*[\w)'+~])?")
 _PLAIN: Final = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # a fast path for nearly all names, with the same result
 _LETTERS: Final = pattern(r"[^\W\d_]+")
 _WRITTEN_TOGETHER: Final = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "IDEOGRAPHIC"})
-"""Scripts that stand beside others in one word; their letters look like no others."""
+"""Scripts that a word may mix with others, because their letters look different."""
 _MAX_DEPTH: Final = 4
 _MAX_FILE_CHARS: Final = 200
 _STEM_CHARS: Final = 48
