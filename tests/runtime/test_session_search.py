@@ -19,8 +19,8 @@ from reverie import FileStorage, Library
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
-from reverie.memories.recall.dialogue import Weights
 from reverie.runtime.search.index import SearchRows
+from reverie.runtime.search.ranking import Weights
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
 from reverie.runtime.session.offload.read_back import ReadBack
 

@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+from ...memories.recall.terms import affordable, idf, saturated
 from ...values import record
 from .query import Vocabulary, known_words
-from .terms import affordable, idf, saturated
 
 __all__ = [
     "LIKENESS_FLOOR",
