@@ -42,7 +42,7 @@ from reverie.memories.recall.terms import tokens, without_noise
 from reverie.memories.store.records import MemoryRecord
 from reverie.models.embedders import open_embedder
 from reverie.ports import Embedder
-from reverie.runtime.search.ranking import Weights
+from reverie.runtime.search.message_scores import Weights
 from reverie.runtime.search.sessions import SessionSearch
 
 LIMITS = {

@@ -15,6 +15,7 @@ from reverie import Memory
 from reverie.conversation.entries import ASSISTANT, USER, Entry, encode_entry
 from reverie.errors import ModelError, ModelUnavailable, ModelUnknown
 from reverie.events import Event, FellBack
+from reverie.hosts.memory_reader import MemoryReader
 from reverie.models.embedders import EndpointEmbedder, open_embedder
 from reverie.runtime.memory.vectors import MemoryVectors
 from reverie.runtime.search.sessions import SessionSearch
@@ -253,3 +254,22 @@ def test_an_endpoint_that_does_not_answer_is_a_model_error() -> None:
 def test_a_name_that_is_no_embedder_says_how_to_write_one(name: str) -> None:
     with pytest.raises(ModelUnknown, match="gguf"):
         open_embedder(name)
+
+
+# -- hooks
+
+
+@pytest.mark.requirement("R10")
+def test_a_hook_finds_by_the_saved_vectors_and_makes_none(
+    tmp_path: Path, meanings: Meanings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "memory"
+    saved(folder, meanings)
+    meanings.texts.clear()
+    monkeypatch.setattr("reverie.models.embedders.open_embedder", lambda name: meanings)
+    read = MemoryReader(str(folder), None, query="which framework?", home=str(tmp_path), embedder="meanings")
+    [found] = read.search("which framework?")
+    assert found.likeness > 0.9
+    assert meanings.texts == ["which framework?"]
+    meanings.failure = ModelUnavailable("it is down")
+    assert read.search("which framework?") == []

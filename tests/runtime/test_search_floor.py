@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from reverie.runtime.search.ranking import Weights
+from reverie.runtime.search.message_scores import Weights
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 

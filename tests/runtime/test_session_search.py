@@ -20,7 +20,7 @@ from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
 from reverie.runtime.search.index import SearchRows
-from reverie.runtime.search.ranking import Weights
+from reverie.runtime.search.message_scores import Weights
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
 from reverie.runtime.session.offload.read_back import ReadBack
 

@@ -17,7 +17,7 @@ from typing import Final
 from ...memories.recall.terms import pieces_of, tokens, without_noise
 from ...storage.sqlite import open_database, open_read_only
 from ...values import record
-from .ranking import SessionFacts, packed, size_code
+from .message_scores import SessionFacts, packed, size_code
 
 __all__ = ["IndexedMessage", "LogRow", "SearchRows", "index_in_memory", "open_index"]
 
@@ -121,7 +121,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
 
 
 class SearchRows:
-    """The rows of the index, as ranking reads them (``ranking``) and as indexing changes them."""
+    """The rows of the index, as ranking reads them (``message_scores``) and as indexing changes them."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

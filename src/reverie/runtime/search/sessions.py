@@ -26,7 +26,7 @@ from ...storage.sqlite import is_damage
 from ...values import record, replace
 from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
-from .ranking import SessionRanking, Weights, rank
+from .message_scores import SessionRanking, Weights, rank
 from .vectors import likeness, vector_of
 
 __all__ = ["FILE_NAME", "IndexRefresh", "SearchHit", "SessionSearch"]
