@@ -37,12 +37,12 @@ from typing import IO, Any, NamedTuple
 from recall_sets import SETS, SHARED, Question, Talk, talks
 
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
-from reverie.memories.recall.dialogue import Weights
 from reverie.memories.recall.search import MemoryIndex
 from reverie.memories.recall.terms import tokens, without_noise
 from reverie.memories.store.records import MemoryRecord
 from reverie.models.embedders import open_embedder
 from reverie.ports import Embedder
+from reverie.runtime.search.message_scores import Weights
 from reverie.runtime.search.sessions import SessionSearch
 
 LIMITS = {

@@ -12,6 +12,7 @@ from reverie import FileStorage, Library, read_session
 from reverie.cli.sessions.import_sessions import storable
 from reverie.conversation.entries import encode_entry, marked_imported
 from reverie.runtime.places.projects import log_key, project_slug
+from reverie.runtime.search.sessions import SessionSearch
 
 from .conftest import Asked, Reverie
 
@@ -47,6 +48,16 @@ def test_the_second_time_it_is_already_there_and_left_alone(
     code, out, err = reverie("import", sample)
     assert (code, err) == (0, "")
     assert out.endswith("0 imported, 1 already there.\n")
+
+
+@pytest.mark.requirement("R8")
+def test_an_imported_session_is_indexed_by_the_import_and_not_by_the_first_search(
+    asked: Asked, sample: Path, home: Path
+) -> None:
+    asked("import", sample)
+    with SessionSearch(home) as search:
+        assert search.rank("the").messages
+        assert search.refresh().bytes == 0
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(asked: Asked, sample: Path, home: Path) -> None:

@@ -162,6 +162,40 @@ def test_opening_a_client_early_sends_no_request_and_a_missing_library_stops_not
     assert anyio.run(recall_without) == ["project_launch.md"], "local search replaces it"
 
 
+@pytest.mark.requirement("R2", "R7")
+def test_local_search_answers_while_the_choice_is_late_and_the_choice_adds_the_rest(kept: Path) -> None:
+    model = SlowModel('{"selected_memories": ["project_launch.md", "feedback_database.md"]}')
+
+    async def act(recall: SessionRecall, session: Session) -> None:
+        recall.start("when is the launch date?")
+        await model.asked.wait()
+        first = await recall.surface()
+        assert first is not None
+        assert first.names == ["project_launch.md"]
+        assert first.cause.reason == "chosen by search"
+        assert await recall.surface() is None, "local search answers once"
+        model.allowed.set()
+        assert (await finished(recall)).names == ["feedback_database.md"], "a memory in view is not said again"
+
+    recalling(kept, model, act, NO_WAIT)
+
+
+@pytest.mark.requirement("R7")
+def test_twin_without_local_search_the_first_prompt_gets_nothing(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(MemoryQueries, "_meanwhile", nothing)
+    model = SlowModel()
+
+    async def act(recall: SessionRecall, session: Session) -> None:
+        recall.start("when is the launch date?")
+        await model.asked.wait()
+        assert await recall.surface() is None
+
+    recalling(kept, model, act, NO_WAIT)
+
+
 # -- later
 
 

@@ -16,6 +16,7 @@ from reverie.memories.recall.policy import RecallPolicy
 from reverie.models import RetryingModel, ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
+from reverie.runtime.search.sessions import SessionSearch
 from reverie.settings import Switches
 from reverie.values import replace
 
@@ -27,7 +28,7 @@ class Home:
         self.cwd = folder / "project"
         self.cwd.mkdir()
         self.settings = Settings(home=folder / "home", switches=Switches(**switches))
-        self.storage = InMemoryStorage()
+        self.storage: InMemoryStorage | None = InMemoryStorage()
         self.asked: list[dict[str, Any]] = []
 
     def talk(self, session: str, prompt: str, *replies: Any) -> list[Event]:
@@ -170,6 +171,18 @@ def test_memories_are_recalled_without_a_session_and_without_a_model(tmp_path: P
     assert [one.name for one in memory.recall(asked, limit=1)] == ["Where the tickets is"]
     memory.forget("Where the tickets is")
     assert "Where the tickets is" not in [one.name for one in memory.recall(asked)]
+
+
+@pytest.mark.requirement("R8")
+def test_a_session_is_in_the_search_index_when_its_agent_has_ended(tmp_path: Path) -> None:
+    home = Home(tmp_path, extraction=False)
+    home.talk("in-memory", "Where is the harbour?", "In the north.")
+    assert not (home.settings.home / "search.sqlite").exists()
+    home.storage = None
+    home.talk("on-disk", "Where is the harbour?", "In the north.")
+    with SessionSearch(home.settings.home) as search:
+        assert [hit.session for hit in search.search("harbour", refresh=False, limit=1)] == ["on-disk"]
+        assert search.refresh().bytes == 0
 
 
 @pytest.mark.requirement("R2")

@@ -20,6 +20,7 @@ from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
 from reverie.runtime.search.index import SearchRows
+from reverie.runtime.search.message_scores import Weights
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
 from reverie.runtime.session.offload.read_back import ReadBack
 
@@ -105,6 +106,46 @@ def test_a_speaker_in_the_question_says_whose_message_is_meant(tmp_path: Path) -
     with SessionSearch(tmp_path) as search:
         assert handles(search, "When did Bob go camping?")[0] == "Bob"
         assert handles(search, "What camping did Ann do?")[0] == "Ann"
+
+
+@pytest.mark.requirement("R9")
+@pytest.mark.parametrize(("agent", "first"), [(0.5, "person"), (1.0, "agent")])
+def test_a_person_is_found_before_an_agent_that_says_the_same_and_a_twin_is_not(
+    tmp_path: Path, agent: float, first: str
+) -> None:
+    path = tmp_path / "projects" / "p" / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    said = "The tracker has two new columns."
+    others = [line(f"o{at}", f"Something else about topic {at}.") for at in range(5)]
+    path.write_bytes(line("agent", said, kind="assistant") + b"".join(others) + line("person", said))
+    with SessionSearch(tmp_path, weights=Weights(agent=agent)) as search:
+        assert handles(search, "which columns did the tracker get?", limit=1) == [first]
+
+
+@pytest.mark.requirement("R9")
+def test_a_huge_output_wins_by_one_piece_and_not_by_all_together(tmp_path: Path) -> None:
+    words = ["budget", "kitchen", "garden", "tracker", "window", "column"]
+    huge = "\n".join(f"{word} {'x' * 480}" for _ in range(60) for word in words)
+    write(tmp_path, "s", [huge, "The tracker has a new column."])
+    with SessionSearch(tmp_path) as search:
+        assert handles(search, "a column of the tracker", limit=1) == ["s-1"]
+
+
+@pytest.mark.requirement("R9")
+def test_a_month_in_the_question_says_when_a_message_was_written(tmp_path: Path) -> None:
+    for month, session in enumerate(("alpha", "beta", "gamma")):
+        write(tmp_path, session, ["We painted the boat again."], at=1_704_067_200 + month * 2_678_400)
+    with SessionSearch(tmp_path) as search:
+        assert handles(search, "what did we do with the boat in February 2024?", limit=1) == ["beta-0"]
+
+
+@pytest.mark.requirement("R8")
+def test_the_log_of_an_ended_session_is_indexed_alone_and_not_read_again(past: Path) -> None:
+    with SessionSearch(past) as search:
+        assert search.refresh_log("projects/p/beta.jsonl").messages == len(TALKS["beta"])
+        assert set(handles(search, "tokenizer", refresh=False)) == {"beta-0", "beta-1", "beta-2"}
+        assert handles(search, "Biscuit", refresh=False) == []
+        assert search.refresh().logs == 2
 
 
 def test_a_word_with_one_letter_amiss_is_found(past: Path) -> None:

@@ -28,7 +28,7 @@ from ..memory.memory import Memory
 from ..memory.recall import SessionRecall
 from ..memory.scopes import memory_directory
 from ..memory.standing_memories import IndexSource, IndexText, read_indexes
-from ..places.projects import project_slug
+from ..places.projects import log_key, project_slug
 from ..search.sessions import SessionSearch
 from ..search.vectors import settings_embedder
 from ..session.session import Session
@@ -54,6 +54,7 @@ class AgentMemory:
         self._imported_upto = imported_upto(session.view)
         self._witnesses = Witnesses(imported_upto=self._imported_upto)
         self._witness_lock = threading.Lock()
+        self._cwd = context.cwd
         directory = memory_directory(context.cwd, settings)
         self.memory = Memory.open(context.cwd, settings=settings)
         self.path = str(directory)
@@ -124,14 +125,18 @@ class AgentMemory:
         """Cancel a recall that still runs, wait for an extraction that is being written, and index the session."""
         self.recall.cancel()
         await self.extractor.close()
-        if self._session.log.mode == "write" and self._session.searched_log:
+        if self._session.log.mode == "write":
             await to_thread.run_sync(self._index_session)
 
     def _index_session(self) -> None:
         """Add the session to the search index now, so that the next search need not read it."""
+        home = self._settings.home
+        key = log_key(project_slug(self._cwd), self._session.name)
+        if not (home / key).is_file():
+            return  # in another storage, or a sub-agent's, which is not searched
         try:
-            with SessionSearch(self._settings.home, embedder=settings_embedder(self._settings)) as search:
-                search.refresh_log(self._session.searched_log)
+            with SessionSearch(home, embedder=settings_embedder(self._settings)) as search:
+                search.refresh_log(key)
         except ReverieError as error:
             self._report(f"the session is indexed by the next search: {error}")
 

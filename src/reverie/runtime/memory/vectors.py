@@ -17,7 +17,7 @@ from ...digests import hex_of
 from ...errors import ReverieError
 from ...memories.store.records import MemoryRecord
 from ...ports import Embedder
-from ...storage.sqlite import open_database
+from ...storage.sqlite import is_damage, open_database
 from ..search.vectors import likeness, vector_of
 
 __all__ = ["MemoryVectors", "delete_vectors"]
@@ -99,18 +99,24 @@ class MemoryVectors:
         self._rows.update(rows)
 
     def _opened(self) -> sqlite3.Connection:
+        try:
+            return self._set_up()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            delete_vectors(self._directory)
+            return self._set_up()
+
+    def _set_up(self) -> sqlite3.Connection:
         connection = open_database(self._path, busy_seconds=_BUSY_SECONDS)
         try:
             connection.execute("PRAGMA secure_delete = ON")  # the vector of an erased memory tells of its text
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS vectors (file TEXT PRIMARY KEY, digest TEXT NOT NULL, vector BLOB NOT NULL)"
             )
-        except sqlite3.DatabaseError as error:
+        except BaseException:
             connection.close()
-            if isinstance(error, sqlite3.OperationalError):
-                raise
-            delete_vectors(self._directory)
-            return self._opened()
+            raise
         return connection
 
 

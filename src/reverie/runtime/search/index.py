@@ -14,10 +14,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from ...memories.recall.dialogue import SessionFacts, packed, size_code
 from ...memories.recall.terms import pieces_of, tokens, without_noise
 from ...storage.sqlite import open_database, open_read_only
 from ...values import record
+from .message_scores import SessionFacts, packed, size_code
 
 __all__ = ["IndexedMessage", "LogRow", "SearchRows", "index_in_memory", "open_index"]
 
@@ -121,7 +121,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
 
 
 class SearchRows:
-    """The rows of the index, as ranking reads them (``memories.recall.dialogue``) and as indexing changes them."""
+    """The rows of the index, as ranking reads them (``message_scores``) and as indexing changes them."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

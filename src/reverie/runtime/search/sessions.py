@@ -19,7 +19,6 @@ from ...conversation.authorship import own_words
 from ...conversation.entries import Entry, decode_entry
 from ...errors import ModelError, StorageError
 from ...events import FellBack, Listener
-from ...memories.recall.dialogue import SessionRanking, Weights, rank
 from ...memories.recall.terms import pieces_of, snippet
 from ...paths import explain, explained, is_read_only, open_file, open_folder, open_plain
 from ...ports import Embedder
@@ -27,6 +26,7 @@ from ...storage.sqlite import is_damage
 from ...values import record, replace
 from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
+from .message_scores import SessionRanking, Weights, rank
 from .vectors import likeness, vector_of
 
 __all__ = ["FILE_NAME", "IndexRefresh", "SearchHit", "SessionSearch"]

@@ -153,12 +153,6 @@ class Session:
         return self.log.name
 
     @property
-    def searched_log(self) -> str:
-        """The key of a log that ``reverie search`` reads, a file that is no sub-agent's; empty for other logs."""
-        key = self._options.key
-        return f"{key}.jsonl" if self._options.on_files and key.startswith("projects/") else ""
-
-    @property
     def view(self) -> View:
         """The current view: the messages that the next request would show the model."""
         return self.log.view

@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+from ...memories.recall.terms import affordable, idf, saturated
 from ...values import record
 from .query import Vocabulary, known_words
-from .terms import affordable, idf, saturated
 
 __all__ = [
     "LIKENESS_FLOOR",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _SHIFT: Final = 16
-_PIECE_BITS: Final = 8
+_PIECE_BITS: Final = 16
 _LOW: Final = (1 << _SHIFT) - 1
 _MAX_PIECE: Final = (1 << _PIECE_BITS) - 1
 LIKENESS_FLOOR: Final = 0.3
@@ -101,7 +101,7 @@ def size_code(words: int) -> int:
 def packed(number: int, piece: int, count: int, code: int) -> int:
     """Return a posting as one integer: message number, piece, word count, code of the piece's length.
 
-    Pieces and counts above 255 count as 255.
+    A count above 255 counts as 255, and the pieces after 65,535 (32 MB of text) as one.
     """
     return (number << _PIECE_BITS | min(piece, _MAX_PIECE)) << _SHIFT | min(count, 255) << 8 | code
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from .terms import terms
+from ...memories.recall.terms import terms
 
 __all__ = ["Vocabulary", "differ_by_one", "known_words"]
 

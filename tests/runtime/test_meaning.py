@@ -1,0 +1,275 @@
+"""Embeddings: memories and messages are found by their meaning, by vectors that are made when they are saved."""
+
+from __future__ import annotations
+
+import json
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from reverie import Memory
+from reverie.conversation.entries import ASSISTANT, USER, Entry, encode_entry
+from reverie.errors import ModelError, ModelUnavailable, ModelUnknown
+from reverie.events import Event, FellBack
+from reverie.hosts.memory_reader import MemoryReader
+from reverie.models.embedders import EndpointEmbedder, open_embedder
+from reverie.runtime.memory.vectors import MemoryVectors
+from reverie.runtime.search.sessions import SessionSearch
+
+MEANINGS = (("framework", "unittest", "pytest"), ("coffee", "espresso"), ("deploy", "release", "ship"))
+RULE = "Use unittest, never pytest"
+
+
+class Meanings:
+    """An embedder whose dimensions are three meanings and the rest."""
+
+    name = "meanings"
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.failure: ModelError | None = None
+
+    def vectors(self, texts: Sequence[str]) -> list[array[float]]:
+        if self.failure is not None:
+            raise self.failure
+        self.texts += texts
+        return [self._vector(text.lower()) for text in texts]
+
+    def _vector(self, text: str) -> array[float]:
+        values = [float(any(word in text for word in words)) for words in MEANINGS]
+        values.append(0.0 if any(values) else 1.0)
+        size = sum(value * value for value in values) ** 0.5
+        return array("f", [value / size for value in values])
+
+
+@pytest.fixture
+def meanings() -> Meanings:
+    return Meanings()
+
+
+def saved(folder: Path, embedder: Meanings | None) -> Memory:
+    memory = Memory(folder, embedder=embedder)
+    memory.save(RULE, type="feedback", why="the build has no network")
+    memory.save("The espresso machine is on the second floor", type="project", why="people ask")
+    return memory
+
+
+# -- memories
+
+
+@pytest.mark.requirement("R10")
+def test_a_memory_without_a_word_of_the_question_is_found_by_its_meaning(tmp_path: Path, meanings: Meanings) -> None:
+    memory = saved(tmp_path, meanings)
+    assert [one.description for one in memory.recall("which framework?")] == [RULE]
+    assert memory.recall("what time is it?") == []
+
+
+@pytest.mark.requirement("R10")
+def test_without_an_embedder_words_must_match(tmp_path: Path) -> None:
+    memory = saved(tmp_path, None)
+    assert memory.recall("which framework?", everything=True) == []
+    assert [one.description for one in memory.recall("is it unittest or pytest?")] == [RULE]
+    assert not (tmp_path / ".journal" / "vectors.sqlite").exists()
+
+
+@pytest.mark.requirement("R10")
+def test_vectors_are_made_at_save_so_that_a_prompt_needs_only_its_own(tmp_path: Path, meanings: Meanings) -> None:
+    memory = saved(tmp_path, meanings)
+    assert RULE in meanings.texts
+    meanings.texts.clear()
+    memory.recall("which framework?")
+    assert meanings.texts == ["which framework?"]
+    later = Meanings()
+    assert Memory(tmp_path, embedder=later).recall("which framework?")
+    assert later.texts == ["which framework?"], "another process reads the vectors"
+
+
+@pytest.mark.requirement("R10")
+def test_twin_vectors_that_are_not_kept_are_made_again(
+    tmp_path: Path, meanings: Meanings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryVectors, "_load", lambda self: setattr(self, "_is_loaded", True))
+    saved(tmp_path, meanings)
+    later = Meanings()
+    Memory(tmp_path, embedder=later).recall("which framework?")
+    assert RULE in later.texts
+
+
+@pytest.mark.requirement("R10")
+def test_a_changed_memory_gets_a_new_vector_and_a_removed_one_loses_it(tmp_path: Path, meanings: Meanings) -> None:
+    memory = saved(tmp_path, meanings)
+    [file] = [one.file for one in memory.list() if one.description == RULE]
+    memory.update(file, "Ship on Tuesdays", description="Ship on Tuesdays", why="staff")
+    assert memory.recall("which framework?") == []
+    assert [one.file for one in memory.recall("when do we deploy?")] == [file]
+    memory.forget(file)
+    assert memory.recall("when do we deploy?") == []
+
+
+@pytest.mark.requirement("R10")
+def test_an_erased_memory_leaves_no_vector(tmp_path: Path, meanings: Meanings) -> None:
+    memory = saved(tmp_path, meanings)
+    [file] = [one.file for one in memory.list() if one.description == RULE]
+    Memory(tmp_path).forget(file, erase=True)
+    assert not list((tmp_path / ".journal").glob("vectors*"))
+
+
+@pytest.mark.requirement("R10")
+def test_another_embedder_makes_its_own_vectors(tmp_path: Path, meanings: Meanings) -> None:
+    saved(tmp_path, meanings)
+    other = Meanings()
+    other.name = "another"
+    Memory(tmp_path, embedder=other).recall("which framework?")
+    assert RULE in other.texts
+
+
+@pytest.mark.requirement("R10")
+def test_if_the_embedder_fails_words_still_find_and_the_reason_is_told(tmp_path: Path, meanings: Meanings) -> None:
+    memory = saved(tmp_path, meanings)
+    meanings.failure = ModelUnavailable("it is down")
+    assert [one.description for one in memory.recall("is it unittest or pytest?")] == [RULE]
+    assert "it is down" in memory.recall_problem
+    memory.save("Coffee is free on Mondays", type="project", why="a gift")
+    meanings.failure = None
+    assert len(memory.recall("where is a cup of coffee?")) == 2
+    assert memory.recall_problem == ""
+
+
+@pytest.mark.requirement("R10")
+def test_a_damaged_file_of_vectors_is_made_again(tmp_path: Path, meanings: Meanings) -> None:
+    saved(tmp_path, meanings)
+    for file in (tmp_path / ".journal").glob("vectors*"):
+        file.write_bytes(b"no database " * 1_000)
+    again = Memory(tmp_path, embedder=meanings)
+    assert [one.description for one in again.recall("which framework?")] == [RULE]
+
+
+# -- past sessions
+
+
+def logged(home: Path, session: str, said: list[tuple[str, str]]) -> Path:
+    path = home / "projects" / "p" / f"{session}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entries = [
+        Entry(
+            f"{session}-{at}", None, "2026-03-01T00:00:00Z", session, kind, {"message": {"role": kind, "content": text}}
+        )
+        for at, (kind, text) in enumerate(said)
+    ]
+    with open(path, "ab") as file:
+        file.write(b"".join(encode_entry(entry) + b"\n" for entry in entries))
+    return path
+
+
+@pytest.mark.requirement("R10")
+def test_a_message_of_a_person_is_found_by_its_meaning_and_an_agents_by_its_words(
+    tmp_path: Path, meanings: Meanings
+) -> None:
+    logged(tmp_path, "one", [(USER, "We never ship before noon."), (ASSISTANT, "Noted: no release before noon.")])
+    with SessionSearch(tmp_path, embedder=meanings) as search:
+        assert [hit.handle for hit in search.search("when do we deploy?")] == ["one-0"]
+        assert {hit.handle for hit in search.search("noon")} == {"one-0", "one-1"}
+        assert meanings.texts.count("We never ship before noon.") == 1
+        assert not any("Noted" in text for text in meanings.texts)
+    with SessionSearch(tmp_path) as search:
+        assert search.search("when do we deploy?") == []
+
+
+@pytest.mark.requirement("R10")
+def test_vectors_follow_the_logs(tmp_path: Path, meanings: Meanings) -> None:
+    with SessionSearch(tmp_path) as search:
+        logged(tmp_path, "one", [(USER, "We never ship before noon.")])
+        search.refresh()  # indexed before there was an embedder
+    with SessionSearch(tmp_path, embedder=meanings) as search:
+        assert [hit.handle for hit in search.search("when do we deploy?")] == ["one-0"]
+        path = logged(tmp_path, "two", [(USER, "An espresso, please.")])
+        assert [hit.handle for hit in search.search("coffee")] == ["two-0"]
+        path.unlink()
+        assert search.search("coffee") == []
+
+
+@pytest.mark.requirement("R10")
+def test_if_the_embedder_fails_past_sessions_are_searched_by_words(tmp_path: Path, meanings: Meanings) -> None:
+    meanings.failure = ModelUnavailable("it is down")
+    told: list[Event] = []
+    logged(tmp_path, "one", [(USER, "We never ship before noon.")])
+    with SessionSearch(tmp_path, embedder=meanings, listener=told.append) as search:
+        assert [hit.handle for hit in search.search("ship")] == ["one-0"]
+    assert all(isinstance(event, FellBack) and "it is down" in event.why for event in told)
+    assert told
+
+
+# -- the endpoint
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Answers like OpenAI's ``/embeddings``, in another order than asked."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        rows = [
+            {"index": at, "embedding": [3.0 * len(text), 4.0 * len(text)]} for at, text in enumerate(asked["input"])
+        ]
+        is_right = self.path == "/v1/embeddings" and asked["model"] == "small"
+        self.send_response(200 if is_right else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps({"data": rows[::-1]} if is_right else {"error": {"message": "no"}}).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.requirement("R10")
+def test_an_endpoint_gives_vectors_of_length_one_in_order(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    embedder = open_embedder(f"{endpoint}#small")
+    found = embedder.vectors(["a", "bb"] * 40)
+    assert len(found) == 80
+    assert [round(value, 3) for value in found[0]] == [0.6, 0.8]
+    with pytest.raises(ModelError, match="no"):
+        EndpointEmbedder(f"{endpoint}#large").vectors(["a"])
+
+
+def test_an_endpoint_that_does_not_answer_is_a_model_error() -> None:
+    with pytest.raises(ModelError):
+        EndpointEmbedder("http://127.0.0.1:9/v1#small", timeout_seconds=5).vectors(["a"])
+
+
+@pytest.mark.parametrize("name", ["local:", "minilm", "local:/no/such/file.gguf"])
+def test_a_name_that_is_no_embedder_says_how_to_write_one(name: str) -> None:
+    with pytest.raises(ModelUnknown, match="gguf"):
+        open_embedder(name)
+
+
+# -- hooks
+
+
+@pytest.mark.requirement("R10")
+def test_a_hook_finds_by_the_saved_vectors_and_makes_none(
+    tmp_path: Path, meanings: Meanings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "memory"
+    saved(folder, meanings)
+    meanings.texts.clear()
+    monkeypatch.setattr("reverie.models.embedders.open_embedder", lambda name: meanings)
+    read = MemoryReader(str(folder), None, query="which framework?", home=str(tmp_path), embedder="meanings")
+    [found] = read.search("which framework?")
+    assert found.likeness > 0.9
+    assert meanings.texts == ["which framework?"]
+    meanings.failure = ModelUnavailable("it is down")
+    assert read.search("which framework?") == []
