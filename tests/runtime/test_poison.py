@@ -123,10 +123,12 @@ def imported(home: Home, number: int, text: str) -> None:
     """Find it in the directory, as another program left it, and hear it from the user of a recording."""
     home.memory.path.mkdir(parents=True, exist_ok=True)
     (home.memory.path / f"project_{marked(number)}.md").write_bytes(file_text(number, text).encode())
-    said = f"Remember that the pipeline {marked(number)} is deployed by hand to the harbour.\n\n{text}"
-    entry = Entry(f"m{number}", None, "2026-11-01T10:00:00Z", f"rec-{number}", USER, {"message": _message(said)})
-    for one in Extraction(home.memory).look(f"rec-{number}", [entry]).memories:
-        assert one.trust == "unconfirmed"
+    said = f"The pipeline {marked(number)} must be deployed by hand to the harbour.\n\n{text}"
+    extraction = Extraction(home.memory)
+    for session in (f"rec-{number}", f"again-{number}"):
+        entry = Entry(f"{session}-m", None, "", session, USER, {"message": _message(said)})
+        for one in extraction.look(session, [entry]).memories:
+            assert one.trust == "unconfirmed"
 
 
 def by_team(home: Home, number: int, text: str) -> None:
