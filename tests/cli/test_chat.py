@@ -51,6 +51,9 @@ def answering(request: dict[str, Any]) -> Any:
     if "write the file" in said:
         path = said.split("write the file ", 1)[1].split()[0]
         return [{"type": "tool_use", "name": "Write", "input": {"file_path": path, "content": "new\n"}}]
+    if "the program that keeps memories" in said:
+        saved = {"type": "feedback", "text": "Indent with tabs.", "name": "Tabs", "why": "asked"}
+        return json.dumps({"memories": [saved]})
     if "be rude" in said:
         return "Clear \x1b[2Jthe\x07 screen\u202e."
     return f"You said {len(said.split())} words."
@@ -103,8 +106,6 @@ def test_print_leaves_extraction_to_the_worker(
     monkeypatch.delenv("REVERIE_SWITCH_EXTRACTION")
     assert chat("--print", "Please indent every file with tabs.")[0] == 0
     assert len(server.requests) == 1, "nobody waits for extraction"
-    saved = {"type": "feedback", "text": "Indent with tabs.", "name": "Tabs", "why": "asked"}
-    server.reply = lambda request: json.dumps({"memories": [saved]})
     [done] = work(home)
     assert (done.problem, done.by, done.saved) == ("", "model", ("feedback_tabs.md",))
     assert len(server.requests) == 2

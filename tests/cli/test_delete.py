@@ -199,12 +199,11 @@ def holders(home: Path, canary: str) -> set[str]:
 
 def live(tmp_path: Path, session: str, word: str) -> Path:
     """Run a session that leaves its word in every place that a session can write to, and return the home."""
-    save = {"action": "save", "type": "project", "text": f"The {word} is deployed on Fridays."}
     inner = plays(f"The {word} of the inner agent.")
     outer = plays([task("inner", f"Look for the {word} again.")], f"Found the {word}.")
     main = plays(
         [use("Bash", command=f"seq -f '{word} %.0f' 1 6000")],
-        [use("Memory", **save)],
+        [use("Memory", action="log", text=f"The {word} is deployed on Fridays by hand.")],
         [use("Memory", action="log", text=f"We moved the {word}.")],
         [use("TodoWrite", todos=[{"content": f"water the {word}", "status": "pending"}])],
         [task("outer", f"Look for the {word}.")],
@@ -246,6 +245,8 @@ def old_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             memory.update(shared.file, f"The harbour opens at six, says the {word}.", source=f"{session} m9")
             forgotten = memory.save(f"The {word} is forgotten.", type="project", source=f"{session} m3", author="agent")
             memory.forget(forgotten.file)
+            text = f"The {word} is deployed on Fridays."
+            memory.save(text, type="project", source=f"{session} m2", author="agent")
             typed += f"\n# {datetime.now()}\n+Water the {word}, please.\n"
             sent = {"session_id": session, "cwd": str(work), "hook_event_name": "beforeSubmitPrompt"}
             sent |= {"conversation_id": session, "workspace_roots": [str(work)], "prompt": f"hear of the {word}"}
@@ -278,7 +279,7 @@ def test_nothing_in_the_home_contains_a_word_of_a_deleted_session(asked: Asked, 
     report = asked("delete", "gone-session", "--yes")
     assert holders(lived, GONE) == set()
     assert GONE not in json.dumps(report)
-    assert (report["searched"]["left"], report["searched"]["texts"] > 10) == ([], True)
+    assert (report["searched"]["left"], report["searched"]["texts"] > 5) == ([], True)
     total = report["total"]
     assert len(report["sessions"][0]["agents"]) == 2
     assert all(total[name] for name in ("files", "memories", "calls", "typed", "letters", "others")), total

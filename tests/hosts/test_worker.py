@@ -22,7 +22,7 @@ from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.storage.files import FileStorage
 
-TOLD = "Releases are cut on Tuesdays, because support is fully staffed then."
+TOLD = "Releases must be cut on Tuesdays, because support is fully staffed then."
 
 
 def home() -> Path:
@@ -50,7 +50,7 @@ def transcript(path: Path, project: Path, *said: str, session: str = "abc-123") 
 
 def say_before(project: Path) -> None:
     """Write an earlier session of the project in which the user said the same."""
-    said = {"message": {"role": "user", "content": "We cut releases on Tuesdays, support is fully staffed then."}}
+    said = {"message": {"role": "user", "content": "Cut releases only on Tuesdays, support is fully staffed then."}}
     storage = FileStorage(home())
     entry = Entry("before-1", None, "2026-11-01T10:00:00Z", "before", USER, said)
     storage.write(log_key(project_slug(project), "before"), encode_entry(entry) + b"\n")

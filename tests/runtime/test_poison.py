@@ -123,10 +123,12 @@ def imported(home: Home, number: int, text: str) -> None:
     """Find it in the directory, as another program left it, and hear it from the user of a recording."""
     home.memory.path.mkdir(parents=True, exist_ok=True)
     (home.memory.path / f"project_{marked(number)}.md").write_bytes(file_text(number, text).encode())
-    said = f"Remember that the pipeline {marked(number)} is deployed by hand to the harbour.\n\n{text}"
-    entry = Entry(f"m{number}", None, "2026-11-01T10:00:00Z", f"rec-{number}", USER, {"message": _message(said)})
-    for one in Extraction(home.memory).look(f"rec-{number}", [entry]).memories:
-        assert one.trust == "unconfirmed"
+    said = f"The pipeline {marked(number)} must be deployed by hand to the harbour.\n\n{text}"
+    extraction = Extraction(home.memory)
+    for session in (f"rec-{number}", f"again-{number}"):
+        entry = Entry(f"{session}-m", None, "", session, USER, {"message": _message(said)})
+        for one in extraction.look(session, [entry]).memories:
+            assert one.trust == "unconfirmed"
 
 
 def by_team(home: Home, number: int, text: str) -> None:
@@ -231,12 +233,12 @@ def test_what_the_user_of_an_imported_session_said_is_not_the_word_of_the_user_h
     meta = Entry(
         "m0", None, "2026-11-01T10:00:00Z", "foreign", META, {"source": {"format": "claude-code"}, "schema": 1}
     )
-    says = {"message": _message("The deploy key of the harbour is never rotated by the ops team.")}
+    says = {"message": _message("Never rotate the deploy key of the harbour without the ops team.")}
     first = Entry("m1", "m0", "2026-11-01T10:00:00Z", "foreign", USER, says)
     reply = {"message": {"role": "assistant", "content": [{"type": "text", "text": "Noted."}]}}
     second = Entry("m2", "m1", "2026-11-01T10:00:01Z", "foreign", "assistant", reply)
     Library(home.storage).store(key, [meta, first, second])
-    home.talk("own", "The ops team never rotates the deploy key of the harbour.", "I will.")
+    home.talk("own", "Do not rotate the deploy key of the harbour without the ops team.", "I will.")
     [kept] = home.memory.list()
     assert kept.trust == "unconfirmed"
     assert "user said" not in home.memory.get(kept.file).body

@@ -138,13 +138,13 @@ def test_the_index_of_the_team_is_shown_too_and_lines_that_nobody_confirmed_are_
 @pytest.mark.requirement("L5.1")
 def test_a_wish_of_two_sessions_is_proposed_after_the_query_even_where_no_model_helps(tmp_path: Path) -> None:
     home = Home(tmp_path, recall=False)
-    first = home.talk("one", "The release branch is cut on Thursdays by Dana.", "I will.")
+    first = home.talk("one", "Never cut the release branch without Dana.", "I will.")
     assert not decisions(first, MemoriesExtracted)
-    events = home.talk("two", "Please wait, Dana cuts the release branch on Thursdays.", "I will.")
+    events = home.talk("two", "Please wait, the release branch must not be cut without Dana.", "I will.")
     assert decisions(events, MemoriesExtracted)
     [kept] = home.memory.list()
     assert [source.split()[0] for source in kept.source] == ["one", "two"]
-    assert "“Please wait, Dana cuts the release branch on Thursdays.”" in home.memory.get(kept.file).body
+    assert "“Please wait, the release branch must not be cut without Dana.”" in home.memory.get(kept.file).body
     assert any(isinstance(event, FellBack) for event in events)
 
 

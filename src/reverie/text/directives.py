@@ -15,7 +15,7 @@ from typing import Final
 
 from .sentences import ends_in_abbreviation, without_pasted
 
-__all__ = ["binding_part", "binding_passages", "is_question", "typed_sentences"]
+__all__ = ["binding_part", "binding_passages", "has_known_words", "is_question", "is_rule", "typed_sentences"]
 
 _MARKS: Final = {  # by kind: English, then German
     "obligation": "must should shall ought supposed allowed"
@@ -42,6 +42,7 @@ _OTHERS: Final = {
 }
 _KIND: Final = {word: kind for kind, words in _MARKS.items() for word in words.split()}
 _CLASS: Final = {name: frozenset(words.split()) for name, words in (_MARKS | _OTHERS).items()}
+_LISTED: Final = frozenset[str]().union(*_CLASS.values())
 _PHRASES: Final = (
     ("obligation", re.compile(r"\b(?:ha(?:s|ve)|needs?) to\b|\b(?:can|may) not\b|\b(?:ca|must|should|sha|need)n't\b")),
     ("negation", re.compile(r"n't\b")),
@@ -83,6 +84,16 @@ def typed_sentences(text: str) -> list[str]:
 def is_question(sentence: str) -> bool:
     """Say whether a sentence ends in a question mark."""
     return sentence.rstrip("\"')”」 ").endswith(("?", "？"))
+
+
+def is_rule(sentence: str) -> bool:
+    """Say whether a sentence binds by its grammar and has a word of obligation, negation, generality or the like."""
+    return bool(_kinds(_plain(sentence))) and binding_part(sentence)[0] >= 1.0
+
+
+def has_known_words(text: str) -> bool:
+    """Say whether a text is in a language whose function words are listed here, as far as its words tell."""
+    return bool(_CJK.search(text)) or any(one in _LISTED for one in _WORD.findall(_plain(text)))
 
 
 @lru_cache(maxsize=4_096)

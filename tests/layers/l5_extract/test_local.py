@@ -22,13 +22,13 @@ from reverie.memories.store.records import MemoryRecord
 WEDNESDAY = "2026-11-11T10:00:00Z"
 LATER = "2026-11-12T10:00:00Z"
 REPEATED = [
-    ("fix it please, and install it with pnpm, npm breaks our lockfile", "use pnpm, npm breaks the lockfile"),
+    ("fix it please, and install it with pnpm, npm breaks our lockfile", "use pnpm, not npm, that breaks the lockfile"),
     ("Please ask me before you add a dependency.", "You have to ask before adding a dependency."),
     ("No, the money is in integer cents, never floats!", "never use floats for money, integer cents only"),
     ("Could you keep the commit messages short?", "commit messages have to be kept short please"),
     (
         "Why the whole suite? It takes forty minutes, unit tests are enough.",
-        "unit tests, the suite takes forty minutes",
+        "only unit tests, the suite takes forty minutes",
     ),
     ("Kommentare im Code bitte nur auf Englisch", "bitte schreib Kommentare im Code auf Englisch, nicht auf Deutsch"),
     ("提交信息请用英文写，不要用中文", "提交信息要用英文写，别用中文"),
@@ -94,7 +94,7 @@ def test_the_same_message_in_two_logs_is_said_once() -> None:
 
 def test_common_words_of_a_project_are_no_repetition() -> None:
     others = [f"The session of the checkpoint number {number} is there." for number in range(40)]
-    wish = "keep the checkpoint of the session"
+    wish = "always keep the checkpoint of the session"
     assert kept([*others, "A checkpoint belongs to its session."], wish) == []
     assert len(kept("keep the checkpoint of the session please", wish)) == 1, "the known-bad twin: rare words"
 
@@ -136,8 +136,8 @@ def test_only_a_persons_own_words_are_looked_at() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Note that the bug was caused by a missing await in the handler.",
-        "The token ghp_" + "a1B2" * 9 + " is the one for the API of the harbour.",
+        "Never forget that the bug was caused by a missing await in the handler.",
+        "Always use the token ghp_" + "a1B2" * 9 + " for the API of the harbour.",
     ],
 )
 def test_what_is_not_to_be_kept_is_not_even_when_repeated(text: str) -> None:

@@ -167,7 +167,8 @@ def test_a_file_changed_meanwhile_is_left_alone_and_so_is_what_leans_on_it(house
 @pytest.mark.requirement("B5", "L6.6")
 @pytest.mark.slow
 def test_without_a_model_the_local_dreamer_does_it_all_and_again_nothing(house: House) -> None:
-    house.memory.save("The freeze starts tomorrow for everybody", type="project", name="freeze", why="the audit")
+    saved = house.memory.save("The freeze starts SOON for everybody", type="project", name="freeze", why="the audit")
+    saved.path.write_text(saved.path.read_text().replace("SOON", "tomorrow"))
     report = run(house.dreams())
     assert report.by == "local"
     assert "2026-11-11" in house.memory.get("freeze").body
@@ -199,7 +200,8 @@ def test_each_budget_ends_the_model_and_not_the_dream(house: House, policy: Drea
 
 
 def test_a_model_that_fails_or_repeats_itself_leaves_the_local_dream(house: House) -> None:
-    house.memory.save("The freeze starts tomorrow for everybody", type="project", name="freeze", why="the audit")
+    saved = house.memory.save("The freeze starts SOON for everybody", type="project", name="freeze", why="the audit")
+    saved.path.write_text(saved.path.read_text().replace("SOON", "tomorrow"))
     report = run(house.dreams(ModelUnavailable("overloaded")))
     assert (report.by, report.spent.ended) == ("local", "the model failed: overloaded")
     assert [change.file for change in report.changes] == ["project_freeze.md"]
@@ -209,7 +211,8 @@ def test_a_model_that_fails_or_repeats_itself_leaves_the_local_dream(house: Hous
 
 @pytest.mark.requirement("V9")
 def test_a_model_that_declines_to_dream_leaves_the_local_dream(house: House) -> None:
-    house.memory.save("The freeze starts tomorrow for everybody", type="project", name="freeze", why="the audit")
+    saved = house.memory.save("The freeze starts SOON for everybody", type="project", name="freeze", why="the audit")
+    saved.path.write_text(saved.path.read_text().replace("SOON", "tomorrow"))
     declined = {"content": [use("Glob", pattern="*")], "stop_reason": "refusal", "stop_details": {"category": "cyber"}}
     report = run(house.dreams(declined))
     assert (report.by, report.spent.ended) == ("local", "the model failed: the model declined to answer (cyber)")

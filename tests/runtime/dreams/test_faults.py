@@ -34,7 +34,8 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     memory.save("Use the real database in tests, port 5432", type="feedback", name="real database", why=why)
     said = "Tests use the real database on port 5432, never a mock"
     memory.save(said, type="feedback", name="database tests", why=why)
-    memory.save("The release leaves tomorrow at noon", type="project", name="release", why="the customer waits")
+    # A reference is saved as it was given, so that the dream has something to date.
+    memory.save("The release leaves tomorrow at noon", type="reference", name="release", why="the customer waits")
     (root / ".consolidate-lock").write_text("{}\n")
     os.utime(root / ".consolidate-lock", (STAMPED, STAMPED))
     return root

@@ -1,7 +1,8 @@
 """Find wishes that a person repeats: a part of a message, said in another session in the same or other words.
 
 A wish that holds for later work is said again where it was forgotten; a task is not. Two wordings are alike if they
-share half of their stems, or by their vectors if there is an embedding.
+share half of their stems, or by their vectors if there is an embedding. Tasks and reports are repeated too, so the
+grammar of one of the two must make a rule of it, in the languages whose grammar is known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from operator import mul
 from typing import Final, TypeAlias
 
 from ...memories.recall.terms import tokens, without_noise
-from ...text.directives import binding_part, is_question
+from ...text.directives import has_known_words, is_question, is_rule, typed_sentences
 from ...values import record, replace
 from .sayings import TypedMessage, word_count
 
@@ -42,8 +43,7 @@ _SAME_COSINE: Final = 0.6
 _NEAR_BEST: Final = 0.5
 _QUOTE_CHARS: Final = 300
 _RULE_WORDS: Final = 5
-_COMMAND_SCORE: Final = 2.0
-"""The score of a bare imperative; a word such as a negation, which makes a rule of it, adds to it."""
+"""A message of fewer words is a command unless its grammar makes a rule of it."""
 
 
 @record
@@ -172,10 +172,9 @@ class PastSayings:
         for match in (match for wording in wordings for match in self._matches(wording)):
             earlier = self._sayings[match.other.saying]
             before = best.get(earlier.session)
-            both_ask = is_question(match.new.text) and is_question(match.other.text)
-            if both_ask or _is_copy(new, earlier):
-                continue
-            if before is None or match.strength > before.strength:
+            if (before is None or match.strength > before.strength) and not _is_copy(new, earlier):
+                if not _is_wish(_quote(new, match.new).text, _quote(earlier, match.other).text):
+                    continue
                 best[earlier.session] = match
         ranked = sorted(best.values(), key=lambda match: -match.strength)
         return [match for match in ranked if match.strength >= _NEAR_BEST * ranked[0].strength]
@@ -190,7 +189,7 @@ class PastSayings:
         vector = self._vectors.get(wording.text)
         for other in self._wordings if vector is not None else ():
             cosine = sum(map(mul, vector or (), self._vectors.get(other.text, ())))
-            if cosine >= _SAME_COSINE and (_is_rule(wording.text) or _is_rule(other.text)):
+            if cosine >= _SAME_COSINE:
                 yield _Match(cosine * min(self._weight(wording.stems), self._weight(other.stems)), wording, other)
 
     def _weight(self, stems: Iterable[str]) -> float:
@@ -225,6 +224,12 @@ def _is_command(text: str) -> bool:
     return word_count(text) < _RULE_WORDS and not _is_rule(text)
 
 
+def _is_wish(*quotes: str) -> bool:
+    """Say whether the grammar of a quote makes a rule of it, where it is known, and not all quotes ask."""
+    if all(is_question(text) for text in quotes):
+        return False
+    return any(map(_is_rule, quotes)) or not any(map(has_known_words, quotes))
+
+
 def _is_rule(text: str) -> bool:
-    """Say whether the grammar of a text makes a rule of it, in the languages whose grammar is known."""
-    return binding_part(text)[0] > _COMMAND_SCORE
+    return any(map(is_rule, typed_sentences(text)))

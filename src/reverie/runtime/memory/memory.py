@@ -195,7 +195,7 @@ class Memory:
         text = self._dated(text, type)
         title = " ".join((name or title_for(text)).split())
         file = file_for(type, title, text="" if name else text)
-        about = " ".join((description or description_for(text)).split())
+        about = self._dated(" ".join((description or description_for(text)).split()), type)
         vouched = author_trust(author, trust)
         chosen = self._scopes.route(type, scope, vouched)
         sources = source_tuple(source)
