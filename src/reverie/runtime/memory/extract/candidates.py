@@ -65,7 +65,7 @@ class CandidateWriter:
 
     def _heads(self) -> Iterator[MemoryRecord]:
         """Yield the existing memories; the directory is read only when the first one is requested."""
-        yield from self._memory.list()
+        yield from (head for head in self._memory.list() if head.is_in_use)
 
     def _save(self, one: MemoryCandidate) -> SavedMemory:
         """Save a candidate, as the user's own if a person said it, or update the memory it names."""
