@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -201,7 +200,7 @@ def test_without_systemd_a_line_of_cron_is_added_once_beside_the_others(
 def test_a_second_dream_ends_at_once_and_names_the_process_of_the_first(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = DreamLock(Memory.open(project).path).take(time.time())
+    held = DreamLock(Memory.open(project).path).take(1_794_391_200.0)
     assert held is not None
     monkeypatch.setattr("reverie.cli.memory.dream.start", lambda *_, **__: pytest.fail("a process was started"))
     with held, pytest.raises(SessionBusy, match=f"process {os.getpid()}"):
@@ -262,7 +261,7 @@ def test_the_terminal_starts_follows_stops_and_undoes_a_dream(project: Path) -> 
             held = None
             with anyio.fail_after(60):
                 while held is None:  # the process may still be ending
-                    held = DreamLock(Memory.open(project).path).take(time.time())
+                    held = DreamLock(Memory.open(project).path).take(1_794_391_200.0)
                     await anyio.sleep(0.05)
             with held:
                 await run_command(chat, "/dream")

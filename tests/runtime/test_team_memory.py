@@ -281,5 +281,9 @@ def test_a_superseded_memory_stays_as_a_file_and_leaves_recall_index_and_prompts
     assert old not in memory.index().text, "an update does not list it again"
     memory.forget(new)
     assert any(one.file == old and "no such memory" in one.problem for one in memory.lint())
+    again = memory.save("Deploys of the ward app go out on Mondays", type="project", name="deploys", why="agreed")
+    assert again.file == old
+    assert memory.get(old).superseded_by == "", "said again, it holds again"
+    assert old in memory.index().text
     now = datetime(2026, 11, 17, tzinfo=UTC)
     assert MemoryStore(str(memory.path), clock=lambda: now).get(old) is not None

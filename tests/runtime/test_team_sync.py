@@ -73,6 +73,8 @@ def test_twelve_memories_of_two_people_survive_five_merges(people: tuple[Person,
             assert one.is_right()
     ada.sync.run()
     assert int(git(ada.team, "rev-list", "--merges", "--count", "HEAD")) >= 5
+    assert ben.sync.run().sent == (), "nothing new, nothing sent"
+    assert git(ben.team, "rev-parse", "HEAD") == git(ada.team, "rev-parse", "HEAD")
     assert len(ada.files()) == 12
     assert ada.files() == ben.files()
     assert (ada.team / "MEMORY.md").read_text() == (ben.team / "MEMORY.md").read_text()
@@ -181,3 +183,32 @@ def test_without_an_agreed_remote_nothing_is_sent(tmp_path: Path, people: tuple[
     fresh = TeamSync(ada.team, tmp_path / "other-home")
     with pytest.raises(InputError, match="--remote"):
         fresh.run()
+
+
+@pytest.mark.requirement("M12")
+def test_in_a_repository_with_other_files_only_the_folder_is_committed_and_their_conflicts_are_left_to_people(
+    people: tuple[Person, Person], tmp_path: Path
+) -> None:
+    ada, ben = people
+    folders = [TeamSync(one.team / "memories", one.home) for one in people if not (one.team / "memories").mkdir()]
+    shared = [Memory(one.home / "own", team=one.team / "memories") for one in people]
+    (ada.team / "app.py").write_text("x = 1\n")
+    git(ada.team, "add", "app.py")
+    git(ada.team, "commit", "-qm", "code")
+    shared[0].save("Gloves are in the cupboard", type="reference", name="gloves")
+    folders[0].run()
+    folders[1].run()
+    git(ben.team, "checkout", "-q", "HEAD", "--", ".")
+    for one, text in ((ada, "x = 2\n"), (ben, "x = 3\n")):
+        (one.team / "app.py").write_text(text)
+    shared[0].save("Masks are on the shelf", type="reference", name="masks")
+    folders[0].run()
+    assert git(ada.team, "status", "--porcelain") == "M app.py", "the code is the user's own matter"
+    assert folders[1].run().received == ("reference_masks.md",)
+    for one in people:
+        git(one.team, "commit", "-qam", "code")
+    shared[1].save("Soap is at the door", type="reference", name="soap")
+    git(ada.team, "push", "-q", "origin", "HEAD:main")
+    with pytest.raises(InputError, match=r"app\.py conflicts"):
+        folders[1].run()
+    assert (ben.team / "app.py").read_text() == "x = 3\n", "the merge was taken back"

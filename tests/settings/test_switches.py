@@ -155,7 +155,7 @@ MECHANISMS = {
     "offload": Mechanism(offloads),
     "idle_trim": Mechanism(trims_when_idle, turns=9),
     "budget_trim": Mechanism(trims_to_its_budget, {"trim": {"budget_tokens": 200}}, turns=9),
-    "priced_trim": Mechanism(trims_when_it_pays_or_must, ROOM, ("compact",), turns=3),
+    "priced_trim": Mechanism(trims_when_it_pays_or_must, {**ROOM, "preset": "thrifty"}, ("compact",), turns=3),
     "cache_edit": Mechanism(edits_the_cache, {"trim": {"mode": "cache_edit"}}, turns=20, capabilities=ABLE),
     "notes": Mechanism(takes_notes, {"notes": {"start_tokens": 1_000, "step_tokens": 200}}, turns=1),
     "compact": Mechanism(compacts_by_itself, ROOM, UNTRIMMED, turns=3),

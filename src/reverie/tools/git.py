@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,11 @@ def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> 
 
 def git_identity() -> str:
     """Return name and address of the user by their own git settings, never a repository's; empty without them."""
+    return _identity(os.environ.get("HOME", ""), os.environ.get("XDG_CONFIG_HOME", ""))
+
+
+@lru_cache(maxsize=2)
+def _identity(home: str, settings: str) -> str:
     try:
         done = run_git(Path("/"), "config", "--global", "--get-regexp", r"^user\.(name|email)$")
     except InputError:

@@ -47,7 +47,8 @@ TOOLS: list[dict[str, Any]] = [
 
 def settings(*, window: int = 60_000, **changes: Any) -> Settings:
     trim = TrimPolicy(**{name: changes.pop(name) for name in list(changes) if name in TrimPolicy.__dataclass_fields__})
-    return replace(load_settings(), trim=trim, switches=Switches(notes=False, **changes), window_tokens=window)
+    switches = Switches(notes=False, **changes)
+    return replace(load_settings(), preset="thrifty", trim=trim, switches=switches, window_tokens=window)
 
 
 def thinking_caller(request: dict[str, Any]) -> list[dict[str, Any]]:

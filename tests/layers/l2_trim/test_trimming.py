@@ -33,9 +33,8 @@ ABLE = frozenset({"cache_edits"})
 
 
 def settings(*, budget: bool = False, window: int | None = None, **trim: Any) -> Settings:
-    return replace(
-        load_settings(), trim=TrimPolicy(**trim), switches=Switches(budget_trim=budget), window_tokens=window
-    )
+    switches = Switches(budget_trim=budget)
+    return replace(load_settings(), preset="thrifty", trim=TrimPolicy(**trim), switches=switches, window_tokens=window)
 
 
 class Shop:

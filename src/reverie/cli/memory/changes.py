@@ -10,7 +10,7 @@ from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.records import Scope
 from ...runtime.memory.results import ForgottenMemories, SavedMemory
 from ...settings import load_settings
-from ..output import emit_json, say, warn
+from ..output import as_plain, emit_json, say, warn
 from .project_store import agreed, given_text, opened, print_change
 
 __all__ = ["add", "edit", "reindex", "rm"]
@@ -111,20 +111,7 @@ def edit(
 def print_saved(saved: SavedMemory, *, as_json: bool) -> None:
     """Print whether a memory was saved, in which file, and any warnings; with ``as_json`` as a document."""
     if as_json:
-        emit_json(
-            {
-                "file": saved.file,
-                "name": saved.name,
-                "path": str(saved.path),
-                "id": saved.id,
-                "changed": saved.changed,
-                "scope": saved.scope,
-                "trust": saved.trust,
-                "warnings": saved.warnings,
-                "conflict": saved.conflict,
-                "dry_run": saved.dry_run,
-            }
-        )
+        emit_json({**as_plain(saved), "changed": saved.changed})
         return
     for warning in saved.warnings:
         warn(warning)
@@ -181,16 +168,7 @@ def rm(
 def print_forgotten(gone: ForgottenMemories, *, dry_run: bool, as_json: bool) -> None:
     """Print the deleted and restored files; warn about copies in session logs and links in other memories."""
     if as_json:
-        emit_json(
-            {
-                "dry_run": dry_run,
-                "files": gone.files,
-                "restored": gone.restored,
-                "id": gone.id,
-                "surfaced": gone.surfaced,
-                "links": gone.links,
-            }
-        )
+        emit_json({"dry_run": dry_run, **as_plain(gone)})
         return
     for file in gone.files:
         say(f"{'would delete' if dry_run else 'deleted'} {file}")

@@ -35,7 +35,8 @@ def as_head(memory: MemoryRecord) -> dict[str, Any]:
         "source": list(memory.source),
         "expires": memory.expires,
     }
-    return {**head, "problem": memory.problem} if memory.problem else head
+    more = {"problem": memory.problem, "superseded_by": memory.superseded_by}
+    return {**head, **{key: value for key, value in more.items() if value}}
 
 
 def as_change(entry: JournalEntry) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ...memories.rules.taxonomy import TYPES, MemoryType
+from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import LABELS, Trust
 from ..output import StyledCell, emit_json, say, table, warn
 from .project_store import as_head, opened
@@ -24,8 +25,13 @@ def list_memories(type_name: MemoryType | None, as_json: bool) -> None:
     if not heads:
         say("no memories yet; 'reverie memory add' saves one")
         return
-    rows = [(head.modified[:10], head.type, trust_cell(head.trust), head.file, head.description) for head in heads]
+    rows = [(head.modified[:10], head.type, trust_cell(head.trust), head.file, _described(head)) for head in heads]
     table(["modified", "type", "trust", "file", "description"], rows, cut=4)
+
+
+def _described(memory: MemoryRecord) -> str:
+    by = memory.superseded_by
+    return f"(superseded by {by}) {memory.description}" if by else memory.description
 
 
 def trust_cell(trust: Trust) -> StyledCell:
@@ -45,6 +51,8 @@ def show(name: str, as_json: bool) -> None:
     say(f"{memory.name} ({memory.type or 'no type'}, {memory.file})")
     if memory.description:
         say(memory.description)
+    if memory.superseded_by:
+        say(f"superseded by {memory.superseded_by} since {memory.extra.get('ended', 'an unknown day')}; not recalled")
     origin = f", from {', '.join(memory.source)}" if memory.source else ""
     say(f"{LABELS[memory.trust]}; changed {memory.modified[:10]}{origin}")
     say()

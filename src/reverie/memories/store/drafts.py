@@ -100,14 +100,14 @@ def _day(now: str) -> str:
 def save(
     table: TransactionView, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str
 ) -> Draft | None:
-    """Plan a new memory and its index line; None if the file exists with the same body.
+    """Plan a new memory and its index line; None if the file exists with the same body and still holds.
 
     Raise ``StorageConflict`` if the file exists with another body.
     """
     there = table.record(file)
     if there is not None:
         if there.body.strip() == body.strip():
-            return None
+            return _revived(table, there, who, why) if there.superseded_by else None
         raise StorageConflict(
             f"a memory {file} exists already with another text; update it, or give another name", path=file
         )
@@ -122,6 +122,15 @@ def save(
         (source,) if isinstance(source, str) and source else tuple(source) if isinstance(source, list) else (),
         expect={file: None},
     )
+
+
+def _revived(table: TransactionView, memory: MemoryRecord, who: str, why: str) -> Draft:
+    """Return the draft that lets a superseded memory hold again, because somebody said it again."""
+    data = table.read(memory.file) or b""
+    fields: dict[str, Value | None] = {"superseded_by": None, "ended": None, "modified": _day(table.now)}
+    new = revised_text(data.decode("utf-8", "surrogateescape"), fields).encode("utf-8", "surrogateescape")
+    index = changed(table.index, {memory.file: listed_line(read_record(memory.file, new))})
+    return Draft("updated", who, why, {memory.file: new}, index, expect={memory.file: version_of(data)})
 
 
 def revise(table: TransactionView, revision: Revision, *, who: str, why: str) -> Draft | None:

@@ -176,6 +176,10 @@ class TeamSync:
         if theirs == base:
             return [], []
         came = self._names_between(base, theirs)
+        if base == ours:  # nothing of ours to merge, so no commit of ours either
+            self._git("merge", "--ff-only", "--quiet", theirs)
+            self._commit("Memories of the team")
+            return [name for name in came if name != INDEX], []
         mine = {name: self._bytes(name) for name in self._names_between(base, ours)}
         twice = [name for name in came if name in mine and name != INDEX]
         options = ("--no-commit", "--no-ff", "--allow-unrelated-histories", "--quiet")

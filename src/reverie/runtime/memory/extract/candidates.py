@@ -33,7 +33,7 @@ class ExtractionRun:
 
 def known_memories(memory: Memory) -> Iterator[MemoryRecord]:
     """Yield the memories that exist, then those that were removed: what the user deleted is not saved again."""
-    for head in memory.list():
+    for head in (one for one in memory.list() if one.is_in_use):
         if not head.problem:
             yield memory.get(head.file)
     changes = [change for entry in memory.log() for change in entry.changes]

@@ -262,7 +262,7 @@ class Extractor:
         repeated: Sequence[RepeatedWish],
         already: list[SavedMemory],
     ) -> ExtractionRun:
-        heads = await to_thread.run_sync(lambda: list(self._memory.list()))
+        heads = await to_thread.run_sync(lambda: [head for head in self._memory.list() if head.is_in_use])
         witnesses = await to_thread.run_sync(lambda: Witnesses(view.entries(), imported_upto=self._imported_upto))
         tools = self._fork_tools(witnesses, already)
         text = directive(
