@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import to_thread
@@ -17,10 +17,12 @@ from ...layers.l6_dream import GateOpen
 from ...settings import Settings
 from ..memory.scopes import memory_directory
 from ..places.projects import project_slug
-from ..session.port import SessionPort
 from .control import start
 from .gate import DreamGate
 from .progress import progress_events, read_progress
+
+if TYPE_CHECKING:
+    from ..session.host import SessionHost
 
 __all__ = ["DREAM_ALIAS", "DreamScheduler"]
 
@@ -35,7 +37,7 @@ class DreamScheduler:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         project: Path,
         settings: Settings,
         *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
@@ -24,10 +24,12 @@ from ...memories.recall.selection import surfaced
 from ...memories.store.store import utc_now
 from ...ports import Model
 from ...values import record
-from ..session.port import SessionPort
 from .queries import MemoryQueries
 from .search import MemorySearch
 from .standing_memories import RecalledMemories, recalled_rows
+
+if TYPE_CHECKING:
+    from ..session.host import SessionHost
 
 __all__ = ["SessionRecall", "SurfacedMemories", "surfaced_in"]
 
@@ -60,7 +62,7 @@ class SessionRecall:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         memory_dir: str | os.PathLike[str],
         model: Model | None = None,
         *,

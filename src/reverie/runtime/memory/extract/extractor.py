@@ -39,7 +39,6 @@ from ....text.counts import counted
 from ....values import field, record, replace
 from ...session.forks import ForkReply, Forks, forking
 from ...session.patience import LEFT
-from ...session.port import SessionPort
 from ..results import SavedMemory
 from .budget import DailyBudget
 from .candidates import CandidateWriter, ExtractionRun
@@ -47,6 +46,7 @@ from .report import imported_entries
 from .tools import ExtractTools, ToolAccess
 
 if TYPE_CHECKING:
+    from ...session.host import SessionHost
     from ..memory import Memory
 
 __all__ = ["ExtractionRun", "Extractor"]
@@ -78,7 +78,7 @@ class Extractor:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         memory: Memory,
         options: ExtractorOptions | None = None,
         *,
