@@ -47,6 +47,7 @@ class TwinRun:
         switches |= {"snip": self.random.random() < 0.5, "budget_trim": not fills and self.random.random() < 0.2}
         self.settings = Settings(
             home=Path("nowhere"),
+            preset="thrifty",  # it uses every means
             window_tokens=self.random.choice([12_000, 16_384]),
             switches=Switches(notes=not self.writes, extraction=False, dream=False, **switches),
             compact=CompactPolicy(in_background=False, patience=self.random.choice((0.0, 3.0))),

@@ -21,6 +21,7 @@ __all__ = [
     "files_in_view",
     "forgotten_files",
     "is_failed",
+    "shows_result",
     "whole_reads",
 ]
 
@@ -60,6 +61,16 @@ def cleared_results(view: View) -> frozenset[str]:
     return frozenset(called for called in view.facts.cleared_by_provider if view.tool_call(called) is not None)
 
 
+def shows_result(view: View, called: str) -> bool:
+    """Return whether the request of a view has the result of a call: not cut, replaced or left out by the provider."""
+    call, bound, facts = view.tool_call(called), view.clearing, view.facts
+    if call is None or called in view.overrides.results or called in facts.cleared_by_provider:
+        return False
+    if bound is not None and call.group <= bound.group and call.name not in bound.excluded:
+        return False
+    return not any(called in edit.tool_use_ids for edit in facts.edits)
+
+
 def files_in_view(view: View) -> dict[str, str]:
     """Return a dict: the path of each file that the view shows in full and unchanged, and the id of its read call.
 
@@ -67,7 +78,6 @@ def files_in_view(view: View) -> dict[str, str]:
     provider's cache or cut, and when the file is written. A partial read and a reference to an earlier result do not
     count as a read.
     """
-    gone = view.facts.cleared_by_provider.union(*(edit.tool_use_ids for edit in view.facts.edits))
     found: dict[str, str] = {}
     for result in view.results:
         use = view.tool_call(result.tool_use_id)
@@ -75,7 +85,9 @@ def files_in_view(view: View) -> dict[str, str]:
             continue
         if result.tool in WRITES:
             found.pop(result.path, None)
-        elif result.tool in READS and not span_of(use.input) and _is_shown(view, result, gone):
+            continue
+        is_whole = result.tool in READS and not span_of(use.input) and result.message not in view.overrides.images
+        if is_whole and shows_result(view, result.tool_use_id):
             found[result.path] = result.tool_use_id
     return found
 
@@ -109,12 +121,4 @@ def is_failed(result: Result) -> bool:
         block.get("is_error") is True
         for block in as_blocks(result.piece.message)
         if block.get("tool_use_id") == result.tool_use_id
-    )
-
-
-def _is_shown(view: View, result: Result, gone: frozenset[str]) -> bool:
-    return (
-        result.tool_use_id not in view.overrides.results
-        and result.tool_use_id not in gone
-        and result.message not in view.overrides.images
     )

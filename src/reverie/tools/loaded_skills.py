@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from ..conversation.authorship import text_of
 from ..conversation.cuts import Item
 from ..conversation.entries import ASSISTANT, DECISION, USER
-from ..conversation.reads import HistoryReader
+from ..conversation.reads import HistoryReader, shows_result
 from ..conversation.standing_context import said_in
 from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
@@ -32,16 +32,6 @@ class SkillLoad:
         """Return whether the result has this text of the skill; arguments may follow it."""
         return self.text.startswith(text)
 
-    def is_shown(self, view: View) -> bool:
-        """Return whether the request of this view has the result unchanged."""
-        called, facts, bound = self.tool_use_id, view.facts, view.clearing
-        call = view.tool_call(called)
-        if call is None or called in view.overrides.results or called in facts.cleared_by_provider:
-            return False
-        if bound is not None and call.group <= bound.group and call.name not in bound.excluded:
-            return False
-        return not any(called in edit.tool_use_ids for edit in facts.edits)
-
 
 @record
 class LoadedSkill:
@@ -60,7 +50,7 @@ class LoadedSkill:
         """Return the last load whose result the view shows, if the view says nothing about the skill behind it."""
         said = view.facts.visible.get(self.key)
         since = self.loads[self.sayings.get(said.entry, 0) if said is not None else 0 :]
-        return next((load for load in reversed(since) if load.is_shown(view)), None)
+        return next((load for load in reversed(since) if shows_result(view, load.tool_use_id)), None)
 
 
 class LoadedSkills:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import to_thread
@@ -18,12 +18,14 @@ from ...settings import Settings
 from ..memory.memory import Memory
 from ..memory.scopes import memory_directory
 from ..places.projects import project_slug
-from ..session.port import SessionPort
 from .control import start, stop
 from .dreams import Dreams, DreamUndo
 from .gate import DreamGate
 from .lock import DreamLock
 from .progress import DreamProgress, progress_events, read_progress
+
+if TYPE_CHECKING:
+    from ..session.host import SessionHost
 
 __all__ = ["DreamScheduler"]
 
@@ -36,7 +38,7 @@ class DreamScheduler:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         project: Path,
         settings: Settings,
         *,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import CancelScope, to_thread
@@ -22,8 +22,10 @@ from ...memories.recall.terms import terms
 from ...memories.store.records import MemoryRecord
 from ...model_facts import facts_of
 from ...ports import Connectable, Model, Reply
-from ..session.port import SessionPort
 from .search import MemorySearch
+
+if TYPE_CHECKING:
+    from ..session.host import SessionHost
 
 __all__ = ["FoundMemories", "MemoryQueries"]
 
@@ -55,7 +57,7 @@ class MemoryQueries:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         search: MemorySearch,
         model: Model | None,
         *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
@@ -25,10 +25,12 @@ from ...memories.store.store import utc_now
 from ...ports import Model
 from ...values import record
 from ..search.vectors import settings_embedder
-from ..session.port import SessionPort
 from .queries import MemoryQueries
 from .search import MemorySearch
 from .standing_memories import RecalledMemories, recalled_rows
+
+if TYPE_CHECKING:
+    from ..session.host import SessionHost
 
 __all__ = ["SessionRecall", "SurfacedMemories", "surfaced_in"]
 
@@ -61,7 +63,7 @@ class SessionRecall:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         memory_dir: str | os.PathLike[str],
         model: Model | None = None,
         *,

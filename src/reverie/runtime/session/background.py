@@ -9,9 +9,9 @@ from anyio.abc import TaskGroup
 
 from ...events import FellBack
 from .compact.background import BackgroundCompaction
+from .host import SessionHost
 from .notes.keeper import NotesKeeper
 from .patience import LEFT
-from .port import SessionPort
 
 __all__ = ["BackgroundTasks"]
 
@@ -19,7 +19,7 @@ __all__ = ["BackgroundTasks"]
 class BackgroundTasks:
     """Runs the updates of a session's notes and its compactions beside the conversation."""
 
-    def __init__(self, notes: NotesKeeper, compaction: BackgroundCompaction, session: SessionPort) -> None:
+    def __init__(self, notes: NotesKeeper, compaction: BackgroundCompaction, session: SessionHost) -> None:
         self._session = session
         self._notes = notes
         self._compaction = compaction

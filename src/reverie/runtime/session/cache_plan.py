@@ -119,6 +119,8 @@ class CachePlan:
         self._ttl = ttl
         self._pauses = 0
         self.meter = CarryingMeter()
+        self.is_priced = True
+        """Whether ``rates`` are prices that somebody pays; a model without a price has only assumed ratios."""
         self.cuts = 0
         """How many cuts the view had at the last request."""
         self._opening = 0

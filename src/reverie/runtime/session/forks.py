@@ -27,7 +27,7 @@ from ...errors import InputError, ModelRefused, ModelUnavailable, ReplyBroken, S
 from ...model_facts import facts_of
 from ...ports import Model, Reply
 from ...values import record
-from .port import SessionPort
+from .host import SessionHost
 from .replies import Call, open_calls, plain_reply, result_content
 
 __all__ = [
@@ -128,7 +128,7 @@ class Forks:
     """Asks side questions for one session."""
 
     def __init__(
-        self, session: SessionPort, model: Model, *, view: View | None = None, on_call: OnCall | None = None
+        self, session: SessionHost, model: Model, *, view: View | None = None, on_call: OnCall | None = None
     ) -> None:
         """Branch off the session's current view, or a given one; ``on_call`` gets usage and cost of every call."""
         self._session = session
@@ -252,7 +252,7 @@ class _Spent:
 class _Run:
     """One running fork."""
 
-    session: SessionPort
+    session: SessionHost
     model: Model
     view: View
     source: str

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class SessionHost:
-    """Implements ``SessionPort`` for one open session."""
+    """The part of a session that its layers, its forks and its background work may use."""
 
     def __init__(
         self,

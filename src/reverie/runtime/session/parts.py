@@ -152,7 +152,8 @@ class SessionParts:
     def use_prices(self, model: str) -> None:
         """Decide by the prices of a model and by its smallest cached prefix."""
         facts = facts_of(model, self.policy.settings.models)
-        self.cache.rates = rates_of(self.accounts.prices(model), facts)
+        prices = self.accounts.prices(model)
+        self.cache.rates, self.cache.is_priced = rates_of(prices, facts), prices is not None
         self.cache.least_cached = facts.least_cached_tokens
 
     def meter(self, reply: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from ...errors import InputError
 from ...values import replace
 from ..guard.hooks import Hooks
 from .forks import forking
-from .port import SessionPort
+from .host import SessionHost
 
 __all__ = ["ContextSource", "StandingContext"]
 
@@ -57,7 +57,7 @@ class ContextSource(Protocol):
 class StandingContext:
     """Says the standing items of one session."""
 
-    def __init__(self, session: SessionPort) -> None:
+    def __init__(self, session: SessionHost) -> None:
         self._session = session
         self._sources: list[ContextSource] = []
         self._is_due = True

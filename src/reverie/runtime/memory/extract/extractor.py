@@ -43,7 +43,6 @@ from ....text.counts import counted
 from ....values import field, record, replace
 from ...session.forks import ForkReply, Forks, forking
 from ...session.patience import LEFT
-from ...session.port import SessionPort
 from ..results import SavedMemory
 from .budget import DailyBudget
 from .candidates import CandidateWriter, ExtractionRun
@@ -51,6 +50,7 @@ from .past_sessions import PastSessions
 from .tools import ExtractTools, ToolAccess
 
 if TYPE_CHECKING:
+    from ...session.host import SessionHost
     from ..memory import Memory
 
 __all__ = ["ExtractionRun", "Extractor"]
@@ -86,7 +86,7 @@ class Extractor:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         memory: Memory,
         options: ExtractorOptions | None = None,
         *,

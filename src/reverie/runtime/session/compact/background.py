@@ -16,7 +16,7 @@ from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepar
 from ....errors import CompactionError, ReverieError
 from ....events import BackgroundChanged, FellBack
 from ....layers.l4_compact import CutRange, SignedSummary, parts_tool_changes
-from ..port import SessionPort
+from ..host import SessionHost
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
 from .provider import signed_block
 
@@ -30,7 +30,7 @@ _UNSTREAMED_TOKENS: Final = 21_333
 class BackgroundCompaction:
     """Writes one compaction at a time beside the conversation of a session."""
 
-    def __init__(self, session: SessionPort, draft: CompactionDraft) -> None:
+    def __init__(self, session: SessionHost, draft: CompactionDraft) -> None:
         self._session = session
         self._draft = draft
         self.tasks: TaskGroup | None = None

@@ -20,9 +20,9 @@ from ....values import replace
 from ...guard.hooks import Hooks
 from ..cache_plan import CachePlan
 from ..forks import forking
+from ..host import SessionHost
 from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
-from ..port import SessionPort
 from ..standing_context import StandingContext
 from ..thinking import ThinkingWatch
 from .background import BackgroundCompaction
@@ -41,7 +41,7 @@ class Compactor:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         cache: CachePlan,
         notes: NotesKeeper,
         activity: SessionActivity,

@@ -45,10 +45,10 @@ from ....layers.l4_compact import (
 from ....ports import Model
 from ....values import record, replace
 from ..cache_plan import CachePlan
+from ..host import SessionHost
 from ..limits import compact_patience
 from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
-from ..port import SessionPort
 from ..standing_context import StandingContext
 from .provider import ProviderSummaries, ProviderSummary, SummaryRefused
 from .summary import summarise
@@ -123,7 +123,7 @@ class CompactionDraft:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         cache: CachePlan,
         notes: NotesKeeper,
         activity: SessionActivity,
@@ -336,7 +336,7 @@ class CompactionDraft:
                 else:
                     foreign = view.facts.notes_foreign
                     before = Notes({name: text for name, text in view.facts.notes.items() if name in foreign})
-                    notes = await self._local_notes(view, before, budget)
+                    notes = await self._notes.local(view, before, budget)
                 sections = self._without_steps(notes.sections)
                 body = notes_text(sections, section_tokens=less.section, total_tokens=less.notes)
                 written = CompactionText(asked.partial or "notes", body, names)
@@ -348,12 +348,6 @@ class CompactionDraft:
     def _without_steps(self, sections: Mapping[str, str]) -> Mapping[str, str]:
         """Return notes without the open steps, unless a person or a model wrote the section that has them."""
         return sections if CURRENT in self._session.view.facts.notes_foreign else without_steps(sections)
-
-    async def _local_notes(self, view: View, before: Notes, budget: NotesBudget) -> Notes:
-        """Return notes on the whole session, which the local note-taker writes from its activity."""
-        return await self._session.run_blocking(
-            lambda: self._activity.read(view, lambda gathered: take_notes(gathered, before, budget=budget))
-        )
 
     def _taking(self, asked: CompactionRequest, room: SummaryBudget) -> CutRange:
         view = self._session.view
@@ -433,7 +427,7 @@ class CompactionDraft:
         """
         session, cache = self._session, self._cache
         patience = compact_patience(session.settings)
-        if not patience or cache.placed is None:
+        if not patience or cache.placed is None or not cache.is_priced:
             return ""
         option = expected_compaction(
             session.view,

@@ -18,7 +18,7 @@ from ....layers.l4_compact import MAX_INSTRUCTIONS, CutRange, SignedSummary
 from ....model_facts import ModelFacts, facts_of
 from ....ports import Model, Reply
 from ....values import record
-from ..port import SessionPort
+from ..host import SessionHost
 from ..thinking import ThinkingWatch
 
 __all__ = ["ProviderSummaries", "ProviderSummary", "SummaryRefused", "signed_block"]
@@ -49,7 +49,7 @@ class SummaryRefused(CompactionError):
 class ProviderSummaries:
     """Builds requests for signed summaries, sends them, and reads the replies."""
 
-    def __init__(self, session: SessionPort, thinking: ThinkingWatch) -> None:
+    def __init__(self, session: SessionHost, thinking: ThinkingWatch) -> None:
         self._session = session
         self._thinking = thinking
 

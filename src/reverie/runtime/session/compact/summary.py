@@ -26,7 +26,7 @@ from ....model_facts import facts_of
 from ....ports import Model, Reply
 from ....values import record
 from ..forks import Forks
-from ..port import SessionPort
+from ..host import SessionHost
 
 __all__ = ["SOURCE", "ModelSummary", "summarise"]
 
@@ -45,7 +45,7 @@ class ModelSummary:
 class _SummaryCalls:
     """The calls to a model that ask for one summary, with their number and cost."""
 
-    def __init__(self, session: SessionPort, model: Model, on_text: Callable[[int], None]) -> None:
+    def __init__(self, session: SessionHost, model: Model, on_text: Callable[[int], None]) -> None:
         at = session.thresholds
         self.max_tokens = min(session.settings.compact.summary_tokens, max(1, at.window - at.effective))
         self.facts = facts_of(model.model_id, session.settings.models)
@@ -125,7 +125,7 @@ class _SummaryCalls:
 
 
 async def summarise(
-    session: SessionPort,
+    session: SessionHost,
     model: Model,
     method: str,
     *,

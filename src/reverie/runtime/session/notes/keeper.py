@@ -20,6 +20,7 @@ from ....events import BackgroundChanged, FellBack, NotesWritten
 from ....layers.l3_notes import (
     CURRENT,
     Notes,
+    NotesBudget,
     NotesLimits,
     NotesPolicy,
     Template,
@@ -39,7 +40,7 @@ from ....layers.l3_notes import (
 )
 from ....ports import Document, Storage
 from ..forks import Forks, forking
-from ..port import SessionPort
+from ..host import SessionHost
 from .activity import SessionActivity
 from .rules import RuleKeeper
 
@@ -58,7 +59,7 @@ class NotesKeeper:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: SessionHost,
         storage: Storage,
         folder: str,
         activity: SessionActivity,
@@ -237,7 +238,7 @@ class NotesKeeper:
         view = self._session.view
         foreign = view.facts.notes_foreign
         previous = Notes({name: text for name, text in self.notes.sections.items() if name in foreign})
-        written = await self._local(view, previous, limits)
+        written = await self.local(view, previous, limits.budget)
         kept = {name: text for name, text in self.notes.sections.items() if name not in written.sections}
         return Notes({**kept, **written.sections}), "local"
 
@@ -253,14 +254,14 @@ class NotesKeeper:
             self._asks_again = self.rules.spoken > spoken
         notes = notes_from_answer(before, reply.answer(), template, limits)
         if notes[CURRENT] == before[CURRENT] and CURRENT in template.headings:
-            local = await self._local(view, Notes({}), limits)
+            local = await self.local(view, Notes({}), limits.budget)
             notes = Notes({**notes.sections, CURRENT: local[CURRENT] or notes[CURRENT]})
         return notes
 
-    async def _local(self, view: View, previous: Notes, limits: NotesLimits) -> Notes:
+    async def local(self, view: View, previous: Notes, budget: NotesBudget) -> Notes:
         """Return the notes that the local note-taker writes from the session's activity."""
         return await self._session.run_blocking(
-            lambda: self._activity.read(view, lambda gathered: take_notes(gathered, previous, budget=limits.budget))
+            lambda: self._activity.read(view, lambda gathered: take_notes(gathered, previous, budget=budget))
         )
 
     async def _adopted(self, template: Template) -> tuple[NotesUpdated | None, Document | None]:

@@ -12,7 +12,7 @@ from ....events import FellBack
 from ....layers.l3_notes import rule_changes, rules_prompt
 from ....layers.l4_compact import UserMessages
 from ....text.counts import counted
-from ..port import SessionPort
+from ..host import SessionHost
 from ..standing_context import StandingContext
 
 __all__ = ["RuleKeeper"]
@@ -23,7 +23,7 @@ _MOST_CHARS: Final = 2_000
 class RuleKeeper:
     """Keeps the rules of one session in its standing context."""
 
-    def __init__(self, session: SessionPort, standing: StandingContext) -> None:
+    def __init__(self, session: SessionHost, standing: StandingContext) -> None:
         self._session = session
         self._standing = standing
         self._messages = UserMessages()

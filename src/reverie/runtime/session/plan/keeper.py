@@ -10,12 +10,13 @@ from typing import Any, Final, cast
 
 from ....conversation.decisions import Cause, PlanChanged
 from ....conversation.plans import Plan, PlanState, is_known_text
+from ....conversation.reads import shows_result
 from ....conversation.standing_context import StandingItem, digest_of
 from ....conversation.view import View
 from ....errors import StorageError
 from ....events import FellBack
 from ....ports import Storage
-from ..port import SessionPort
+from ..host import SessionHost
 from ..standing_context import StandingContext
 from .answered_calls import AnsweredCall, AnsweredCalls
 
@@ -36,7 +37,7 @@ class PlanKeeper:
     only_after_cuts = False
 
     def __init__(
-        self, session: SessionPort, storage: Storage, folder: str, standing: StandingContext, *, root: str = ""
+        self, session: SessionHost, storage: Storage, folder: str, standing: StandingContext, *, root: str = ""
     ) -> None:
         """Keep the plan file in a session's folder; ``root`` is the storage's directory, for a person's path."""
         self._session = session
@@ -115,7 +116,7 @@ class PlanKeeper:
         sentence = state_sentence(plan)
         tells = last is not None and sentence in last.result and (not plan.is_open or _text_in(last) == plan.text)
         shown_by = (last.id,) if last is not None and tells else ()
-        is_shown = last is not None and tells and _is_shown(view, last)
+        is_shown = last is not None and tells and shows_result(view, last.id)
         if not plan.is_open and (is_shown or not self._calls.any_in(view)):
             return ()
         note = f" {_EDITED}" if plan.edited else ""
@@ -130,12 +131,6 @@ class PlanKeeper:
         plan = self.plan
         assert plan is not None
         return plan
-
-
-def _is_shown(view: View, call: AnsweredCall) -> bool:
-    """Say whether a view shows a call and its result."""
-    is_cleared = call.id in view.overrides.results or call.id in view.facts.cleared_by_provider
-    return view.tool_call(call.id) is not None and not is_cleared
 
 
 def _text_in(call: AnsweredCall | None) -> str:
