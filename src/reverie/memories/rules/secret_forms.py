@@ -17,9 +17,9 @@ from .secret_values import (
     BRACKET,
     COMMIT,
     DIGIT,
+    FORMATS,
     HEX,
     UUID,
-    formats,
     is_counted,
     is_odd,
     is_password,
@@ -105,7 +105,7 @@ _VALUE: Final = re.compile(
 def of_forms(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and kind of each secret that a form of the text names."""
     lowered = text.replace("\u0130", "I").lower()  # the one letter that gets longer in lower case
-    for name, needles, pattern in formats()["forms"]:
+    for name, needles, pattern in FORMATS["forms"]:
         for needle in needles.split("|"):
             yield from ((*span, name) for span in _of_form(text, lowered, needle, pattern))
     yield from _beside_keywords(text, lowered)

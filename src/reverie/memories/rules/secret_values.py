@@ -17,9 +17,9 @@ __all__ = [
     "BRACKET",
     "COMMIT",
     "DIGIT",
+    "FORMATS",
     "HEX",
     "UUID",
-    "formats",
     "is_counted",
     "is_odd",
     "is_password",
@@ -28,6 +28,11 @@ __all__ = [
     "plain_text",
 ]
 
+# Read at once, so that a full disk or too many open files cannot stop a scan later.
+FORMATS: Final[dict[str, list[list[str]]]] = tomllib.loads(
+    Path(__file__).with_name("secret_formats.toml").read_text("utf-8")
+)
+"""The rows of ``secret_formats.toml`` by table."""
 _MIN_DISTINCT: Final = 6
 _MIN_ENTROPY: Final = 3.0
 _HEAD: Final = 80
@@ -64,14 +69,8 @@ UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 @cache
-def formats() -> dict[str, list[list[str]]]:
-    """Return the rows of ``secret_formats.toml`` by table."""
-    return tomllib.loads(Path(__file__).with_name("secret_formats.toml").read_text("utf-8"))
-
-
-@cache
 def _any(table: str) -> re.Pattern[str]:
-    return re.compile("|".join(pattern for _, pattern in formats()[table]), re.IGNORECASE | re.DOTALL)
+    return re.compile("|".join(pattern for _, pattern in FORMATS[table]), re.IGNORECASE | re.DOTALL)
 
 
 def is_odd(value: str) -> bool:

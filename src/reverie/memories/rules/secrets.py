@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...errors import InputError
 from ...values import record
 from .secret_forms import of_forms
-from .secret_values import formats, is_placeholder
+from .secret_values import FORMATS, is_placeholder
 
 __all__ = ["SecretFinding", "find_secrets", "refuse_secrets", "secret_spans", "without_secrets"]
 
@@ -100,7 +100,7 @@ def _of_formats(text: str) -> Iterator[tuple[int, int, str]]:
                 found = next(filter(None, (_token(text, hit.start(), *rule) for rule in _rules_of(hit[0]))), None)
                 if found:
                     yield found
-    for name, needle, before, after in formats()["infixes"]:
+    for name, needle, before, after in FORMATS["infixes"]:
         if needle in long:
             yield from _around(text, name, needle, *_infix(needle, before, after))
     for name, shape in _long_shapes():
@@ -150,7 +150,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _prefixes() -> re.Pattern[str]:
     """Return the automaton that finds the prefix of every format at the start of a word."""
     tree: dict[str, Any] = {}
-    for _, prefixes, _ in formats()["prefixes"]:
+    for _, prefixes, _ in FORMATS["prefixes"]:
         for prefix in prefixes.split():
             node = tree
             for letter in prefix:
@@ -170,7 +170,7 @@ def _branches(node: dict[str, Any]) -> str:
 @cache
 def _rules_of(prefix: str) -> list[tuple[str, str, re.Pattern[str]]]:
     """Return the rules whose prefix this one starts with, the longest first."""
-    own = ((name, each, rest) for name, prefixes, rest in formats()["prefixes"] for each in prefixes.split())
+    own = ((name, each, rest) for name, prefixes, rest in FORMATS["prefixes"] for each in prefixes.split())
     fitting: Iterable[tuple[str, str, str]] = (row for row in own if prefix.startswith(row[1]))
     return [
         (name, each, _compiled(re.escape(each) + f"(?:{rest}){_END}"))
@@ -190,5 +190,5 @@ def _infix(needle: str, before: str, after: str) -> tuple[range, re.Pattern[str]
 @cache
 def _long_shapes() -> list[tuple[str, re.Pattern[str]]]:
     return [
-        (name, _compiled(rf"{first}(?<![\w.-].)(?:{rest})(?![\w-])")) for name, first, rest in formats()["long_shapes"]
+        (name, _compiled(rf"{first}(?<![\w.-].)(?:{rest})(?![\w-])")) for name, first, rest in FORMATS["long_shapes"]
     ]
