@@ -23,16 +23,16 @@ SAID = {
     "rec-1": [
         "Please use tabs and no spaces in this project.",
         "Tests must not mock the database, the last mock hid a broken migration.",
-        "Bugs of the harbour are tracked at https://linear.example/HARBOUR",
+        "Track every bug of the harbour at https://linear.example/HARBOUR",
         "Fix the failing test in test_auth.py, please.",
-        "the password of the staging admin is hunter2Zq!7Kx9, use it",
+        "always log in as admin, the password is hunter2Zq!7Kx9",
     ],
     "rec-2": [
         "We use tabs in this project, no spaces please.",
         "do not mock the database in tests, a mock hid the broken migration",
-        "the harbour bugs are tracked at https://linear.example/HARBOUR",
+        "harbour bugs must be tracked at https://linear.example/HARBOUR",
         "Now the parser.",
-        "use the password of the staging admin, hunter2Zq!7Kx9",
+        "log in as admin on staging, the password is hunter2Zq!7Kx9",
     ],
 }
 
