@@ -177,33 +177,24 @@ class _Board:
 
     def ranked(self, limit: int, words: Sequence[str]) -> SessionRanking:
         """Return at most ``limit`` messages and sessions with the highest scores."""
-        sessions: list[tuple[float, str, int]] = []
-        messages: list[tuple[float, str, int, int]] = []
-        for session, own in self._candidates(limit):
-            key, people = self._facts[session].key, self._facts[session].people
-            scores = self._scores(own, people, self._whole[session])
-            messages += [(-value, key, number, session) for number, value in scores.items()]
-            sessions.append((-self._whole[session] - max(scores.values()), key, session))
+        own = {session: self._own(session) for session in self._pieces}
+        more = 1 + sum(share for _, share in self._shares)
+        most = {session: self._whole[session] + more * max(scores.values()) for session, scores in own.items()}
+        messages, sessions = _Best(limit), _Best(limit)
+        for session in sorted(own, key=lambda one: -most[one]):
+            facts, whole = self._facts[session], self._whole[session]
+            if most[session] < messages.least and whole + most[session] < sessions.least:
+                continue  # neither it nor one of its messages can be among the best
+            scores = self._scores(own[session], facts.people, whole)
+            for number, value in scores.items():
+                if value >= messages.least:
+                    messages.add(value, (facts.key, number, session))
+            sessions.add(whole + max(scores.values()), (facts.key, 0, session))
         return SessionRanking(
-            tuple(SessionScore(one, number, -value) for value, _, number, one in heapq.nsmallest(limit, messages)),
-            tuple((one, -value) for value, _, one in heapq.nsmallest(limit, sessions)),
+            tuple(SessionScore(session, number, value) for value, (_, number, session) in messages.ordered()),
+            tuple((session, value) for value, (_, _, session) in sessions.ordered()),
             tuple(words),
         )
-
-    def _candidates(self, limit: int) -> list[tuple[int, dict[int, float]]]:
-        """Return the sessions that can hold one of the best messages or be one of the best, with own scores."""
-        found = [(session, self._own(session)) for session in self._pieces]
-        if len(found) <= limit:
-            return found
-        best = {session: max(own.values()) + self._whole[session] for session, own in found}
-        more = 1 + sum(share for _, share in self._shares)
-        least = heapq.nlargest(limit, best.values())[-1]
-        least_whole = heapq.nlargest(limit, (value + self._whole[session] for session, value in best.items()))[-1]
-        return [
-            (session, own)
-            for session, own in found
-            if (most := more * best[session]) >= least or most + self._whole[session] >= least_whole
-        ]
 
     def _own(self, session: int) -> dict[int, float]:
         """Return the own scores of a session's messages by number: the best piece, less if no person wrote it."""
@@ -227,6 +218,30 @@ class _Board:
                     given = share * value if people[at] else self._agent * share * value
                     found[at] = found.get(at, base) + given
         return found
+
+
+class _Best:
+    """The places with the highest scores, at most ``limit``; of equal scores those that sort first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._highest: list[float] = []
+        self._found: list[tuple[float, tuple[str, int, int]]] = []
+        self.least = -1.0
+        """A place with a lower score is not among the best."""
+
+    def add(self, score: float, place: tuple[str, int, int]) -> None:
+        """Add a place, whose score is not below ``least``."""
+        self._found.append((-score, place))
+        heapq.heappush(self._highest, score)
+        if len(self._highest) > self._limit:
+            heapq.heappop(self._highest)
+        if len(self._highest) == self._limit and self._highest:
+            self.least = self._highest[0]
+
+    def ordered(self) -> list[tuple[float, tuple[str, int, int]]]:
+        """Return the best places with their scores, best first."""
+        return [(-score, place) for score, place in heapq.nsmallest(self._limit, self._found)]
 
 
 class _Worths(dict[int, float]):
