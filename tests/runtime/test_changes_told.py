@@ -7,9 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
+from log_script import Script, text
 from reverie import Session
 from reverie.conversation import view
 from reverie.conversation.decisions import (
+    Cause,
     Compacted,
     CompactionFailed,
     PrefixAmended,
@@ -19,7 +21,7 @@ from reverie.conversation.decisions import (
     decision_of,
 )
 from reverie.errors import ModelRefused, ThinkingRefused
-from reverie.layers.l4_compact import CompactPolicy
+from reverie.layers.l4_compact import CompactPolicy, CutRange, parts_tool_changes
 from reverie.runtime.session.compact import background
 from reverie.testing.messages_server.replies import ServerReply
 from reverie.values import replace
@@ -363,10 +365,24 @@ def test_a_summary_from_the_background_is_not_used_if_a_tool_that_it_covers_was_
     desk = Desk(window=40_000)
     anyio.run(summarised_while_a_tool_leaves, desk)
     [failed] = desk.decisions(CompactionFailed)
-    assert "was removed since" in failed.error
+    assert "tools were changed since" in failed.error
     assert desk.decisions(Compacted) == []
     assert desk.refusals == []
     assert desk.decisions(ThinkingDropped) == []
+
+
+@pytest.mark.requirement("V5", "V6")
+def test_a_summary_is_not_used_if_a_change_of_tools_would_follow_it_directly() -> None:
+    script = Script()
+    script.user("One.")
+    script.reply(text("Yes."))
+    script.user("Two.")
+    added = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": GREP}}
+    message = {"role": "system", "content": [added]}
+    script.decide(PrefixAmended(Cause("request", "test"), SYSTEM, [READ, GREP], message))
+    script.reply(text("Yes."))
+    items = script.view.items_in_view()
+    assert [parts_tool_changes(CutRange(items, 0, end)) for end in range(1, 6)] == [False, False, True, False, False]
 
 
 @pytest.mark.requirement("V5", "V6")

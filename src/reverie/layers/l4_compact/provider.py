@@ -8,6 +8,7 @@ all that the program adds comes with the next message of the user.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from ...conversation.amendments import tool_of_change
@@ -98,7 +99,13 @@ def _starts_of_replies(items: Sequence[Item]) -> list[int]:
 
 
 def parts_tool_changes(taking: CutRange) -> bool:
-    """Say whether a cut would take a message that adds a tool and keep the one that removes it."""
+    """Return whether a cut would keep the removal of a tool without its addition, or a change right behind the summary.
+
+    A provider refuses both.
+    """
+    first = takewhile(lambda item: item.kind == SYSTEM, taking.kept)
+    if any(block["type"] in ("tool_addition", "tool_removal") for item in first for block in as_blocks(item.message)):
+        return True
     return any(added < taking.end <= removed for added, removed in _tools_added_and_removed(taking.items))
 
 

@@ -162,7 +162,7 @@ class BackgroundCompaction:
         if last is not None:
             taking = CutRange(items, 0, last + 1)
             if parts_tool_changes(taking):
-                raise CompactionError("a tool that the summary covers was removed since, so the summary is not used")
+                raise CompactionError("the tools were changed since its request, so the summary is not used")
             covers: Mapping[str, Any] = prepared.get("covers") or {}
             if self._draft.summaries.covers(taking)["states"] == covers.get("states"):
                 return taking
