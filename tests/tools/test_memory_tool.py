@@ -84,3 +84,20 @@ def test_its_schema_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     assert input_problem(declared, "Memory", {"action": "save", "trust": "user"}) is not None
     assert input_problem(declared, "Memory", {"action": "erase"}) is not None
     assert input_problem(declared, "Memory", {"action": "save", "text": "x" * 9_000}) is not None
+
+
+@pytest.mark.requirement("M11")
+def test_with_daily_logs_the_tool_appends_and_neither_saves_nor_updates(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory")
+    tool = MemoryTool(memory, daily_logs=True)
+    context = ToolContext(cwd=tmp_path, session="s")
+
+    async def ask(**given: Any) -> Output:
+        return await tool.run(given, context)
+
+    assert tool.input_schema["properties"]["action"]["enum"] == ["log", "forget", "list", "show"]
+    refused = anyio.run(lambda: ask(action="save", type="project", text="The demo is on 2026-12-01"))
+    assert refused.is_error
+    assert memory.list() == []
+    assert not anyio.run(lambda: ask(action="log", text="The demo is on 2026-12-01")).is_error
+    assert "The demo is on 2026-12-01" in next((tmp_path / "memory" / "logs").rglob("*.md")).read_text()

@@ -91,7 +91,7 @@ class QueryResult:
 async def print_answer(options: Options, settings: Settings, output: OutputFormat) -> int:
     """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, else 1.
 
-    Extraction of memories is left to the worker, so that nobody waits for it.
+    The worker extracts memories later, so that the command ends with the answer.
     """
     quick = replace(settings, switches=replace(settings.switches, extraction=False))
     agent = options.agent(quick, session=options.session, approve=None)

@@ -56,9 +56,9 @@ things, people and rules in it. Look for a memory to update before you write a n
 _HOW_TO_LOG: Final = f"""\
 ## How to save
 
-Memories are not written here. Append what may be worth keeping at once to the log of the day, {DAILY_LOG_PATTERN}, one
-line each, with the Memory tool's action log; lines are only ever appended. A nightly run makes memories of them. The
-date is told when a day begins.
+Memories are not written here. Append each fact that may be worth keeping at once to the log of the day,
+{DAILY_LOG_PATTERN}, one line each, with the Memory tool's action log; lines are only ever appended. A nightly run makes
+memories of them. The date is told when a day begins.
 """
 
 _BEFORE_USE: Final = """\

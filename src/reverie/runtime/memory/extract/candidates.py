@@ -32,7 +32,7 @@ class ExtractionRun:
 
 
 def known_memories(memory: Memory) -> Iterator[MemoryRecord]:
-    """Yield the memories that exist, then those that were removed: what the user deleted is not saved again."""
+    """Yield the memories that exist, then the removed ones, since a deleted memory must not return."""
     for head in (one for one in memory.list() if one.is_in_use):
         if not head.problem:
             yield memory.get(head.file)
