@@ -52,6 +52,7 @@ class _CacheState:
     held: tuple[tuple[int, int, str], ...] = ()
     boundary: int = -1
     carried: tuple[float, int] = (0.0, 0)
+    turns_left: float | None = None
 
 
 def _spelled(place: BlockPosition | None) -> list[int] | None:
@@ -119,6 +120,8 @@ class CachePlan:
         self._ttl = ttl
         self._pauses = 0
         self.meter = CarryingMeter()
+        self.turns_left: float | None = None
+        """The least number of requests before the next compaction by price; None if it is unknown."""
         self.is_priced = True
         """Whether ``rates`` are prices that somebody pays; a model without a price has only assumed ratios."""
         self.cuts = 0
@@ -147,6 +150,7 @@ class CachePlan:
             "pauses": self._pauses,
             "boundary": self._boundary,
             "carried": [self.meter.spent, self.meter.window],
+            "turns_left": self.turns_left,
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
 
@@ -168,7 +172,7 @@ class CachePlan:
         self.settled_offset = found.settled_offset
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary
-        self.meter = CarryingMeter(*found.carried)
+        self.meter, self.turns_left = CarryingMeter(*found.carried), found.turns_left
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
@@ -287,9 +291,10 @@ class CachePlan:
 
     def turns_ahead(self, view: View) -> float:
         """Estimate how many turns this session will still have before its next compaction."""
-        return turns_ahead(
+        turns = turns_ahead(
             turns=view.length // 2, window=view.token_count.tokens, opening=self._opening, limit=self.compact_at
         )
+        return turns if self.turns_left is None else min(turns, self.turns_left)
 
     def growth(self, view: View) -> float:
         """Return the tokens by which this session has grown with each turn since its opening or its last cut."""
@@ -306,8 +311,8 @@ class CachePlan:
         )
 
     def compaction_due(self, view: View, compaction: Compaction, patience: float) -> Verdict:
-        """Return whether carrying the window has cost enough to compact now (L4.18)."""
-        return compaction_due(
+        """Return whether carrying the window has cost enough to compact now (L4.18); note how soon it will have."""
+        verdict = compaction_due(
             self.meter,
             compaction,
             requests=self._requests,
@@ -315,3 +320,6 @@ class CachePlan:
             patience=patience,
             rates=self.rates,
         )
+        each = self.rates.carrying(compaction.window) - self.rates.carrying(compaction.after)
+        self.turns_left = max(1.0, (patience * verdict.cost - self.meter.spent) / each) if each > 0 else None
+        return verdict
