@@ -27,6 +27,7 @@ from ..runtime.memory.extract.past_sessions import PastSessions
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.scopes import memory_directory
 from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
+from ..runtime.search.vectors import settings_vectors
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
 from ..values import record
@@ -177,7 +178,8 @@ def _extract(
         return ExtractionRun("skipped" if wrote else "nothing"), later
     named = settings.model_aliases.get(MODEL) or job.model
     with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
-        past = PastSessions(storage, project_slug(Path(job.cwd)), without=job.session)
+        embed = settings_vectors(settings)
+        past = PastSessions(storage, project_slug(Path(job.cwd)), without=job.session, embed=embed)
         ran = _extract_with_model(job, named, memory, new, settings, past) if named else None
         if ran is None:
             writer = CandidateWriter(memory, job.session, daily_logs=settings.daily_logs)

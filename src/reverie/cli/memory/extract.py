@@ -13,6 +13,8 @@ from ...errors import ReverieError
 from ...importers import find_sessions
 from ...runtime.memory.extract.report import Extraction, ExtractionOutcome
 from ...runtime.places.projects import project_slug
+from ...runtime.search.vectors import settings_vectors
+from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked, warn
 from ..sessions.recordings import opened_library, recordings
 from .project_store import opened
@@ -34,7 +36,8 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
     second run saves nothing twice, and deleted memories do not return.
     """
     failed: list[dict[str, str]] = []
-    extraction = Extraction(opened(), trust="user" if mine else "unconfirmed", dry_run=dry_run)
+    trust, embed = "user" if mine else "unconfirmed", settings_vectors(load_settings())
+    extraction = Extraction(opened(), trust=trust, dry_run=dry_run, embed=embed)
     found: list[ExtractionOutcome] = []
     for name in tracked(listed(names, failed), "extracting"):
         try:

@@ -30,7 +30,7 @@ from ..memory.scopes import memory_directory
 from ..memory.standing_memories import IndexSource, IndexText, read_indexes
 from ..places.projects import log_key, project_slug
 from ..search.sessions import SessionSearch
-from ..search.vectors import settings_embedder
+from ..search.vectors import settings_embedder, settings_vectors
 from ..session.session import Session
 from ..session.standing_context import ContextSource
 
@@ -79,7 +79,12 @@ class AgentMemory:
                 access=ToolAccess(context, settings.permissions, sandboxed),
                 budget=DailyBudget(home=settings.home),
                 allowed=self._may_extract,
-                past=PastSessions(session.parts.storage, project_slug(context.cwd), without=session.name),
+                past=PastSessions(
+                    session.parts.storage,
+                    project_slug(context.cwd),
+                    without=session.name,
+                    embed=settings_vectors(settings),
+                ),
                 daily_logs=settings.daily_logs,
             ),
             model=model,
