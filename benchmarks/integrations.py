@@ -7,7 +7,7 @@ person who pauses) against our loopback server, which refuses invalid requests a
   ``cache_control``; LangChain: ``AnthropicPromptCachingMiddleware``; Pydantic AI: ``Caching()``; OpenAI: automatic);
 * ``uncached``: the same requests at the price of uncached input, the cost of the framework's default;
 * ``own``: with its own way to shorten the past (see ``OWN``);
-* ``reverie``: with our integration instead;
+* ``reverie``: with our integration instead, with the preset ``thrifty``, because the session is short;
 * ``both``: with its own and ours.
 
 Limits: ``reverie`` costs at most 0.8 of ``plain``, and ``both`` less than ``own``. The table shows whether ours alone
@@ -35,7 +35,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from reverie import InMemoryStorage, Session
+from reverie import InMemoryStorage, Session, load_settings
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import usage_of
 from reverie.conversation.wire.canonical import canonical, extends
@@ -43,6 +43,7 @@ from reverie.events import DecisionMade, Event, FellBack
 from reverie.integrations.sync_session import sync_session
 from reverie.testing.chat_server import ChatServer
 from reverie.testing.messages_server import MessagesServer
+from reverie.values import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from tool_script import SYSTEM, TOOLS, ToolScript
@@ -74,7 +75,10 @@ class Run:
         self.server: Any = kind(self._reply, clock=self.script.clock, window=WINDOW)
         self.events: list[Event] = []
         self.explained: set[int] = set()
-        self.session = Session.open("hosted", storage=InMemoryStorage(), clock=lambda: self.script.clock.now)
+        settings = replace(load_settings(), preset="thrifty")
+        self.session = Session.open(
+            "hosted", storage=InMemoryStorage(), settings=settings, clock=lambda: self.script.clock.now
+        )
         self.session.listen(self._hear)
 
     @property

@@ -27,6 +27,7 @@ BUILT_BY = {
     "models/retries.py": "",  # models pass a request on
     "models/scripted_model.py": "",
     "models/wire.py": "",
+    "runtime/agent/idle_cache.py": "session.warming_request",
     "runtime/agent/loop.py": "session.prepare",
     "runtime/agent/team/progress.py": "side_request",
     "runtime/dream/model_run.py": "build_request",

@@ -154,5 +154,5 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
 def test_the_demo_as_json_and_with_bad_numbers():
     found = json.loads(reverie("demo", "--tokens", "60000", "--json").stdout)
     assert found["requests"] > 10
-    assert found["policies"]["balanced"]["input_usd"] < found["policies"]["append-only"]["input_usd"]
+    assert found["policies"]["reverie"]["input_usd"] < found["policies"]["append-only"]["input_usd"]
     assert reverie("demo", "--tokens", "5").returncode == 2

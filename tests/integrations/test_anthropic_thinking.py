@@ -89,7 +89,7 @@ class Host:
 
 def opened(**changes: Any) -> Session:
     quiet = Switches(notes=False, extraction=False, dream=False)
-    settings = Settings(home=Path("unused"), window_tokens=WINDOW, switches=quiet, **changes)
+    settings = Settings(home=Path("unused"), preset="faithful", window_tokens=WINDOW, switches=quiet, **changes)
     return Session.open("checked", storage=InMemoryStorage(), settings=settings)
 
 

@@ -178,7 +178,7 @@ def test_a_link_in_place_of_a_shared_folder_is_refused_by_every_door(linked: str
         lambda: memory.index("team"),
         lambda: memory.get("team/project_x.md"),
         memory.list,
-        lambda: memory.recall("deploy"),
+        lambda: memory.recall("deploy", everything=True),
     )
     for act in acts:
         with pytest.raises(UnsafePath, match=rf"{linked}.*symbolic link; replace the link"):
@@ -187,7 +187,7 @@ def test_a_link_in_place_of_a_shared_folder_is_refused_by_every_door(linked: str
     assert sorted(path for path in elsewhere.rglob("*")) == before
     folder.unlink()
     elsewhere.rename(folder)
-    assert len(memory.recall("deploy")) == 1
+    assert len(memory.recall("deploy", everything=True)) == 1
 
 
 @pytest.mark.requirement("S1")
@@ -196,4 +196,4 @@ def test_a_checkout_that_the_user_reached_by_a_link_is_used(tmp_path: Path) -> N
     (tmp_path / "link").symlink_to(tmp_path / "real")
     memory = Memory(tmp_path / "memory", team=tmp_path / "link" / "notes")
     memory.save("The team deploys on Fridays", type="project", scope="team")
-    assert len(memory.recall("deploy")) == 1
+    assert len(memory.recall("deploy", everything=True)) == 1

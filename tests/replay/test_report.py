@@ -122,7 +122,7 @@ def test_it_fits_the_screen(made: Made, monkeypatch: pytest.MonkeyPatch, columns
         row = next(line for line in printed.splitlines() if line.startswith(policy))
         assert "$" in row
         assert "█" in row
-    assert "Actions of the layers under reverie" in printed
+    assert "Actions of the layers under balanced" in printed
     assert "Cache breaks" in printed
     assert printed.count(" * ") == 1
 

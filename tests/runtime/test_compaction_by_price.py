@@ -139,9 +139,9 @@ def test_a_preset_is_set_for_the_session_and_kept_on_resume(tmp_path: Path) -> N
             await session.set_preset("thrifty")
             with pytest.raises(InputError, match="faithful, balanced, thrifty"):
                 await session.set_preset("generous")  # type: ignore[arg-type]
-            assert session.parts.trim.policy.priced
+            assert session.parts.trim.policy.live
         async with desk.open() as session:
             assert session.settings.preset == "thrifty"
-            assert session.parts.trim.policy.priced
+            assert session.parts.trim.policy.live
 
     anyio.run(steps)

@@ -136,6 +136,7 @@ def small_settings(rng: Random) -> Settings:
     )
     return replace(
         load_settings(),
+        preset="thrifty",
         trim=trim,
         switches=Switches(budget_trim=rng.random() < 0.25),
         offload_limits=dict.fromkeys(NAMES, rng.choice((500, 5_000))),

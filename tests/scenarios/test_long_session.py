@@ -221,6 +221,7 @@ def played(harbour: Harbour, prompts: Sequence[int]) -> None:
             brain.now("index", "<memory-index", "LIGHT-VALUE")
             brain.now("recalled light", "**Why:** told today", "LIGHT-VALUE")
         text = "When does the zebra ferry leave?" if number in (3, 11) else f"Survey part {number}."
+        text = "How is the lighthouse painted today?" if number == 7 else text
         if number == 3:
             brain.now("recalled zebra", "**Why:** asked often", "ZEBRA-VALUE")
         if number not in prompts:

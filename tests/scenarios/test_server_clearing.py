@@ -65,7 +65,7 @@ def test_an_agent_edits_a_file_whose_read_the_server_cleared_and_reads_a_result_
     if forgets:  # the known-bad twin: only files that the view still shows count as read
         monkeypatch.setattr(FileReads, "after", lambda self, reads: self)
     quiet = Switches(notes=False, extraction=False, dream=False, recall=False, auto_compact=False)
-    settings = Settings(home=tmp_path / "home", window_tokens=24_000, switches=quiet)
+    settings = Settings(preset="thrifty", home=tmp_path / "home", window_tokens=24_000, switches=quiet)
 
     async def steps() -> list[Event]:
         model = AnthropicModel(CHECKED, base_url=server.base_url, api_key="test")

@@ -19,32 +19,29 @@ from ..layers.l4_compact import (
     summary_budget,
 )
 from ..runtime.session.cache_plan import CachePlan
+from ..values import record
 
-__all__ = ["ReplayCompactions"]
+__all__ = ["CompactionRule", "ReplayCompactions"]
+
+
+@record
+class CompactionRule:
+    """The settings of layer 4, the window without the room for output, and the patience of compaction by price."""
+
+    policy: CompactPolicy
+    effective: int
+    patience: float = 0.0
 
 
 class ReplayCompactions:
     """Compacts a replayed session as a live one does, with the local note-taker's summary."""
 
-    def __init__(
-        self,
-        policy: CompactPolicy,
-        *,
-        effective: int,
-        at: int,
-        cache: CachePlan | None = None,
-        patience: float = 0.0,
-    ) -> None:
-        """Compact at ``at`` tokens, and with ``patience`` also by the price of a cache plan.
-
-        ``effective`` is the window without the room for output.
-        """
-        self._policy = policy
+    def __init__(self, rule: CompactionRule, *, at: int, cache: CachePlan | None = None) -> None:
+        """Compact at ``at`` tokens, and with a cache plan also by price."""
+        self._policy, self._effective, self._patience = rule.policy, rule.effective, rule.patience
         self._cache = cache
-        self._effective = effective
-        self._budget = summary_budget(policy, effective)
+        self._budget = summary_budget(rule.policy, rule.effective)
         self._at = at
-        self._patience = patience
         self._activity = Activity()
         self._spoken = UserMessages()
         self._made = 0

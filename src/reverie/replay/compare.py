@@ -16,7 +16,7 @@ from ..model_facts import ModelFacts, default_model, facts_of
 from ..runtime.session.limits import compact_patience, thresholds_for, trim_policy, window_of
 from ..settings import Settings, load_settings
 from ..values import record, replace
-from .compactions import ReplayCompactions
+from .compactions import CompactionRule, ReplayCompactions
 from .outcome import ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
 from .policies import (
     AppendOnlyPolicy,
@@ -131,10 +131,10 @@ def compare(
                 outcomes.append(billed)
                 as_billed.append((replay_recording(recording, AsRecordedPolicy(ttl), prices, check=False), billed))
                 continue
-            policy = _policy(name, _Replayed(named, prices, settings, ttl))
+            policy = _policy(name, _ReplaySetup(named, prices, settings, ttl))
             outcomes.append(replay_recording(whole, policy, prices, model=named, check=check))
         for name, mine in extra.items():
-            policy = _reverie(_Replayed(named, prices, mine, ttl), name)
+            policy = _reverie(_ReplaySetup(named, prices, mine, ttl), name)
             outcomes.append(replay_recording(whole, policy, prices, model=named, check=check))
     files = tuple(dict.fromkeys(recording.name for recording in recordings))
     models = sorted({recording.model for recording in recordings if recording.model})
@@ -162,7 +162,7 @@ def _prices(model: str, recording: Recording, notes: dict[str, list[str]]) -> Pr
 
 
 @record
-class _Replayed:
+class _ReplaySetup:
     """One session to replay: its model's prices and facts, and the settings."""
 
     model: str
@@ -189,10 +189,10 @@ class _Replayed:
         """Return compactions at a token count, by default at the end of the window."""
         limits = self.thresholds
         where = limits.auto_compact if at is None else min(at, limits.auto_compact)
-        return ReplayCompactions(self.settings.compact, effective=limits.effective, at=where)
+        return ReplayCompactions(CompactionRule(self.settings.compact, limits.effective), at=where)
 
 
-def _policy(name: str, one: _Replayed) -> ReplayPolicy:
+def _policy(name: str, one: _ReplaySetup) -> ReplayPolicy:
     """Return a policy by its name."""
     base, _, warm = name.partition(WARM)
     pings = max_pings(one.rates)
@@ -219,7 +219,7 @@ def _policy(name: str, one: _Replayed) -> ReplayPolicy:
             return _reverie(replace(one, settings=settings), name)
 
 
-def _reverie(one: _Replayed, name: str) -> ReveriePolicy:
+def _reverie(one: _ReplaySetup, name: str) -> ReveriePolicy:
     """Return the policy of the settings, with the preset that they name."""
     settings, limits = one.settings, one.thresholds
     return ReveriePolicy(
@@ -229,9 +229,7 @@ def _reverie(one: _Replayed, name: str) -> ReveriePolicy:
         rates=one.rates,
         least_cached=one.facts.least_cached_tokens,
         name=name,
-        compact=settings.compact,
-        effective=limits.effective,
-        patience=compact_patience(settings),
+        compact=CompactionRule(settings.compact, limits.effective, compact_patience(settings)),
         keep_warm=settings.keep_warm,
     )
 

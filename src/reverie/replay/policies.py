@@ -14,11 +14,10 @@ from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
 from ..layers.l1_offload import OffloadPolicy, ResultStore, offload_aggregate, offload_result
 from ..layers.l2_trim import STUB_TOKENS, BoundaryPlan, TrimPlan, TrimPolicy, cleared_text
-from ..layers.l4_compact import CompactPolicy
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
-from .compactions import ReplayCompactions
+from .compactions import CompactionRule, ReplayCompactions
 from .recording import RecordedRequest
 
 __all__ = [
@@ -225,7 +224,7 @@ class ReveriePolicy(UncachedPolicy):
     """Layers 1, 2 and 4, the breakpoints and the pings, as a live session runs them.
 
     ``compact_at`` is the token count of the last possible compaction. Without ``compact`` there is none, so that the
-    compactions of a recording stay; with it, ``effective`` is the window without the room for output.
+    compactions of a recording stay.
     """
 
     def __init__(
@@ -234,26 +233,21 @@ class ReveriePolicy(UncachedPolicy):
         trim: TrimPolicy | None = None,
         offload: OffloadPolicy | None = None,
         compact_at: int,
-        ttl: str | None = None,
         rates: RelativeRates,
         least_cached: int,
         name: str = "reverie",
-        compact: CompactPolicy | None = None,
-        effective: int = 0,
-        patience: float = 0.0,
+        compact: CompactionRule | None = None,
         keep_warm: bool = False,
     ) -> None:
         super().__init__(name=name)
-        ttl = "5m" if keep_warm else ttl
+        ttl = "5m" if keep_warm else None
         self._cache = CachePlan(compact_at=compact_at, ttl=ttl, rates=rates, least_cached=least_cached)
         self.pings = max_pings(rates) if keep_warm else 0
         self.trimmer = Trimmer(trim or TrimPolicy(), self._cache)
         self._offload = offload or OffloadPolicy()
         self._store = ResultStore(InMemoryStorage(), "replay")
         if compact is not None:
-            self.compactions = ReplayCompactions(
-                compact, effective=effective, at=compact_at, cache=self._cache, patience=patience
-            )
+            self.compactions = ReplayCompactions(compact, at=compact_at, cache=self._cache)
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Run layer 1 on each result of a new entry, storing big results in memory, and return the decisions."""

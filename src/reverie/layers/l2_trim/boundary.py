@@ -32,6 +32,8 @@ def plan_boundary(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy)
     frees = sum(max(0, one.tokens - STUB_TOKENS) for one in old)
     if facts.limit and facts.window >= facts.limit and frees >= policy.forced_share * facts.limit:
         return BoundaryPlan(tuple(old), f"the window is full at {facts.limit:,} tokens")
+    if not is_cold and not policy.live:
+        return None
     verdict = _verdict(pending, old, frees, facts, policy)
     return BoundaryPlan(tuple(old), verdict.reason) if verdict.act else None
 

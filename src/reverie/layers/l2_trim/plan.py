@@ -72,7 +72,7 @@ def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> 
         return _trimming(old, "the cache is cold, so clearing is free", "idle") if old else None
     if not policy.priced or policy.mode == "cache_edit":
         return None
-    return _forced(pending, facts, policy) or _priced(pending, facts, policy)
+    return _forced(pending, facts, policy) or (_priced(pending, facts, policy) if policy.live else None)
 
 
 def _may_go(one: ClearableResult, pinned: frozenset[str]) -> bool:

@@ -28,6 +28,8 @@ class TrimPolicy:
     """Clear whenever the cache is cold."""
     priced: bool = True
     """Clear whenever that saves money or the window is full, in the modes ``client`` and ``provider``."""
+    live: bool = True
+    """Clear on a live cache to save money; the preset decides."""
     keep_cold: int = 5
     keep_priced: int = 3
     forced_share: float = 0.1

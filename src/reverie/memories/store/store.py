@@ -191,6 +191,8 @@ class MemoryStore:
         """Return the part of the index that prompts show, with a warning if it was cut."""
         try:
             return load(self.read_index())
+        except UnsafePath:
+            raise
         except StorageError as error:
             return LoadedIndex("", warning=f"WARNING: {error}")
 

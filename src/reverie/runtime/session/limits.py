@@ -98,8 +98,8 @@ def trim_policy(
         policy = replace(policy, mode=_mode_for(facts, betas, binds))
     if policy.mode == "cache_edit" and not switches.cache_edit:
         policy = replace(policy, mode="off")
-    priced = policy.priced and switches.priced_trim and settings.preset == "thrifty"
-    return replace(policy, idle=policy.idle and switches.idle_trim, priced=priced)
+    idle, priced = policy.idle and switches.idle_trim, policy.priced and switches.priced_trim
+    return replace(policy, idle=idle, priced=priced, live=policy.live and settings.preset == "thrifty")
 
 
 def compact_patience(settings: Settings) -> float:

@@ -38,6 +38,7 @@ from ...settings import PRESETS, Preset, Settings, load_settings
 from ...storage.files import FileStorage
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
+from .cache_renewal import pings_allowed, record_ping, warming_request
 from .changes import ChangePrice, price_of_change, price_of_reload
 from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
@@ -48,7 +49,6 @@ from .prepare import prepare
 from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
 from .thinking import unreadable_thinking
-from .warming import pings_allowed, record_ping, warming_request
 from .windows import read_windows
 
 __all__ = ["Session"]
@@ -442,8 +442,6 @@ class Session:
         await self.log.append(META, {"preset": name})
         self.parts.policy.use_preset(name)
         self.parts.apply_policy()
-
-    # -- while the user is away
 
     def pings_allowed(self) -> int:
         """Return how often the last request may be sent again to renew the cache; 0 unless ``keep_warm`` is set."""

@@ -230,7 +230,7 @@ class Trimmer:
 
         The number of messages is None where it is 0, or where no result is cleared while the cache is live.
         """
-        if not self.policy.priced:
+        if not (self.policy.priced and self.policy.live):
             return None, self._pending.written
         recent: list[ClearableResult] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
         if not recent:
