@@ -18,7 +18,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
-from ...errors import StorageConflict, StorageError
+from ...errors import StorageConflict, StorageError, UnsafePath
 from ...keys import check_key
 from ...paths import (
     append_line,

@@ -135,7 +135,9 @@ class Trimmer:
             return
         uses = {called: use for called in decision.tool_use_ids if (use := before.tool_call(called)) is not None}
         shown = files_in_view(before)
-        paths = {path for called, use in uses.items() if (path := path_of(use.input)) and shown.get(path) == called}
+        paths = {
+            path for called, use in uses.items() if (path := path_of(use.input)) and shown.get(path) in (None, called)
+        }
         tools = sorted({use.name for use in uses.values()})
         billed = before.token_count.input_tokens or 0
         log.emit(
