@@ -112,8 +112,8 @@ def test_the_check_above_detects_an_agent_that_is_opened_inside_the_iterator(
 
     async def steps() -> None:
         await ended_early(stage.agent(), "break")
-        for _ in range(20):
-            await asyncio.sleep(0)
+        for _ in range(3_000):  # until the broken scope cancels this task, with a bound of half a minute
+            await asyncio.sleep(0.01)
 
     with pytest.raises((asyncio.CancelledError, RuntimeError)):
         asyncio.run(steps())
