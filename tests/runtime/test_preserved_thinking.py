@@ -20,6 +20,7 @@ from reverie.conversation.decisions import (
     ThinkingDropped,
     ThinkingRepaired,
 )
+from reverie.errors import ModelUnavailable
 from reverie.layers.l4_compact import CompactPolicy
 from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
 
@@ -400,6 +401,37 @@ def test_each_failure_of_a_summary_has_its_own_path_and_swaps_nothing_without_a_
             assert "Do not call a tool" in asked[1]["compaction"]["instructions"]
         if stop == "model_context_window_exceeded":
             assert len(asked[1]["messages"]) < len(asked[0]["messages"])
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V4", "V5")
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_summary_that_is_declined_in_the_background_is_asked_for_once_and_then_written_here(is_final: bool) -> None:
+    from reverie.testing.messages_server.replies import ServerReply
+
+    async def main() -> None:
+        desk = Desk(window=40_000, provider_window=200_000)
+        asked, done = 0, False
+
+        def failing(request: dict[str, Any]) -> Any:
+            nonlocal asked
+            if request.get("compaction") is None:
+                return desk.script(request)
+            asked += 1
+            if is_final:
+                return ServerReply([], "refusal")
+            raise ModelUnavailable("overloaded")
+
+        desk.models[CHECKED].script = failing
+        while not done:
+            async with desk.session() as session:  # a resumed session knows that it was declined
+                await desk.ask(session, "Go on.", size=800)
+                await anyio.wait_all_tasks_blocked()
+                done = bool(session.view.facts.compactions)
+        assert desk.decisions(Compacted)[0].method != "provider"
+        assert asked == (1 if is_final else 3), "an overload may end, a refusal stands"
+        assert desk.refusals == []
 
     anyio.run(main)
 

@@ -241,6 +241,8 @@ class CompactionFailed:
 
     cause: Cause
     error: str
+    declined: bool = False
+    """Whether the provider wrote no summary and would not write one if asked again."""
 
 
 @record

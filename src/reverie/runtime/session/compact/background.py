@@ -13,12 +13,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepared
-from ....errors import CompactionError, ReverieError
+from ....errors import CompactionError, ModelRefused, ReverieError
 from ....events import BackgroundChanged, FellBack
 from ....layers.l4_compact import CutRange, SignedSummary, parts_tool_changes
 from ..host import SessionHost
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
-from .provider import signed_block
+from .provider import SummaryRefused, signed_block
 
 __all__ = ["BackgroundCompaction"]
 
@@ -79,7 +79,8 @@ class BackgroundCompaction:
             await self._log(taking, made.signed, asked.reason, made.calls, made.cost_usd)
             self._session.emit(BackgroundChanged(name, "compaction", "completed"))
         except ReverieError as error:
-            await self._fail(asked.reason, str(error))
+            declined = isinstance(error, SummaryRefused) and not error.later
+            await self._fail(asked.reason, str(error), declined=declined)
             self._session.emit(BackgroundChanged(name, "compaction", "failed", str(error)))
         except BaseException:
             self._session.emit(BackgroundChanged(name, "compaction", "killed"))
@@ -98,8 +99,8 @@ class BackgroundCompaction:
         }
         await self._session.decide(CompactionPrepared(Cause(_LAYER, reason), prepared))
 
-    async def _fail(self, reason: str, error: str) -> None:
-        await self._session.decide(CompactionFailed(Cause(_LAYER, reason), error))
+    async def _fail(self, reason: str, error: str, *, declined: bool = False) -> None:
+        await self._session.decide(CompactionFailed(Cause(_LAYER, reason), error, declined))
         self._session.emit(FellBack(self._session.name, "compact in the background", error))
 
     # -- by the caller's own request
@@ -127,12 +128,13 @@ class BackgroundCompaction:
         reason = "asked for in the background"
         try:
             if isinstance(reply, BaseException):
-                await self._fail(reason, f"the request failed: {reply or type(reply).__name__}")
+                said = f"the request failed: {reply or type(reply).__name__}"
+                await self._fail(reason, said, declined=isinstance(reply, ModelRefused))
                 return False
             cost = await self._session.record_call(reply, source=_LAYER)
             block = signed_block(reply)
             if block is None:
-                await self._fail(reason, f"the reply stopped with {reply.get('stop_reason')!r}")
+                await self._fail(reason, f"the reply stopped with {reply.get('stop_reason')!r}", declined=True)
                 return False
             await self._log(asked[0], SignedSummary(block, asked[1]), reason, 1, cost)
             return True

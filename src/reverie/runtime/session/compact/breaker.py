@@ -28,6 +28,8 @@ class Breaker:
     """Compactions tried while the breaker was open."""
     freed_most: bool = True
     """Whether the last compaction freed at least half of the window's tokens."""
+    declined: bool = False
+    """Whether the provider declined to write the next summary, so that it is written here."""
     suspended: bool = False
     """Whether a compaction was undone, so that only the blocking limit, or a person, starts another."""
 
@@ -66,7 +68,8 @@ class Breaker:
         probes = self.probes + self.is_open(policy)
         match decision:
             case CompactionFailed():
-                return replace(self, failures=self.failures + 1, acted_at=at, probes=probes)
+                declined = self.declined or decision.declined
+                return replace(self, failures=self.failures + 1, acted_at=at, probes=probes, declined=declined)
             case Compacted(trigger="manual"):
                 return Breaker(replies=0, acted_at=at, probes=self.probes)
             case Compacted():

@@ -171,7 +171,7 @@ class Compactor:
 
     def _start_background(self, reason: str, at: Thresholds) -> bool:
         policy = self._session.settings.compact
-        if not policy.in_background or not policy.prefers_provider(self._session.facts):
+        if self.breaker.declined or not policy.in_background or not policy.prefers_provider(self._session.facts):
             return False
         if self.breaker.why_not(policy, self._session.clock(), blocked=False) is not None:
             return False
@@ -186,7 +186,8 @@ class Compactor:
         ):
             return None
         at, tokens = session.thresholds, session.view.token_count.threshold_tokens + self._unbilled()
-        if not self._nears(tokens, at) or self.breaker.why_not(policy, session.clock(), blocked=False) is not None:
+        may_try = not self.breaker.declined and self.breaker.why_not(policy, session.clock(), blocked=False) is None
+        if not (may_try and self._nears(tokens, at)):
             return None
         reason = self._draft.price_reason(at) or "the window fills up"
         return await self.background.request(CompactionRequest("auto", reason, at))
@@ -247,7 +248,10 @@ class Compactor:
         may_try = self.breaker.why_not(policy, now, blocked=False) is None
         calls_model = may_try or not self.breaker.is_open(policy)  # an open breaker spends no call
         limit, bound = at.auto_compact - self._unbilled(), at.blocking - self._unbilled() if blocked else 0
-        asked = CompactionRequest("auto", reason, at, limit=limit, bound=bound, calls_model=calls_model)
+        may_ask = not self.breaker.declined
+        asked = CompactionRequest(
+            *("auto", reason, at), calls_model=calls_model, by_provider=may_ask, limit=limit, bound=bound
+        )
         await self._tried(asked)
 
     async def _tried(self, asked: CompactionRequest) -> CompactionReport | None:

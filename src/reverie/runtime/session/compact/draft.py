@@ -104,6 +104,8 @@ class CompactionRequest:
     from_message: str | None = None
     up_to: str | None = None
     calls_model: bool = True
+    by_provider: bool = True
+    """Whether the provider may be asked for the summary: not after it declined to write this one."""
     limit: int = 0
     """The token count that an automatic compaction should get below."""
     bound: int = 0
@@ -160,7 +162,8 @@ class CompactionDraft:
         room = summary_budget(policy, effective - max(0, fixed - effective // 4))  # a large prefix leaves little room
         room = room.beside(self._saying.follow(session.view))
         model = session.model if asked.calls_model else None
-        if not asked.partial and policy.prefers_provider(session.facts) and self.summaries.offered(model):
+        by_provider = asked.by_provider and not asked.partial and policy.prefers_provider(session.facts)
+        if by_provider and self.summaries.offered(model):
             report = await self._by_provider(asked)
             if report is not None:
                 return report
@@ -213,7 +216,7 @@ class CompactionDraft:
                 calls += error.calls
                 most = most * 2 // 3
                 if not error.too_long or most < _LEAST_RANGE:
-                    raise CompactionError(str(error), calls=calls) from error
+                    raise SummaryRefused(str(error), calls=calls, later=error.later) from error
 
     async def provider_request(self, asked: CompactionRequest) -> tuple[CutRange, dict[str, Any], dict[str, Any]]:
         """Return a range, the request for the provider's summary of it, and the digests that it covers."""

@@ -13,7 +13,7 @@ from ....conversation.cuts import Item
 from ....conversation.side_query import adapted
 from ....conversation.view import View
 from ....conversation.wire.request import build_request, messages_added_before
-from ....errors import CompactionError, ModelError, PromptTooLong
+from ....errors import CompactionError, ModelError, ModelUnavailable, PromptTooLong, ReplyBroken
 from ....layers.l4_compact import MAX_INSTRUCTIONS, CutRange, SignedSummary
 from ....model_facts import ModelFacts, facts_of
 from ....ports import Model, Reply
@@ -39,11 +39,12 @@ class ProviderSummary:
 
 
 class SummaryRefused(CompactionError):
-    """The provider gave no summary; ``too_long`` if a shorter range may work."""
+    """The provider gave no summary; ``too_long`` if a shorter range may work, ``later`` if the same one may."""
 
-    def __init__(self, message: str, *, calls: int = 0, too_long: bool = False) -> None:
+    def __init__(self, message: str, *, calls: int = 0, too_long: bool = False, later: bool = False) -> None:
         super().__init__(message, calls=calls)
         self.too_long = too_long
+        self.later = later
 
 
 class ProviderSummaries:
@@ -92,7 +93,8 @@ class ProviderSummaries:
             except PromptTooLong as error:
                 raise SummaryRefused(str(error), calls=calls, too_long=True) from error
             except ModelError as error:
-                raise SummaryRefused(f"the provider did not summarise: {error}", calls=calls) from error
+                later = isinstance(error, ModelUnavailable | ReplyBroken)
+                raise SummaryRefused(f"the provider did not summarise: {error}", calls=calls, later=later) from error
             price = await self._session.record_call(body, source=SOURCE)
             cost = None if price is None or cost is None else cost + price
             block = signed_block(body)
@@ -127,8 +129,8 @@ class ProviderSummaries:
                 async for piece in stream:
                     if isinstance(piece, Reply):
                         return piece.body
-            raise SummaryRefused("the provider's stream ended without a reply", calls=1)
-        raise SummaryRefused(f"the summary was not written within {seconds:g} s", calls=1)
+            raise SummaryRefused("the provider's stream ended without a reply", calls=1, later=True)
+        raise SummaryRefused(f"the summary was not written within {seconds:g} s", calls=1, later=True)
 
 
 def _messages_of(request: Mapping[str, Any], view: View, taking: CutRange) -> list[Any]:
