@@ -9,9 +9,9 @@ three clauses, one at each place; each clause takes each place in turn.
     without    no model: the program chooses the sentences that it quotes
     with       a scripted model takes the notes and finds the clauses; what is measured is that they then stay
 
-A clause that the user took back, or replaced, counts as shown wrongly if a request shows it and not, after it, the
-message that takes it back; with a model, if it is still a rule and that message is not shown at all. Decoys are
-sentences that look like rules and bind nothing; the table says how many the program would quote before others.
+A clause that the user took back, or replaced, is shown wrongly if no message that takes it back follows it in the
+request. The saying that a rule no longer holds does not count as showing it. Decoys are sentences
+that look like rules and bind nothing; the table says how many the program would quote before others.
 
 With ``--check`` it exits with 1 unless with a model every clause is there and none is shown wrongly, and without one
 at least 0.95 of those stated outright in English are there.
@@ -57,6 +57,7 @@ NOTED = '<section name="Current State">\nThe work goes on as asked.\n</section>'
 AIM = 0.95
 FOLLOWING = 40
 LEAST_ENTRIES = 40
+_ENDED = re.compile(r"This no longer holds: .*?Ignore the earlier text about this\.")
 
 
 @dataclass
@@ -180,16 +181,12 @@ class Run:
             for n in COUNTS
             if one.said_at is not None and n not in one.counted and count - one.said_at >= n
         ]
-        shown = _plain("\n".join(strings_of(request["messages"]))) if due else ""
+        shown = _ENDED.sub("", _plain("\n".join(strings_of(request["messages"])))) if due else ""
         for one, n in due:
             one.counted.add(n)
             clause = one.clause
             at = shown.rfind(_plain(clause["clause"]))
             wrong = bool(one.end) and at >= 0 and not any(_plain(end) in shown[at:] for end in _ends(one.end))
-            if wrong and self.way == "with":  # notes that began before the end was said tell the rule after it
-                unseen = not any(_plain(end) in shown for end in _ends(one.end))
-                held = [_plain(rule.text) for rule in session.parts.rules.rules]
-                wrong = unseen and _plain(clause["clause"]) in held
             key = (clause["id"], clause["language"], clause["style"], self.way, self.kind, self.window)
             self.rows.append(Row(*key, one.place, n, at >= 0, bool(one.end), wrong))
 
@@ -206,17 +203,18 @@ def finder(planted: Sequence[Planted]) -> ScriptedModel:
     """Return a model that takes notes in a few words and finds the planted clauses and their ends."""
 
     def answer(request: dict[str, Any]) -> str:
-        *before, asked = (_plain("\n".join(strings_of(message))) for message in request["messages"])
-        said = "\n".join(before)
-        return "\n".join([NOTED, *(line for one in planted for line in _found(one, said, asked))])
+        said = _plain(
+            "\n".join(strings_of(request["messages"]))
+        )  # the prompt may share a message with the user's words
+        return "\n".join([NOTED, *(line for one in planted for line in _found(one, said))])
 
     return ScriptedModel(answer, capabilities=Capabilities(caching=True, window=10**7))
 
 
-def _found(one: Planted, said: str, asked: str) -> Iterator[str]:
-    """Yield what an answer says about a clause, given the messages and the prompt for notes."""
+def _found(one: Planted, said: str) -> Iterator[str]:
+    """Yield the elements of an answer about a clause, given the messages with the prompt for notes."""
     clause = _plain(one.clause["clause"])
-    known = re.search(rf"(\d+): {re.escape(clause)}", asked)
+    known = re.search(rf"(\d+): {re.escape(clause)}", said)
     if one.end and _plain(one.end) in said:
         if known and one.clause["replaced_by"]:
             yield f'<rule replaces="{known[1]}">{one.clause["replaced_by"]}</rule>'

@@ -57,6 +57,13 @@ def test_a_rule_ends_and_is_replaced_only_by_later_words_of_the_user():
 
 
 @pytest.mark.requirement("W10")
+def test_only_words_after_a_rule_that_was_set_by_hand_end_it():
+    by_hand = Rule("1", "No boats.", added_after="m2")
+    ends = [f'<rule_ended id="1">{words}</rule_ended>' for words in ("And no emojis.", "Boats are fine now")]
+    assert [rule_changes(one, SAID, [by_hand], [], visible=VISIBLE).ended for one in ends] == [(), ("1",)]
+
+
+@pytest.mark.requirement("W10")
 def test_a_message_that_only_a_summary_quotes_makes_no_new_rule():
     assert rule_changes("<rule>no emojis</rule>", SAID, [], [], visible={"m3"}).found == ()
     assert rule_changes("<rule>no emojis</rule>", SAID, [], [], visible={"m2", "m3"}).found != ()
@@ -77,7 +84,8 @@ def test_a_rule_that_was_dropped_comes_back_only_if_the_user_says_it_again():
 @given(st.text(min_size=1, max_size=300).filter(str.strip), st.sampled_from(["", "3f2a-81cc-4e00"]))
 def test_a_rule_is_read_from_the_standing_context_as_it_was_written(text: str, message: str):
     rule = Rule("7", text, message)
-    assert rules_in(_table(rule)) == [rule]
+    by_hand = Rule("8", text, added_after=message)
+    assert rules_in(_table(rule, by_hand)) == [rule, by_hand]
     (ended,) = ended_rules(_table(rule, state="ended"))
     assert ended.equals(rule)
     assert next_rule_id(_table(rule)) == "8"

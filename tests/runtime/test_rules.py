@@ -200,35 +200,128 @@ def test_later_words_of_the_user_end_and_replace_rules_and_a_resume_knows() -> N
     desk.run(resumed)
 
 
+END = "Forget about the price, book at once."
+LATER = "Later words of the user, not yet compared with the rules above"
+
+
+async def _found_late(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a model find the rule while the user takes it back."""
+    forks = desk.session.parts.notes.forks
+    assert forks is not None
+    ask = forks.ask
+
+    async def interrupted(*given: Any, **more: Any) -> Any:
+        reply = await ask(*given, **more)
+        await desk.session.say(END)
+        return reply
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forks, "ask", interrupted)
+        await desk.note(f"<rule>{RULE}</rule>")
+
+
+def _is_shown_with_its_end(shown: str) -> bool:
+    """Say whether the words that took the rule back follow its last saying, and say that they hold."""
+    _, _, after = shown.rpartition(f"):\n{RULE}")
+    return 0 <= after.find(LATER) < after.find(END)
+
+
 @pytest.mark.requirement("W10")
-def test_notes_are_taken_again_at_once_if_the_user_spoke_while_a_rule_was_found(
+def test_a_rule_that_was_taken_back_while_it_was_found_is_shown_with_the_words_that_end_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     desk = Desk()
 
     async def steps() -> None:
         await _planned(desk)
-        notes = desk.session.parts.notes
-        assert await notes.wait(60)
-        forks = notes.forks
-        assert forks is not None
-        ask = forks.ask
-
-        async def interrupted(*given: Any, **more: Any) -> Any:
-            reply = await ask(*given, **more)
-            await desk.session.say("Forget about the price, book at once.")
-            return reply
-
-        with monkeypatch.context() as patch:
-            patch.setattr(forks, "ask", interrupted)
-            await desk.note(f"<rule>{RULE}</rule>")
+        await desk.session.parts.notes.wait(60)
+        await _found_late(desk, monkeypatch)
         assert rules_of(desk) == [RULE]
-        assert notes.due()
-        assert "unless a later message of theirs took it back" in await desk.request()
+        assert _is_shown_with_its_end(await desk.request())
+
+    desk.run(steps)
+    desk.session = desk._made()
+
+    async def resumed() -> None:
+        notes = desk.session.parts.notes
+        assert _is_shown_with_its_end(await desk.request())
+        assert notes.due()  # at once, also after a restart
         await desk.note('<rule_ended id="1">Forget about the price</rule_ended>')
         assert (rules_of(desk), notes.due()) == ([], False)
         await desk.note("<rule>Plan the trip.</rule>")
         assert not notes.due()
+
+    desk.run(resumed)
+
+
+@pytest.mark.requirement("W10")
+def test_without_the_later_words_a_rule_would_be_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+
+    async def steps() -> None:
+        await _planned(desk)
+        await desk.session.parts.notes.wait(60)
+        monkeypatch.setattr(desk.session.parts.standing, "later_words", lambda said, tokens: "")
+        await _found_late(desk, monkeypatch)
+        assert not _is_shown_with_its_end(await desk.request())
+
+    desk.run(steps)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("W10")
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_rule_that_is_said_again_after_a_cut_stands_before_the_words_that_no_notes_have_seen(cut: str) -> None:
+    desk = Desk()
+
+    async def steps() -> None:
+        await _planned(desk)
+        await desk.note(f"<rule>{RULE}</rule>")
+        await _days(desk)
+        await desk.note()
+        assert LATER not in await desk.request()
+        await desk.session.parts.notes.wait(60)
+        desk.session.parts.notes.forks = None  # no notes are taken from here on
+        await desk.turn(END)
+        await _days(desk)
+        await getattr(desk, cut)()
+        assert END in (await desk.request()).rpartition(f"):\n{RULE}")[2]
+
+    desk.run(steps)
+
+
+@pytest.mark.requirement("W10")
+def test_no_rule_is_found_in_a_message_before_words_that_a_cut_removed() -> None:
+    desk = Desk()
+
+    async def steps() -> None:
+        await _planned(desk, END)
+        end = next(item for item in desk.session.view.history if END in repr(item.message))
+        await desk.session.compact(from_message=end.uuid)
+        await desk.turn("What about the last day? Be brief from now on.")
+        await desk.note(f"<rule>{RULE}</rule><rule>Be brief from now on.</rule>")
+        assert rules_of(desk) == ["Be brief from now on."]
+
+    desk.run(steps)
+
+
+@pytest.mark.requirement("W10")
+def test_only_words_after_a_rule_that_was_set_by_hand_are_said_with_it() -> None:
+    desk = Desk()
+
+    async def steps() -> None:
+        await _planned(desk, "Boats are dull.")
+        rule = await desk.session.parts.rules.add("No boats.")
+        assert LATER not in await desk.request()
+        await desk.session.parts.notes.wait(60)
+        desk.session.parts.notes.forks = None  # no notes are taken from here on
+        await desk.turn("Boats are welcome after all.")
+        await _days(desk)
+        await desk.full()
+        _, _, after = (await desk.request()).rpartition(rule.value)
+        assert LATER in after
+        assert "Boats are welcome after all." in after
+        assert "Boats are dull." not in after
 
     desk.run(steps)
 

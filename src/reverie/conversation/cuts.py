@@ -126,7 +126,9 @@ def item_shown_by(entry: Entry, decision: Decision) -> Item | None:
     if isinstance(decision, PrefixAmended):
         return Item(entry.uuid, _kind_of(decision.message["role"]), decision.message, entry)
     if isinstance(decision, ContextSaid):
-        message = said_message(decision.items, role=decision.role, heading=decision.heading)
+        message = said_message(
+            decision.items, role=decision.role, heading=decision.heading, later_words=decision.later_words
+        )
         return None if message is None else Item(entry.uuid, _kind_of(decision.role), message, entry)
     if not isinstance(decision, MemoriesSurfaced | InstructionsAttached | MessageQueued | ResultsClearedByProvider):
         return None
@@ -304,7 +306,8 @@ def _without_repeats(item: Item, before: Sequence[Item], said: Sayings, is_left_
     said.update((one.key, (len(before), one)) for one in fresh if one.text.strip())
     if len(fresh) == len(sayings):
         return item
-    message = said_message(fresh, role=item.message["role"])
+    later_words = str(item.entry.body.get("later_words") or "")
+    message = said_message(fresh, role=item.message["role"], later_words=later_words)
     entry = replace(item.entry, body={**item.entry.body, "items": to_builtins(fresh)})
     return Item(item.uuid, _HIDDEN if message is None else item.kind, message or item.message, entry)
 

@@ -269,6 +269,8 @@ class ContextSaid:
     heading: str = ""
     cuts: int = 0
     """The number of cuts in the view when this was said."""
+    later_words: str = ""
+    """The user's words that no notes have compared yet with the rules among the items."""
 
 
 @record

@@ -45,7 +45,7 @@ from .entries import ASSISTANT, META, Entry
 from .file_reads import FILES, FileReads, logged_reads
 from .layered_map import LayeredMap
 from .plans import Plan, plan_after
-from .standing_context import USER_CONTEXT, StandingRow, is_shown, said_in
+from .standing_context import RULES, USER_CONTEXT, StandingRow, is_shown, said_in
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
@@ -146,6 +146,8 @@ class Facts:
     """The last saying of each item that the view shows, by its key."""
     context_cuts: int = 0
     """The number of cuts in the view when standing context was last said."""
+    rules_unchecked: bool = False
+    """Whether rules of the user were said together with later words that no notes have compared with them."""
     says_as_system: bool = False
     """Whether standing context was ever said in the role ``system``."""
 
@@ -226,7 +228,9 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
         case ContextSaid() | MemoriesSurfaced() | InstructionsAttached():
             return _facts_after_saying(facts, uuid, decision)
         case CursorMoved():
-            return replace(facts, cursors={**facts.cursors, decision.cursor: decision.message})
+            is_unchecked = facts.rules_unchecked and decision.cursor != RULES
+            cursors = {**facts.cursors, decision.cursor: decision.message}
+            return replace(facts, cursors=cursors, rules_unchecked=is_unchecked)
         case Pinned():
             return replace(facts, pinned=facts.pinned | {*decision.messages, *decision.tool_use_ids})
         case PlanChanged():
@@ -288,7 +292,8 @@ def _facts_after_saying(
     facts = _with_said(facts, uuid, decision.items)
     if isinstance(decision, ContextSaid):
         as_system = facts.says_as_system or decision.role == "system"
-        facts = replace(facts, context_cuts=decision.cuts, says_as_system=as_system)
+        is_unchecked = facts.rules_unchecked or bool(decision.later_words)
+        facts = replace(facts, context_cuts=decision.cuts, says_as_system=as_system, rules_unchecked=is_unchecked)
     return facts
 
 
@@ -318,4 +323,5 @@ def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:
         notes_calls=update.calls or facts.notes_calls,
         notes_foreign=foreign,
         notes_projections=projections,
+        rules_unchecked=facts.rules_unchecked and update.by != "local",
     )

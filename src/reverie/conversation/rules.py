@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ..values import record
 
 if TYPE_CHECKING:
+    from .causes import SaidItem
     from .standing_context import StandingRow
 
-__all__ = ["Rule", "ended_rules", "next_rule_id", "rules_in"]
+__all__ = ["Rule", "ended_rules", "next_rule_id", "rules_in", "rules_said"]
 
 _KEY: Final = "rule:"
 _SAID: Final = "Rule of the user, unless a later message of theirs took it back (message {}):"
-_ADDED: Final = "Rule of the user, until they drop it:"
-_MESSAGE: Final = re.compile(r"\ARule of the user, [^(]+ \(message (\S+)\):\Z")
+_ADDED: Final = "Rule of the user, until they drop it{}:"
+_AFTER: Final = " (set after message {})"
+_MESSAGE: Final = re.compile(r"\ARule of the user, [^(]+ \((set after )?message (\S+)\):\Z")
 _NAME: Final = re.compile(r"\Athe user's rule \S+ \((.*?): “(.*?)(…?)”\)\Z", re.DOTALL)
 _NAMED_CHARS: Final = 60
 _HANDLE_CHARS: Final = 13
@@ -30,6 +32,8 @@ class Rule:
     text: str
     message: str = ""
     """The uuid of the message; empty for a rule that the user added by a command."""
+    added_after: str = ""
+    """The uuid of the user's last message before they added the rule by a command."""
 
     @property
     def key(self) -> str:
@@ -50,8 +54,8 @@ class Rule:
     @property
     def value(self) -> str:
         """The text that the model reads."""
-        lead = _SAID.format(self.message) if self.message else _ADDED
-        return f"{lead}\n{self.text}"
+        added = _ADDED.format(_AFTER.format(self.added_after) if self.added_after else "")
+        return f"{_SAID.format(self.message) if self.message else added}\n{self.text}"
 
     def equals(self, other: Rule) -> bool:
         """Say whether both are the same sentence of the same message."""
@@ -60,9 +64,13 @@ class Rule:
 
 def rules_in(standing: Mapping[str, StandingRow]) -> list[Rule]:
     """Return the rules that hold, oldest first."""
-    held = [row.item for key, row in standing.items() if key.startswith(_KEY) and row.item.state != "ended"]
-    found = [_rule(item.key, item.value) for item in held]
-    return sorted(found, key=lambda rule: int(rule.id) if rule.id.isdigit() else 0)
+    held = (standing[key].item for key in standing if key.startswith(_KEY))
+    return sorted(rules_said(held), key=lambda rule: int(rule.id) if rule.id.isdigit() else 0)
+
+
+def rules_said(items: Iterable[SaidItem]) -> list[Rule]:
+    """Return the rules that these sayings have, without those that end."""
+    return [_rule(one.key, one.value) for one in items if one.key.startswith(_KEY) and one.state != "ended"]
 
 
 def ended_rules(standing: Mapping[str, StandingRow]) -> list[Rule]:
@@ -85,4 +93,5 @@ def next_rule_id(standing: Mapping[str, StandingRow]) -> str:
 def _rule(key: str, value: str) -> Rule:
     lead, _, text = value.partition("\n")
     said = _MESSAGE.match(lead)
-    return Rule(key.removeprefix(_KEY), text, said[1] if said else "")
+    message, is_added = (said[2], bool(said[1])) if said else ("", False)
+    return Rule(key.removeprefix(_KEY), text, "" if is_added else message, message if is_added else "")

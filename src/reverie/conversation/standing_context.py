@@ -105,12 +105,18 @@ def handle_of(digest: str) -> str:
     return f"ctx-{digest[:12]}"
 
 
-def said_message(items: Sequence[SaidItem], *, role: str, heading: str = "") -> dict[str, Any] | None:
-    """Return the message that says these items, a block for each; None if none of them has a text."""
+def said_message(
+    items: Sequence[SaidItem], *, role: str, heading: str = "", later_words: str = ""
+) -> dict[str, Any] | None:
+    """Return the message that says these items, a block for each; None if none of them has a text.
+
+    ``later_words`` follow if a rule of the user is among the items.
+    """
     texts = [one.text for one in items if one.text.strip()]
     if not texts:
         return None
-    blocks = [text_block(text) for text in ([heading, *texts] if heading else texts)]
+    follows = any(one.source == RULES for one in items)
+    blocks = [text_block(text) for text in (heading, *texts, later_words if follows else "") if text]
     return {"role": role, "content": blocks}
 
 

@@ -64,7 +64,7 @@ def rule_changes(
     refused = 0
 
     def ends(id: str, message: str) -> bool:
-        return id in held and order.get(message, -1) >= order.get(held[id].message, -1)
+        return id in held and order[message] >= order.get(held[id].message, order.get(held[id].added_after, -2) + 1)
 
     for id, quote in _ENDED.findall(answer):
         text, message = _sourced(quote, said)

@@ -131,7 +131,8 @@ def provider_instructions(
         parts.append(f"Instructions of the user for this summary, which take precedence:\n\n{instructions.strip()}")
     if rules:
         listed = "\n".join(f"- {rule.text}" for rule in rules)
-        parts.append(f"Rules of the user that still hold; repeat each word for word:\n\n{listed}")
+        held = "Rules of the user; unless a later message of theirs took it back, repeat each word for word:"
+        parts.append(f"{held}\n\n{listed}")
     taken = notes_text(notes, section_tokens=budget.section, total_tokens=budget.notes)
     if taken:
         parts.append(f"Notes taken during the session; everything in them that still holds must survive:\n\n{taken}")

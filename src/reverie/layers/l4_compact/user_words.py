@@ -98,6 +98,17 @@ class UserMessages:
         self.spoken += user_messages(item.entry for item in self._reader.items(view))
         return self.spoken
 
+    def text_after(self, view: View, compared: str, others: Iterable[str], *, tokens: int) -> str:
+        """Return the messages after this one, if any of the others is before them, as a section of a summary."""
+        later: list[UserMessage] = []
+        older = set(others)
+        for one in reversed(self.follow(view)):
+            older.discard(one.handle)
+            if one.handle == compared or not older:
+                break
+            later.append(one)
+        return words_text(quoted_words(later[::-1], tokens=tokens, handle_tokens=tokens // 4, pinned=frozenset()))
+
 
 def quoted_words(
     said: Sequence[UserMessage],

@@ -7,7 +7,7 @@ so that a resumed session needs nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from ...conversation.decisions import Cause, ContextSaid, SaidItem
@@ -59,6 +59,8 @@ class StandingContext:
 
     def __init__(self, session: SessionHost) -> None:
         self._session = session
+        self.later_words: Callable[[Sequence[SaidItem], int], str] = lambda said, tokens: ""
+        """Returns the user's words, within a number of tokens, that may change the rules among some sayings."""
         self._sources: list[ContextSource] = []
         self._is_due = True
         self._seen: tuple[Any, ...] = ()
@@ -155,13 +157,13 @@ class StandingContext:
             if said:
                 heading = AGAIN if role == "user" and any(one.key in again for one in said) else ""
                 cause = Cause(LAYER, _reason(said, again))
-                out.append(ContextSaid(cause, said, role, heading=heading, cuts=view.cuts))
+                words = self.later_words(said, self._rule_tokens)
+                out.append(ContextSaid(cause, said, role, heading=heading, cuts=view.cuts, later_words=words))
         return out
 
     async def _say(self, said: list[SaidItem], reason: str) -> Entry:
-        return await self._session.decide(
-            ContextSaid(Cause(LAYER, reason), said, cuts=self._session.view.facts.context_cuts)
-        )
+        cuts, words = self._session.view.facts.context_cuts, self.later_words(said, self._rule_tokens)
+        return await self._session.decide(ContextSaid(Cause(LAYER, reason), said, cuts=cuts, later_words=words))
 
     async def _current(self, view: View, *, after_cut: bool) -> list[StandingItem]:
         found: dict[str, StandingItem] = {}
@@ -185,6 +187,10 @@ class StandingContext:
         share = min(int(at.effective * _AFTER_CUT_SHARE), (at.auto_compact - tokens) // 2)
         return max(least, share, int((at.auto_compact // 2 - tokens) * _PADDING))
 
+    @property
+    def _rule_tokens(self) -> int:
+        return min(_RULES_TOKENS, int(self._session.thresholds.effective * _RULES_SHARE))
+
     def _limits(self, view: View) -> dict[str, BudgetLimit]:
         """Return the limits by budget, each at most its share of the window (L4.9, T8).
 
@@ -199,9 +205,8 @@ class StandingContext:
             return min(tokens, int(effective * share))
 
         recall = self._session.settings.recall
-        rules = fit(_RULES_TOKENS, _RULES_SHARE)
         return {
-            RULES: BudgetLimit(rules, rules),
+            RULES: BudgetLimit(self._rule_tokens, self._rule_tokens),
             "files": BudgetLimit(
                 policy.restore_file_tokens, min(most, fit(policy.restore_files_tokens, 0.28)), policy.restore_files
             ),

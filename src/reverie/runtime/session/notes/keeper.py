@@ -83,7 +83,6 @@ class NotesKeeper:
         self._activity = activity
         self._running: anyio.Event | None = None
         self._since = 0.0
-        self._asks_again = False
 
     @property
     def _policy(self) -> NotesPolicy:
@@ -129,10 +128,10 @@ class NotesKeeper:
     def due(self) -> bool:
         """Return whether an update is due; new entries are read only after enough tokens were added.
 
-        It is due at once if the user spoke while a model found a rule, because these words may take the rule back.
+        With a model it is due at once if rules were said with later words that may take them back.
         """
         limits, view = self._limits(), self._session.view
-        if self._asks_again:
+        if view.facts.rules_unchecked and self.forks is not None:
             return True
         if not enough_tokens(view, limits):
             return False
@@ -185,7 +184,6 @@ class NotesKeeper:
     def _begin(self) -> None:
         self._running = anyio.Event()
         self._since = self._clock()
-        self._asks_again = False
 
     def _is_dead(self) -> bool:
         return self._clock() - self._since > self._session.settings.compact.dead_after_seconds
@@ -246,12 +244,12 @@ class NotesKeeper:
         """Return the notes as a model edits them; the local note-taker fills a Current State that it left out."""
         view, before = self._session.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
-        spoken = self.rules.spoken if self.rules is not None else 0
+        seen = self.rules.newest if self.rules is not None else ""
         if self.rules is not None:
             text = f"{text}\n\n{self.rules.prompt}"
         reply = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
-        if self.rules is not None and await self.rules.learn(reply.answer()):
-            self._asks_again = self.rules.spoken > spoken
+        if self.rules is not None:
+            await self.rules.learn(reply.answer(), seen)
         notes = notes_from_answer(before, reply.answer(), template, limits)
         if notes[CURRENT] == before[CURRENT] and CURRENT in template.headings:
             local = await self.local(view, Notes({}), limits.budget)

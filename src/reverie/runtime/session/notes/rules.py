@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
-from ....conversation.rules import Rule, ended_rules, next_rule_id, rules_in
+from ....conversation.decisions import Cause, CursorMoved, SaidItem
+from ....conversation.rules import Rule, ended_rules, next_rule_id, rules_in, rules_said
 from ....conversation.standing_context import RULES
 from ....conversation.wire.request import awaits_provider
 from ....errors import InputError
@@ -12,12 +15,18 @@ from ....events import FellBack
 from ....layers.l3_notes import rule_changes, rules_prompt
 from ....layers.l4_compact import UserMessages
 from ....text.counts import counted
+from ....values import replace
 from ..host import SessionHost
 from ..standing_context import StandingContext
 
 __all__ = ["RuleKeeper"]
 
+_LAYER: Final = "notes"
 _MOST_CHARS: Final = 2_000
+_LATER: Final = (
+    "Later words of the user, not yet compared with the rules above: where they take a rule back or disagree with it, "
+    "the words hold and the rule does not."
+)
 
 
 class RuleKeeper:
@@ -27,6 +36,7 @@ class RuleKeeper:
         self._session = session
         self._standing = standing
         self._messages = UserMessages()
+        standing.later_words = self.later_words
 
     @property
     def rules(self) -> list[Rule]:
@@ -34,9 +44,10 @@ class RuleKeeper:
         return rules_in(self._session.view.facts.standing)
 
     @property
-    def spoken(self) -> int:
-        """The number of the user's messages so far."""
-        return len(self._messages.follow(self._session.view))
+    def newest(self) -> str:
+        """The uuid of the user's newest message; empty if there is none."""
+        spoken = self._messages.follow(self._session.view)
+        return spoken[-1].handle if spoken else ""
 
     @property
     def prompt(self) -> str:
@@ -49,7 +60,7 @@ class RuleKeeper:
         if not words or len(words) > _MOST_CHARS:
             raise InputError(f"a rule has 1 to {_MOST_CHARS:,} characters: say it in a sentence")
         rule = next((one for one in self.rules if one.text == words), None)
-        return rule if rule is not None else await self._add(words, "")
+        return rule if rule is not None else await self._add(Rule("", words, added_after=self.newest))
 
     async def drop(self, id: str) -> Rule:
         """End a rule and say so to the model; raise ``InputError`` if there is no such rule."""
@@ -65,25 +76,38 @@ class RuleKeeper:
             raise InputError(f"there is no rule {id!r}: the session's rules are {listed}")
         return rule
 
-    async def learn(self, answer: str) -> bool:
-        """Apply the changes of a model's answer that the user's messages confirm; return whether a rule is new."""
+    async def learn(self, answer: str, seen: str) -> None:
+        """Apply the changes of a model's answer that the user's messages confirm.
+
+        ``seen`` is the newest message of the user that the model read; words after it are said with the rules.
+        """
         view = self._session.view
         if awaits_provider(view):
-            return False  # nothing may be said now; the next notes ask again
-        said = [(one.handle, one.text) for one in self._messages.follow(view)]
-        visible = {item.uuid for item in view.items_in_view()}
+            return  # nothing may be said now; the next notes ask again
+        spoken = self._messages.follow(view)
+        said = [(one.handle, one.text) for one in spoken]
+        shown = {item.uuid for item in view.items_in_view()}
+        visible = {one.handle for one in takewhile(lambda one: one.handle in shown, reversed(spoken))}
         changes = rule_changes(answer, said, self.rules, ended_rules(view.facts.standing), visible=visible)
         over = {one: self.named(one) for one in (*changes.ended, *(new.replaces for new in changes.found)) if one}
         for rule in over.values():
             await self._standing.remove(rule.key)
+        if seen != view.facts.cursors.get(RULES) and (changes.found or self.rules or view.facts.rules_unchecked):
+            await self._session.decide(CursorMoved(Cause(_LAYER, "rules compared"), RULES, seen))
         for new in changes.found:
-            await self._add(new.text, new.message)
+            await self._add(Rule("", new.text, new.message))
         if changes.refused:
             why = f"left out {counted(changes.refused, 'change')} of rules that no later words of the user say"
             self._session.emit(FellBack(self._session.name, "rules", why))
-        return bool(changes.found)
 
-    async def _add(self, text: str, message: str) -> Rule:
-        rule = Rule(next_rule_id(self._session.view.facts.standing), text, message)
+    def later_words(self, said: Sequence[SaidItem], tokens: int) -> str:
+        """Return the words of the user after every rule in these sayings that no notes have compared with them."""
+        view, rules = self._session.view, rules_said(said)
+        compared, messages = view.facts.cursors.get(RULES, ""), [rule.message or rule.added_after for rule in rules]
+        words = self._messages.text_after(view, compared, messages, tokens=tokens) if rules else ""
+        return f"{_LATER}\n\n{words}" if words else ""
+
+    async def _add(self, found: Rule) -> Rule:
+        rule = replace(found, id=next_rule_id(self._session.view.facts.standing))
         await self._standing.set(rule.key, rule.value, name=rule.name, source=RULES, budget=RULES)
         return rule
