@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from more_token_generators import FORMATS as MORE_FORMATS
+from more_token_generators import FORMS as MORE_FORMS
 from reverie.errors import InputError
 from reverie.memories.rules.secrets import find_secrets, refuse_secrets, without_secrets
 from reverie.runtime.memory.memory import Memory
@@ -73,6 +75,19 @@ def test_secrets_are_found_in_the_places_where_people_leave_them(seed: int, tort
     assert len(missed) >= 70
     assert sum(missed.values()) <= 0.01 * count * len(missed), missed
     assert max(missed.values()) <= max(2, 0.03 * count), missed
+
+
+@pytest.mark.requirement("M10")
+def test_tokens_of_a_second_author_are_found_and_taken_out(seed: int, torture: bool) -> None:
+    count, missed = 300 if torture else 3, dict.fromkeys([*MORE_FORMATS, *MORE_FORMS], 0)
+    assert len(missed) == len(MORE_FORMATS) + len(MORE_FORMS) >= 360
+    for name, make in {**MORE_FORMATS, **MORE_FORMS}.items():
+        chance = random.Random(f"{seed} {name}")
+        for _ in range(count):
+            text, secret = make(chance)
+            missed[name] += not find_secrets(text) or secret in without_secrets(text)
+    assert sum(missed.values()) <= 0.01 * count * len(missed), missed
+    assert not torture or max(missed.values()) <= 0.01 * count, missed
 
 
 @pytest.mark.requirement("M10")
@@ -147,14 +162,22 @@ NO_SECRETS = {
     "passed test": ("PASS: addr2line", "pass: addr2line"),
     "words in a URL": ("pkcs11:token=Root%20CA%20Certificates9", "pkcs11:token=Rx%20CA%20Cq7zRtv2Wk9s"),
     "words in base64": ("password: 'bm90IG15IHJlYWwgcGFzc3dvcmQ='", "password: 'cTdYIXpSdnEyV2s5cw=='"),
-    "published sample": ("access_token=2YotnFZFEjr1zCsicMWpAA", "access_token=3YotnFZFEjr1zCsicMWpAA"),
+    "words without a digit": ("password: Content-Security-Policy", "password: Content-Security-Policy42"),
+    "type": ('const TOKEN: &str = "SessionCookie";', 'const TOKEN: &str = "q8Zk2Wv9Lm4Tx7pR";'),
+    "passed test of a name": ("PASS: DB_addr2line", "DB_PASS: addr2line"),
+    "option after a name": ("API_KEY=-verbose-output-of-all-2", "API_KEY=-rImIY6SdGRknNSXZzN65oyEOoH1Y2KeamPQ"),
+    "place in a URL": ("?key=street-names-of-the-city", "?key=ZM35bodeZMlTFw3HaIvc7Rod"),
+    "default of a variable": (
+        'variable "db_password" {\n  type = string\n  default = "changeme"\n}',
+        'variable "db_password" {\n  type = string\n  default = "62I5KlLLnVo2"\n}',
+    ),
     "web token without a claim": (
         "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzb21lIjoicGF5bG9hZCJ9.4twFt5NiznN84AWoo1d7KO1T_yoc0Z6XOpOVswac",
         "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjE4MTUzMzY0NzB9.4twFt5NiznN84AWoo1d7KO1T_yoc0Z6XOpOVswac",
     ),
     "id in a URL of SSH": ("ssh://687fb701029421ae5549d998@ssh.jobs", "https://687fb701029421ae5549d998@git.jobs"),
     "name of a code": ('"shortName":"otp","networkId":2043', "the otp is 2043"),
-    "type": (
+    "type in C": (
         "struct SigningKeyInputStr CRMFPOPOSigningKeyInput;",
         "struct SigningKey CRM2FPzQPOSigqW7hngInput;",
     ),
@@ -265,6 +288,8 @@ def test_a_thousand_clean_texts_raise_next_to_no_alarm(seed: int) -> None:
         "password of the curl -u login x password ",
         "cookie: a=b; ",
         "seed phrase: word -----BEGIN PRIVATE KEY-----\n",
+        'variable "password" { default "x" ',
+        "define('A_KEY', 'net use \\\\a securestring ?key=",
     ],
 )
 def test_the_cost_of_a_scan_grows_with_the_text(unit: str, is_linear: Callable[..., bool]) -> None:

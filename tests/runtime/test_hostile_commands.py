@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 from pathlib import Path
 from typing import TypeAlias
 
@@ -108,9 +110,36 @@ def test_no_line_of_the_hostile_set_leaks_or_changes_anything(world: ShellWorld,
 
 
 @pytest.mark.slow
+@pytest.mark.requirement("S1", "S2", "S3")
+def test_no_line_in_a_hostile_repository_leaks_changes_runs_or_connects(world: ShellWorld, torture: bool) -> None:
+    """The lines were written by somebody who had not seen the rules."""
+    cases = cases_of("hostile_repository.json")
+    assert len(cases) >= 590
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        port = str(server.getsockname()[1])
+        lines = [{**case, "command": case["command"].replace("$PORT", port)} for case in cases]
+        for some in [[line] for line in lines] if torture else [lines[::25]]:
+            world.furnish((FOLDER / "hostile_repository.sh").read_text())
+            ran = world.run(*(case["command"] for case in some))
+            assert leaks(world, ran, some) == []
+            assert ran.changed == (), some
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize("line", ["cat link", "git status", "make"])
+def test_plain_bash_in_the_hostile_repository_leaks_or_runs_its_program(world: ShellWorld, line: str) -> None:
+    world.furnish((FOLDER / "hostile_repository.sh").read_text())
+    done = subprocess.run(["bash", "-c", line], cwd=world.work, capture_output=True, text=True, check=False)
+    assert CANARY in done.stdout or (world.out / "MARK_EVIL").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.requirement("S3")
-def test_lines_of_every_day_run_without_asking(world: ShellWorld, torture: bool) -> None:
-    lines = [case["command"] for case in cases_of("everyday.json")]
+@pytest.mark.parametrize("name", ["everyday.json", "everyday_more.json"])
+def test_lines_of_every_day_run_without_asking(world: ShellWorld, name: str, torture: bool) -> None:
+    lines = [case["command"] for case in cases_of(name)]
     assert len(lines) >= 100
     world.furnish("echo '# more' >> README.md", repository=True)
     scope = PermissionScope(world.work, home=world.home)
@@ -120,7 +149,7 @@ def test_lines_of_every_day_run_without_asking(world: ShellWorld, torture: bool)
     }
     asked = [line for line, outcome in verdicts.items() if outcome != "allow"]
     assert len(asked) <= 0.05 * len(lines), asked
-    chosen = lines[:: 1 if torture else 12]
+    chosen = lines[:: 1 if torture else 24]
     ran = world.run(*chosen)
     assert ran.allowed == tuple(verdicts[line] == "allow" for line in chosen)
     assert [result for result in ran.results if "Permission denied" in result] == []

@@ -44,8 +44,10 @@ _STANDS_ALONE: Final = re.compile(
 )
 _NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,]")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
-_CODE: Final = re.compile(r"[{}]|&&|\|\||^[,)\]-]|=(?=[A-Za-z_$])")
+_CODE: Final = re.compile(r"[{}]|&&|\|\||^[,)\]]|^-(?![\w-]{30})|=(?=[A-Za-z_$])")
 """Signs of an expression or of an option in a value without quotes."""
+_FIELD: Final = re.compile(r"(?:[?&]|(?<!\S)--)[\w.-]*\Z")
+"""The name of an option or of a field in a URL, up to its keyword."""
 _COMPOUND: Final = re.compile(r"[\w.-]")
 _NEXT_WORD: Final = re.compile(r"(?<=[ \t])[^\s\"'`<>]+")
 _PLAIN_WORD: Final = re.compile(r"[^\W\d_]+|[—–-]")
@@ -69,7 +71,7 @@ _BEFORE_KEY: Final = (
     "master", "license", "licence", "webhook", "service", "subscription", "storage", "shared", "admin", "secret", "deploy",
     "integration", "session", "consumer", "write", "read", "ingest", "management", "rest", "server", "live", "cookie",
     "jwt", "hmac", "aes", "ssh", "gpg", "preshared", "psk", "data", "project", "user", "bot", "team", "org", "cloud",
-    "openai", "azure", "aws", "gcp", "google",
+    "openai", "azure", "aws", "gcp", "google", "fastly",
 )  # fmt: skip
 _BEFORE_NO_SECRET: Final = (
     "next", "page", "lock", "request", "idempotency", "purchase", "change", "update", "continuation", "pagination", "publickey",
@@ -91,7 +93,7 @@ _OWNER: Final = r"(?:[ \t](?:of|for|to|on|in|at|von|für|de|del|do|da|du)(?:[ \t
 _VALUE: Final = re.compile(
     r"(?P<name>[\w.-]{0,24}+)[\\\"'`*\])]{0,4}+"
     rf"(?:{_OWNER}"
-    r"(?:[ \t]{0,3}(?P<sign>=>|:=|={1,3}|:|：|>|(?<=[ \t])\|(?=[ \t]))[ \t]{0,3}(?:(?:str|string|String)\s*=\s*)?"
+    r"(?:[ \t]{0,3}(?P<sign>=>|:=|={1,3}|:|：|>|(?<=[ \t])\|(?=[ \t]))[ \t]{0,3}(?:&?[A-Za-z][\w.\[\]|]{0,24}[ \t]*=[ \t]*(?=[bru]?[\"']))?"
     r"|[ \t]+(?P<verb>is|was|are|ist|es|est|è|é)[ \t]+(?:now[ \t]+|still[ \t]+|just[ \t]+|set to[ \t]+|:[ \t]*)?"
     r"|[ \t]+(?P<to>to)[ \t]+"
     r"|(?P<pair>[ \t]*,[ \t]*(?:value[ \t]*[=:][ \t]*)?(?=[\\\"'])|[ \t]+value[ \t]*=[ \t]*(?=[\\\"'])|\s*,?\s*[\"']?value[\"']?\s*:\s*))"
@@ -223,7 +225,7 @@ def _names_a_secret(text: str, lowered: str, at: int, word: str) -> bool:
             return before[-1:] != ":" or text[end : end + 1] != ":"
         case "pass" | "auth" | "pat" | "psk" | "pw":
             # A test that passed is reported as "PASS: name".
-            return not before[-1:].isalpha() and not text.startswith("PASS:", at)
+            return not before[-1:].isalpha() and (before[-1:] == "_" or not text.startswith("PASS:", at))
         case _:
             return True
 
@@ -258,13 +260,14 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
     if UUID.fullmatch(value):
         mark = text[max(0, at - 8) : at].lower().rstrip("_- ").endswith(_BEFORE_MARK)
         return not mark and (named or (not found["name"] and _COMPOUND.match(text, at - 1) is not None))
-    return is_random(value, quoted=bool(found["quote"]))
+    is_field = named or _FIELD.search(text, max(0, at - 24), at) is not None
+    return is_random(value, quoted=bool(found["quote"]) or (is_field and not BRACKET.search(value)))
 
 
 def _is_after_blank(text: str, found: re.Match[str], value: str, at: int, *, weak: bool) -> bool:
     """Say whether a value only a blank behind a keyword is a secret: of an option, in quotes, or too odd for a word."""
     if text[max(0, at - 24) : at].rpartition(" ")[2].startswith("-") or (found["quote"] in ("'", '"') and weak):
-        return is_password(value) if weak else is_random(value)
+        return is_password(value) if weak else is_random(value, quoted=not BRACKET.search(value))
     if not weak:
         own = "key" if "key" in text[at : at + 3].lower() else text[at : at + 4].lower()
         return (

@@ -65,6 +65,8 @@ _PAIRS: Final = frozenset(
 _NAME_SHARE: Final = 0.75
 _NAME_SHARE_OF_PARTS: Final = 0.6
 _SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?(?:_[A-Z]+[0-9]*)+")
+_PASSPHRASE: Final = re.compile(r"(?=.*[0-9])[A-Z][a-z]{2,}[0-9]*(?:([-_.~])[A-Z][a-z]{2,}[0-9]*){2,}(?:\1[0-9]+)?")
+"""Words that a password manager joins: capitalized, one sign between them, a digit."""
 UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -114,6 +116,8 @@ def is_password(value: str, *, clear: bool = True) -> bool:
     letters = _LOWER.search(value) or _UPPER.search(value)
     if (call := _CALL.match(value)) and _is_name(call[1]):
         return False
+    if _PASSPHRASE.fullmatch(value):
+        return True
     if not letters or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return _classes(value) == 4
     mixed = (DIGIT.search(value) and not _PATH.search(value)) or _SIGN.search(value)
@@ -124,6 +128,8 @@ def is_random(value: str, *, quoted: bool = False) -> bool:
     """Say whether a value is too random to be a word, a name or an expression."""
     if len(value) < 8 or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return False
+    if _PASSPHRASE.fullmatch(value):
+        return True
     if len(value) < _MIN_HEX_CHARS and HEX.fullmatch(value):
         return False  # too short for a key: a checksum or an id
     if _classes(value) == 4 and len(value) <= 64 and value[-1] not in "=(" and "(" not in value:

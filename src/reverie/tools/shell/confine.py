@@ -78,7 +78,8 @@ GIT_SETTINGS = {
     "gpg.program": "false", "gpg.ssh.program": "false", "gpg.x509.program": "false", "gpg.ssh.defaultKeyCommand": "",
     "log.showSignature": "false", "protocol.allow": "never", "submodule.recurse": "false", "gc.auto": "0",
     "status.submoduleSummary": "false", "diff.submodule": "short", "format.pretty": "medium",
-    "maintenance.auto": "false", "interactive.diffFilter": "", "sequence.editor": "false",
+    "maintenance.auto": "false", "interactive.diffFilter": "", "sequence.editor": "false", "grep.threads": "0",
+    "index.threads": "0",
 }  # fmt: skip
 GIT_VARIABLES = {
     "GIT_PAGER": "cat", "GIT_EDITOR": "false", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "",

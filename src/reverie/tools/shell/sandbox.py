@@ -83,7 +83,11 @@ def _words(version: int, namespaces: bool, seccomp: bool) -> list[str]:
 
 
 def _counted(processes: int) -> str:
-    return f"{processes} processes" if processes else "no limit of processes for root"
+    return (
+        f"{processes} processes"
+        if processes
+        else "no limit of the kernel on processes for root (a line that starts more than 16 at once asks)"
+    )
 
 
 def _interpreter() -> list[str]:

@@ -43,8 +43,12 @@ def _is_directory(given: ParsedArguments) -> str:
     return "it goes to the directory of an earlier command" if "-" in given.texts else ""
 
 
-def _is_only_version(words: tuple[Word, ...]) -> str:
-    return "" if [word.text for word in words] == ["--version"] else "only its --version is known to only read"
+def _is_only_version(*spellings: str) -> WordCheck:
+    def check(words: tuple[Word, ...]) -> str:
+        is_asked = len(words) == 1 and words[0].text in ("--version", *spellings)
+        return "" if is_asked else "only its --version is known to only read"
+
+    return check
 
 
 def _has_no_option_file(given: ParsedArguments) -> str:
@@ -122,7 +126,9 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
             "strings": _has_no_option_file,
         },
     ),
-    **dict.fromkeys(("bash", "gcc", "node", "python", "python3"), _is_only_version),
+    **dict.fromkeys(("bash", "gcc"), _is_only_version()),
+    **dict.fromkeys(("python", "python3"), _is_only_version("-V")),
+    "node": _is_only_version("-v"),
     **dict.fromkeys(("[", "test"), judge_test),
     "awk": judge_awk,
     "echo": _judge_echo,

@@ -26,6 +26,8 @@ __all__ = [
 
 _COUNT: Final = re.compile(r"-[0-9]+\Z")
 _LONG: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9-]*\Z")
+_AT_ONCE: Final = frozenset({"P", "max-procs", "j", "threads"})
+_FEW: Final = re.compile(r"(?:[1-9]|1[0-6])?\Z")
 
 
 @record
@@ -186,6 +188,8 @@ def parsed_arguments(how: OptionRule, words: tuple[Word, ...]) -> ParsedArgument
             options.append(_long(how, word, left))
         else:
             options.extend(_short(how, word, left))
+    if any(name in _AT_ONCE and not _FEW.match(value) for name, value in options):
+        raise ValueError("it would start more than 16 processes or threads at once")  # the kernel has no limit for root
     return ParsedArguments(tuple(options), tuple(operands))
 
 
