@@ -72,8 +72,9 @@ def test_the_window_is_what_the_host_says_or_what_the_last_reply_used(tmp_path: 
     told = {"transcript_path": str(transcript), "model": {"id": "claude-x"}}
     said = line_values(json.dumps(told).encode())
     assert (said["window_percent"], said["cache_share"]) == (25, 0.9998)
-    told["model"] = {"id": "claude-x[1m]"}
-    assert line_values(json.dumps(told).encode())["window_percent"] == 5
+    for model in ("claude-x[1m]", "claude-opus-5-5"):
+        told["model"] = {"id": model}
+        assert line_values(json.dumps(told).encode())["window_percent"] == 5
 
 
 def test_memories_that_are_switched_off_or_elsewhere_are_treated_so(tmp_path: Path, home: Path) -> None:

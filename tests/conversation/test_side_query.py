@@ -25,6 +25,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"tool_choice": {"type": "any"}},
     {"tool_choice": {"type": "tool", "name": "Read"}, "temperature": 0.5, "top_k": 3},
     {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}, "effort": "high"}},
+    {"output_config": {"effort": "xhigh"}},
+    {"output_config": {"effort": "max"}, "thinking": {"type": "disabled"}},
 ]
 
 
@@ -36,7 +38,8 @@ def named(facts: ModelFacts) -> str:
 def forked(options: dict[str, Any], facts: ModelFacts, *, parent: str = "") -> dict[str, Any]:
     """Return the request of a fork of a conversation with these options, on a model with these facts."""
     name = named(facts)
-    prefix = PrefixRendered(Cause("test", ""), parent or name, "Careful.", [TOOL], {"max_tokens": 4_000, **options})
+    given = {"max_tokens": 4_000, **options}
+    prefix = PrefixRendered(Cause("test", ""), parent or name, "Careful.", [TOOL], given, checked=True)
     view = View().fold_all(
         [
             Entry("p", None, "", "", DECISION, body_of(prefix)),

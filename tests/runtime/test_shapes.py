@@ -230,6 +230,28 @@ def test_options_go_in_the_names_of_the_api(tmp_path: Path) -> None:
     asyncio.run(steps())
 
 
+@pytest.mark.parametrize(("model", "thinks"), [("gpt-6-astra", False), ("gpt-6-sol", True)])
+def test_tools_that_a_model_does_not_take_in_a_shape_are_refused_with_the_remedy(
+    model: str, thinks: bool, tmp_path: Path
+) -> None:
+    asked: Body = {"model": model, "max_tokens": 99, "tools": [READ]}
+
+    async def prepared(models: Any = None, **given: Any) -> Body:
+        settings = settings_in(tmp_path, models=models or {})
+        async with Session.open("s", storage=InMemoryStorage(), settings=settings) as session:
+            await session.say("Hi.")
+            return await session.prepare(**asked, **given)
+
+    async def steps() -> None:
+        with pytest.raises(InputError, match=r"shape='responses'.*disabled" if thinks else "shape='responses'; for"):
+            await prepared(shape="chat")
+        assert (await prepared(shape="responses"))["tools"]
+        remedies: Body = {"thinking": {"type": "disabled"}} if thinks else {"models": {model: {"chat_tools": "yes"}}}
+        assert (await prepared(**remedies, shape="chat"))["tools"]
+
+    asyncio.run(steps())
+
+
 def test_a_switch_to_anthropic_and_back_loses_no_reasoning(tmp_path: Path) -> None:
     thought = {"type": "thinking", "thinking": "Hm."}
 

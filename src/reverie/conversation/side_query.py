@@ -52,7 +52,7 @@ def side_request(
 def adapted(request: Mapping[str, Any], facts: ModelFacts, *, answer_tokens: int) -> dict[str, Any]:
     """Return a side query with options that a model with these facts accepts, and room for ``answer_tokens``.
 
-    A forced tool choice is left out, and so is an effort that the model does not know.
+    A forced tool choice is left out, and so is an effort that the model does not take, or not with thinking off.
     """
     out = {key: value for key, value in request.items() if facts.sampling or key not in _SAMPLING}
     if _kind(out.get("tool_choice")) in _FORCED:
@@ -61,7 +61,8 @@ def adapted(request: Mapping[str, Any], facts: ModelFacts, *, answer_tokens: int
         del out["thinking"]
     if not facts.context_editing:
         out.pop("context_management", None)
-    if "effort" in _fields(out.get("output_config")) and not facts.default_effort:
+    effort, is_off = _fields(out.get("output_config")).get("effort"), _kind(out.get("thinking")) in _OFF
+    if effort is not None and (effort not in facts.efforts or (is_off and effort in facts.efforts_with_thinking)):
         out["output_config"] = {key: value for key, value in out["output_config"].items() if key != "effort"}
     out["max_tokens"] = max(1, min(answer_tokens + _thinking_room(out, facts), facts.max_output_tokens))
     return out

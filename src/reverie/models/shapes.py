@@ -10,7 +10,7 @@ import msgspec
 from ..conversation.entries import clean
 from ..conversation.wire.carried_items import without_carried
 from ..errors import InputError
-from ..model_facts import facts_of
+from ..model_facts import ModelFacts, facts_of
 from .chat_reply import ChatAssembly
 from .chat_request import chat_body, limit_field_of
 from .responses_compact import compact_body, compaction_reply
@@ -21,19 +21,24 @@ Shape: TypeAlias = Literal["messages", "chat", "responses"]
 _SDK_ARGUMENTS: Final = ("stream", "extra_headers", "extra_body", "extra_query", "timeout")
 
 
-def shaped_request(request: dict[str, Any], shape: Shape, *, carries_items: bool = True) -> dict[str, Any]:
+def shaped_request(
+    request: dict[str, Any], shape: Shape, *, facts: ModelFacts | None = None, carries_items: bool = True
+) -> dict[str, Any]:
     """Return a request of the Messages API as keyword arguments of a provider's SDK.
 
     ``chat`` is for ``chat.completions.create``, ``responses`` for ``responses.create``, or for ``responses.compact``
-    where the request has the field ``compaction``. ``carries_items`` is false if no message can carry items of
-    another provider. Raise ``InputError`` for another shape.
+    where the request has the field ``compaction``. ``facts`` are the model's, if not those of its name;
+    ``carries_items`` is false if no message can carry items of another provider. Raise ``InputError`` for another
+    shape, and for tools that the model does not take in this one.
     """
     if shape == "messages" and not carries_items:
         return request
-    facts = facts_of(str(request.get("model") or ""))
+    facts = facts or facts_of(str(request.get("model") or ""))
     rest = {key: request[key] for key in _SDK_ARGUMENTS if key in request}
     if shape == "chat":
-        return {**chat_body(request, limit_field=limit_field_of(facts), facts=facts), **rest}
+        body = chat_body(request, limit_field=limit_field_of(facts), facts=facts)
+        _check_tools(body, facts)
+        return {**body, **rest}
     if shape == "responses":
         body = responses_body(request, facts=facts)
         return {**(compact_body(body, request) if request.get("compaction") is not None else body), **rest}
@@ -42,6 +47,18 @@ def shaped_request(request: dict[str, Any], shape: Shape, *, carries_items: bool
     if facts.api == "messages":
         return {**request, "messages": without_carried(request["messages"])}
     return request
+
+
+def _check_tools(body: Mapping[str, Any], facts: ModelFacts) -> None:
+    """Raise ``InputError`` if a chat completion has tools that its model takes only in Responses."""
+    thinks = facts.chat_tools == "without_thinking"
+    if "tools" not in body or facts.chat_tools == "yes" or (thinks and body.get("reasoning_effort") == "none"):
+        return
+    unless = ", or thinking={'type': 'disabled'}" if thinks else ""
+    raise InputError(
+        f"{body['model']} takes no tools in chat completions{' while it thinks' if thinks else ''}: use "
+        f"shape='responses'{unless}; for a server that takes them, set chat_tools = 'yes' in [models.'{facts.name}']"
+    )
 
 
 def messages_reply(reply: Mapping[str, Any], model: str) -> Mapping[str, Any]:

@@ -24,7 +24,6 @@ _LOOK_SECONDS = 0.04
 _HEAD_BYTES = 1_024
 _BAR_CELLS = 8
 _WARM_PERCENT, _HOT_PERCENT = 75, 90
-_DEFAULT_WINDOW, _LONG_WINDOW = 200_000, 1_000_000
 _MAX_PART_CHARS = 40
 _SEPARATOR = " · "
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
@@ -83,8 +82,9 @@ def _window(host: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _window_of(host: Mapping[str, Any]) -> float:
-    named = _text(_inside(host, "model").get("id")) or _text(host.get("model"))
-    return _LONG_WINDOW if "[1m]" in named else _DEFAULT_WINDOW
+    from ...conversation.tokens.window import window_for  # most hosts report their window, so this is seldom loaded
+
+    return window_for(_text(_inside(host, "model").get("id")) or _text(host.get("model"))).tokens
 
 
 def _last_usage(transcript: str) -> Mapping[str, Any]:

@@ -105,11 +105,12 @@ class AgentHost:
         return None
 
     async def begin_query(self, prompt: str) -> None:
-        """Start to recall memories for a prompt, and attach instructions, date and messages that are new."""
+        """Start to recall memories and to ask for the limits of the model, and attach new context."""
         self._parts.idle_cache.stop()
         if self._absent is not None and self.has_fallen_back:
             self._parts.use_model(self._absent)
             self._absent, self.has_fallen_back = None, False
+        self._parts.tasks.start_soon(self._parts.ask_limits)  # beside the first request: a long query needs them
         if self._relay is not None:
             self._relay.shutdown_by = ""
         if self._parts.memory is not None and prompt:
@@ -129,8 +130,7 @@ class AgentHost:
             await self._parts.memory.recall.surface()
 
     async def end_query(self) -> None:
-        """Start in the background: extraction of memories, a dream if due, the model's limits, pings of the cache."""
-        self._parts.tasks.start_soon(self._parts.ask_limits)
+        """Start in the background: extraction of memories, a dream if due, pings of the cache."""
         if self._parts.options.lineage is None:  # an agent's cache is not kept warm for its leader
             self._parts.idle_cache.start(self._parts.model)
         if self._parts.memory is not None:

@@ -332,7 +332,8 @@ class Session:
         asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
         request = await prepare(self.log, self.parts, asked)
         extras = asked.extras_for(request, self.view) if shape == "messages" else asked.extras
-        return shaped_request({**request, **extras}, shape, carries_items=self.view.facts.carries_items)
+        facts, carries = self.parts.policy.facts, self.view.facts.carries_items
+        return shaped_request({**request, **extras}, shape, facts=facts, carries_items=carries)
 
     # -- the window
 
@@ -390,7 +391,7 @@ class Session:
             return None
         if shape == "messages":
             request = with_beta_header(request, self.parts.policy.betas)
-        return shaped_request(request, shape)
+        return shaped_request(request, shape, facts=self.parts.policy.facts)
 
     async def background_reply(self, reply: Any) -> bool:
         """Take the reply to ``background_request``, or the error raised instead of it; a summary is used next.
