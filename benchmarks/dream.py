@@ -44,7 +44,7 @@ def written(folder: Path, memories: list[dict[str, str]]) -> None:
     """Write the memories as files."""
     folder.mkdir(parents=True)
     for one in memories:
-        named = {**one, "name": one["description"], "modified": one["created"]}
+        named = {"name": one["description"], **one, "modified": one["created"]}
         fields = {key: named[key] for key in FIELDS if key in named}
         (folder / one["file"]).write_text(new_text(fields, one["body"] + "\n"), "utf-8")
 
