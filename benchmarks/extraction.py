@@ -28,6 +28,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -99,14 +100,18 @@ def measured(name: str, embed: Embed | None) -> Found:
     data: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
     sessions: dict[str, list[str]] = data["sessions"]
     logs = [(session, entries_of(session, day, said)) for day, (session, said) in enumerate(sessions.items())]
-    wish_of = {f"{s} {s}-{n}": at for at, one in enumerate(data["wishes"]) for s, n in one["places"]}
+    wishes_of: dict[str, set[int]] = {}
+    for at, one in enumerate(data["wishes"]):
+        for session, number in one["places"]:
+            wishes_of.setdefault(f"{session} {session}-{number}", set()).add(at)
     rows: list[tuple[bool, str]] = []
     found: set[int] = set()
     for one in proposals_of(logs, embed):
-        wishes = [wish_of.get(source) for source in one.sources]
-        right = wishes[-1] is not None and wishes.count(wishes[-1]) > 1
-        found |= {wishes[-1]} if right and wishes[-1] is not None else set()
-        rows.append((right, f"{one.text} | {one.why}"))
+        said = Counter(wish for source in one.sources for wish in wishes_of.get(source, ()))
+        last = wishes_of.get(one.sources[-1], set())
+        right = {wish for wish in last if said[wish] > 1}
+        found |= right
+        rows.append((bool(right), f"{one.text} | {one.why}"))
     texts = [[sessions[s][n - 1] for s, n in one["places"]] for one in data["wishes"]]
     sharing = {at for at, said in enumerate(texts) if share_half(said[0], said[1])}
     missed = [str(one["wish"]) for at, one in enumerate(data["wishes"]) if at not in found]

@@ -191,6 +191,16 @@ def test_search_shows_nothing_it_is_not_sure_of() -> None:
     assert choose("how should tests reach the database?").files == ("feedback_database.md",)
 
 
+@pytest.mark.requirement("R2")
+def test_a_memory_is_shown_for_one_sentence_of_a_long_prompt_but_not_for_words_spread_over_it() -> None:
+    task = "Rename the parser in the importer module and keep the old name as an alias."
+    asked = f"{task} How should tests reach the real database?"
+    assert choose(asked).files == ("feedback_database.md",)
+    spread = "Describe in the changelog how a real user runs the importer twice with tests beside a database file."
+    assert choose(spread).files == ()
+    assert choose(spread, policy=RecallPolicy(min_share=0)).files, "the known-bad twin: a few words of any sentence"
+
+
 # -- what is shown
 
 

@@ -212,7 +212,7 @@ def test_a_session_is_shown_no_more_than_its_budget_in_all(tmp_path: Path) -> No
     async def act(session: Session, told: list[Event]) -> None:
         recall = recalling(session, folder)
         for _ in range(12):
-            recall.start("which launch step number is next?")
+            recall.start("launch step number")
             await recall.surface()
         shown = surfaced_in(session.view)
         assert 50_000 < shown.bytes <= 61_440

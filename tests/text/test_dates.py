@@ -17,8 +17,6 @@ CERTAIN = [
     ("Yesterday it was decided.", "2026-11-15 it was decided."),
     ("Due the day after tomorrow.", "Due 2026-11-18."),
     ("We moved last month.", "We moved 2026-10."),
-    ("Starts next week.", "Starts the week of 2026-11-23."),
-    ("Next week it starts.", "The week of 2026-11-23 it starts."),
     ("Planned for next quarter.", "Planned for Q1 2027."),
     ("Done by the end of next month.", "Done by 2026-12-31."),
     ("Lena left three days ago.", "Lena left 2026-11-13."),
@@ -39,6 +37,9 @@ AMBIGUOUS = [
     "The audit is on the last Friday of the month.",
     "The last week of March is quiet.",
     "It broke a few days ago.",
+    "The vendor asked for it last week.",
+    "Next week it starts.",
+    "Lena left two weeks ago.",
 ]
 NO_DATES = [
     "The rota changes every Monday.",
@@ -82,6 +83,8 @@ def test_a_phrase_that_may_mean_something_else_stays(text: str) -> None:
         ("on Thursday", "on Thursday 2026-11-19"),
         ("in two weeks", "2026-11-30"),
         ("by the end of the month", "by 2026-11-30"),
+        ("Starts next week.", "Starts the week of 2026-11-23."),
+        ("Next week it starts.", "The week of 2026-11-23 it starts."),
         ("December 5", "2026-12-05"),
         ("5th of March", "2027-03-05"),
         ("over the last month", "over the last month"),

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["DatedText", "absolute", "iso_day"]
+__all__ = ["DatedText", "absolute", "iso_day", "without_quotes"]
 
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS: Final = (
@@ -82,11 +82,16 @@ def iso_day(text: str) -> date | None:
         return None
 
 
+def without_quotes(text: str) -> str:
+    """Return a text without its quoted parts, code and links."""
+    return _MASKED.sub(" ", text)
+
+
 def absolute(text: str, written_on: date | None, *, only_certain: bool = False) -> DatedText:
     """Return the text with each relative date as an absolute one, counted from ``written_on`` (None: unknown).
 
-    With ``only_certain`` a phrase that may recur or may be a duration stays: a bare weekday, "December 5", "in two
-    weeks", "the end of the month".
+    With ``only_certain`` a phrase that may recur, may be a duration or is vague stays: a bare weekday, "December 5",
+    "in two weeks", "last week", "two weeks ago", "the end of the month".
     """
     masked = deque(found.span() for found in _MASKED.finditer(text))
     days: list[date] = []
@@ -128,8 +133,9 @@ def _is_no_date(found: re.Match[str]) -> bool:
 
 
 def _is_certain(found: re.Match[str]) -> bool:
-    """Say whether a phrase can only mean one day or span in any sentence."""
-    if found["count"] and not found["time"]:
+    """Say whether a phrase can only mean one day or span; the days of a week depend on the country."""
+    in_weeks = (found["span"] or found["past_unit"] or "").lower().startswith("week")
+    if in_weeks or (found["count"] and not found["time"]):
         return False
     if found["end"]:
         return re.search(r"(?:this|next) (?:month|quarter|year)", found["end"], re.IGNORECASE) is not None

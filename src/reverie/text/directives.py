@@ -87,8 +87,11 @@ def is_question(sentence: str) -> bool:
 
 
 def is_rule(sentence: str) -> bool:
-    """Say whether a sentence binds by its grammar and has a word of obligation, negation, generality or the like."""
-    return bool(_kinds(_plain(sentence))) and binding_part(sentence)[0] >= 1.0
+    """Say whether a sentence binds by its grammar, and a clause with a word of obligation or the like is no report."""
+    if binding_part(sentence)[0] < 1.0:
+        return False
+    clauses = [_plain(sentence[start:end]) for start, end in _clauses(sentence)]
+    return any((kinds := _kinds(one)) and (_CJK.search(one) or _mood(_words(one), kinds) > 0) for one in clauses)
 
 
 def has_known_words(text: str) -> bool:

@@ -40,6 +40,7 @@ NOT_REPEATED = [
     ("lass die Tests laufen", "lass die Tests laufen"),
     ("Why does the parser fail on empty input?", "why does the parser fail on an empty input again?"),
     ("Add a spinner to the shipments table.", "Rename the shipments endpoint."),
+    ("Fix the parser for Riga, it finds nothing.", "Fix the parser for Oslo, it finds nothing at all."),
     ("[Request interrupted by user for tool use]", "[Request interrupted by user for tool use]"),
     ("Parameter 'a' must be one of ['view', 'edit', 'undo']", "Parameter 'a' must be one of ['view', 'edit', 'undo']"),
 ]
@@ -74,6 +75,15 @@ def test_a_wish_of_two_sessions_is_proposed_with_both_quotes(first: str, second:
     assert made.why.index("2026-11-11") < made.why.index("2026-11-12")
     assert lint_memory(as_memory(made)) == [] or not made.text.isascii()
     assert kept(first) == kept("Something else.", second) == [], "one session repeats nothing"
+
+
+@pytest.mark.requirement("L5.0")
+def test_two_wishes_of_one_message_are_both_found() -> None:
+    earlier = ["Never edit config/prod.yaml here.", "Please ask me before you add a dependency."]
+    made = kept(earlier, "Always ask before you add a dependency. And never edit config/prod.yaml!")
+    assert sorted(one.sources for one in made) == [("before p0", "now u0"), ("before p1", "now u0")]
+    reverse = kept("Never edit config/prod.yaml. Always ask before you add a dependency.", *earlier)
+    assert sorted(one.sources for one in reverse) == [("before p0", "now u0"), ("before p0", "now u1")]
 
 
 @pytest.mark.parametrize(("first", "second"), NOT_REPEATED)

@@ -139,6 +139,8 @@ def test_what_is_said_in_other_words_is_left_alone(one: str, other: str) -> None
         ("Winter rules hold from 2026-11-10 until 2027-03-15.", False),
         ("The pager broke on 2026-10-30.", False),
         ("The pager uses version 2026-11.", False),
+        ('Write dates as "10 Nov 2026" in the app.', False),
+        ("Write dates as 10 Nov 2026 in the app.", True),
     ],
 )
 def test_a_last_date_that_has_passed_since_it_was_written_is_a_question(said: str, asked: bool) -> None:
@@ -164,6 +166,32 @@ def test_a_name_or_description_that_says_more_keeps_equal_bodies_apart() -> None
     assert [question.topic for question in dreamed.questions] == ["similar"]
     named = memory("It listens on port 5432.", name="It listens", description="It listens on port")
     assert len(dreamt({"a.md": named, "b.md": memory("It listens on port 5432.", name="port 5432")})[1]) == 1
+
+
+@pytest.mark.requirement("L6.11")
+@pytest.mark.parametrize(
+    ("one", "other", "asked"),
+    [
+        (
+            "The hub database is dumped at 2 every day, always.",
+            "The lock database is dumped at 3 every day, always.",
+            0,
+        ),
+        (
+            "The serial console of the hub board runs at 921600 baud.",
+            "The serial console of the lock board runs at 115200 baud.",
+            0,
+        ),
+        ("The hub database is dumped at 02:30 every day.", "The hub database is dumped at 03:10 every day.", 1),
+        (
+            "The serial console of the hub board runs at 921600 baud.",
+            "The serial console of the hub board runs at 115200 baud.",
+            1,
+        ),
+    ],
+)
+def test_other_values_of_another_thing_are_no_contradiction(one: str, other: str, asked: int) -> None:
+    assert len(dreamt({"a.md": memory(one), "b.md": memory(other)})[0].questions) == asked
 
 
 def test_many_memories_of_one_pattern_are_one_question() -> None:

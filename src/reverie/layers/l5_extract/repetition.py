@@ -75,6 +75,10 @@ class _Phrase:
     stems: frozenset[str]
     length: int
 
+    def overlaps(self, other: _Phrase) -> bool:
+        """Say whether two phrases share a part of one message."""
+        return self.saying == other.saying and self.start < other.end and other.start < self.end
+
 
 @record
 class _Match:
@@ -156,13 +160,23 @@ class PastSayings:
         """Return the wishes in new messages of one session that a person expressed in an earlier session too."""
         new = [(one, _wordings(0, one.text)) for one in sayings if not _is_command(one.text)]
         self._embed_all([wording for _, wordings in new for wording in wordings])
+        rows: list[tuple[TypedMessage, list[_Match]]] = []
+        for one, wordings in new:
+            while matches := self._best(one, wordings):
+                rows.append((one, matches))
+                wordings = [wording for wording in wordings if not wording.overlaps(matches[0].new)]
         found: list[RepeatedWish] = []
-        taken: set[int] = set()
-        rows = [(one, self._best(one, wordings)) for one, wordings in new]
-        for one, matches in sorted((row for row in rows if row[1]), key=lambda row: -row[1][0].strength):
-            if matches[0].other.saying not in taken:
-                fresh = [match for match in matches if match.other.saying not in taken]
-                taken |= {match.other.saying for match in fresh}
+        taken: list[_Phrase] = []
+        pairs: set[tuple[str, int]] = set()
+        for one, matches in sorted(rows, key=lambda row: -row[1][0].strength):
+            fresh = [
+                match
+                for match in matches
+                if (one.message, match.other.saying) not in pairs and not any(map(match.other.overlaps, taken))
+            ]
+            if fresh and fresh[0] is matches[0]:
+                taken += [match.other for match in fresh]
+                pairs |= {(one.message, match.other.saying) for match in fresh}
                 found.append(self._wish(one, fresh))
         return found
 

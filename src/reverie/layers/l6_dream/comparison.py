@@ -51,7 +51,8 @@ def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[l
     """Return groups of files whose memories have the same type and nearly the same words.
 
     Two are similar if they differ in one word, if they differ in at most two words at one place and those are at most
-    a third, or if they have at least ``least`` of their words in common (Dice).
+    a third, or if they have at least ``least`` of their words in common (Dice). Two that put other words into the
+    places of one sentence, a name among them, are about two things.
     """
     said = {file: _claim(memory) for file, memory in memories.items()}
     claims = {file: _numbered(one) for file, one in said.items()}
@@ -60,7 +61,7 @@ def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[l
         group.update((file, equal) for file in equal)
     for one, other in _candidates(claims, least):
         same_type = memories[one].type == memories[other].type
-        if not same_type or group[one] is group[other]:
+        if not same_type or group[one] is group[other] or _are_of_two_things(said[one], said[other]):
             continue
         if _is_similar(claims[one], claims[other], least) or _differs_at_one_place(said[one], said[other]):
             group[one] |= group[other]
@@ -104,6 +105,17 @@ def _differs_at_one_place(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         end += 1
     apart = max(len(one), len(other)) - start - end
     return apart <= _SLOT_WORDS and start + end >= max(_FEW_WORDS, 2 * apart)
+
+
+def _are_of_two_things(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Say whether two texts have other words in two or more places and differ in nothing else, nor only in numbers."""
+    if len(one) != len(other):
+        return False
+    differ = [at for at, (word, new) in enumerate(zip(one, other, strict=True)) if word != new]
+    places = sum(at - 1 not in differ for at in differ)
+    named = any(not (one[at].isdigit() or other[at].isdigit()) for at in differ)
+    swapped = {one[at] for at in differ} & {other[at] for at in differ}
+    return places > 1 and named and not swapped and 2 * len(differ) < len(one)
 
 
 def _candidates(claims: Mapping[str, frozenset[tuple[str, int]]], least: float) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,8 @@ from calendar import month_abbr, month_name, monthrange
 from datetime import date
 from typing import Final
 
+from ...text.dates import without_quotes
+
 __all__ = ["last_day"]
 
 _NAMES: Final = {
@@ -25,8 +27,8 @@ _DATE: Final = re.compile(
 
 
 def last_day(text: str) -> date | None:
-    """Return the latest day that a text names in figures; a month without a day means its last one."""
-    return max((day for found in _DATE.finditer(text) if (day := _day(found))), default=None)
+    """Return the latest day that a text names in figures outside quotes; a month without a day means its last one."""
+    return max((day for found in _DATE.finditer(without_quotes(text)) if (day := _day(found))), default=None)
 
 
 def _day(found: re.Match[str]) -> date | None:

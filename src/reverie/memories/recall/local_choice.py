@@ -75,9 +75,11 @@ def searched(
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match may be shown unasked: by three words, by two of enough strength, or by its meaning."""
-    by_words = len(match.words) > 2 or (len(match.words) > 1 and match.strength >= policy.min_strength)
-    return by_words or match.likeness >= policy.min_likeness
+    """Say whether a match may be shown unasked: by much of a sentence of the question, or by its meaning."""
+    return match.likeness >= policy.min_likeness or any(
+        share >= policy.min_share and (words > 2 or strength >= policy.min_strength)
+        for words, strength, share in match.sentences
+    )
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from ...lazy import pattern
 from ...values import record, replace
 from ..rules.types import TYPES
 from ..store.records import MemoryRecord
@@ -24,6 +25,7 @@ __all__ = ["Match", "MemoryIndex", "MemoryWeights", "MemoryWords", "fused"]
 
 _DAY_SECONDS: Final = 86_400.0
 _MIN_LIKENESS: Final = 0.25
+_SENTENCE_END: Final = pattern(r"[.!?…]\s+|[。！？]|\n+")
 
 
 @record
@@ -53,6 +55,8 @@ class Match:
     """The words of the question that the memory contains."""
     strength: float
     """The summed weight of the matched words; a word that no other memory has adds 1."""
+    sentences: tuple[tuple[int, float, float], ...] = ()
+    """For each sentence of the question with two of the words: their number, strength, and share of the sentence's."""
     likeness: float = 0.0
     """The cosine of the vectors of question and memory; 0 without embeddings."""
 
@@ -177,7 +181,10 @@ class MemoryIndex:
                 if value >= last
             ),
         )
-        return [self._match(file, -value, found) for value, _, file in best]
+        memories, rarest = len(shelved), idf(len(shelved), 1)
+        weights = {word: idf(memories, len(self._postings[word])) / rarest for word in found}
+        sentences = [words for part in _SENTENCE_END.split(query) if len(words := terms(part)) > 1]
+        return [self._match(file, -value, weights, sentences) for value, _, file in best]
 
     def _scores(self, words: list[str]) -> dict[int, float]:
         """Return the scores, by number, of the memories that have at least one of the words."""
@@ -208,12 +215,18 @@ class MemoryIndex:
         fresh_days = self._weights.decaying_fresh_days if one.decays else self._weights.fresh_days
         return 1.0 + self._weights.recency / (1.0 + days / fresh_days)
 
-    def _match(self, file: str, score: float, asked: list[str]) -> Match:
+    def _match(
+        self, file: str, score: float, weights: Mapping[str, float], sentences: Iterable[Sequence[str]]
+    ) -> Match:
         number = self._numbers[file]
-        words = [word for word in asked if number in self._postings[word]]
-        memories = len(self._shelved)
-        told = sum(idf(memories, len(self._postings[word])) for word in words)
-        return Match(file, score, tuple(words), told / idf(memories, 1))
+        told = {word: weight for word, weight in weights.items() if number in self._postings[word]}
+        parts: list[tuple[int, float, float]] = []
+        for words in sentences:
+            matched = [told[word] for word in words if word in told]
+            if len(matched) > 1:
+                whole = sum(weights.get(word, 1.0) for word in words)
+                parts.append((len(matched), sum(matched), sum(matched) / whole))
+        return Match(file, score, tuple(told), sum(told.values()), tuple(parts))
 
 
 def fused(matches: Iterable[Match], likenesses: Mapping[str, float], limit: int) -> list[Match]:

@@ -121,4 +121,7 @@ class MemoryVectors:
 
 
 def _text(memory: MemoryRecord) -> str:
-    return memory.description or memory.name or memory.body[:_BODY_CHARS]
+    """Return the description with the beginning of the body, which often says in other words what a prompt asks."""
+    body = memory.body[:_BODY_CHARS]
+    about = memory.description or memory.name
+    return body if about in body else f"{about}\n{body}"

@@ -2,7 +2,8 @@
 
 The score of a message is that of its best piece, so a long answer does not win by its length; a message that no person
 wrote gets half. An answer often lacks the words of the question: they occur in a message near it, or elsewhere in the
-session. So a message also gets a share of its neighbours' scores, and the score of its session as one text.
+session. So a message also gets a share of its neighbours' scores, and the score of its session as one text. The
+score of a session is that of its text and of its best message.
 """
 
 from __future__ import annotations
@@ -178,18 +179,19 @@ class _Board:
     def ranked(self, limit: int, words: Sequence[str]) -> SessionRanking:
         """Return at most ``limit`` messages and sessions with the highest scores."""
         own = {session: self._own(session) for session in self._pieces}
+        best = {session: max(scores.values()) for session, scores in own.items()}
         more = 1 + sum(share for _, share in self._shares)
-        most = {session: self._whole[session] + more * max(scores.values()) for session, scores in own.items()}
+        most = {session: self._whole[session] + more * value for session, value in best.items()}
         messages, sessions = _Best(limit), _Best(limit)
         for session in sorted(own, key=lambda one: -most[one]):
             facts, whole = self._facts[session], self._whole[session]
-            if most[session] < messages.least and whole + most[session] < sessions.least:
-                continue  # neither it nor one of its messages can be among the best
-            scores = self._scores(own[session], facts.people, whole)
-            for number, value in scores.items():
+            if whole + best[session] >= sessions.least:
+                sessions.add(whole + best[session], (facts.key, 0, session))
+            if most[session] < messages.least:
+                continue  # none of its messages can be among the best
+            for number, value in self._scores(own[session], facts.people, whole).items():
                 if value >= messages.least:
                     messages.add(value, (facts.key, number, session))
-            sessions.add(whole + max(scores.values()), (facts.key, 0, session))
         return SessionRanking(
             tuple(SessionScore(session, number, value) for value, (_, number, session) in messages.ordered()),
             tuple((session, value) for value, (_, _, session) in sessions.ordered()),
