@@ -121,7 +121,7 @@ class MemoryVectors:
 
 
 def _text(memory: MemoryRecord) -> str:
-    """Return the description with the beginning of the body, which often says in other words what a prompt asks."""
+    """Return the description with the beginning of the body, which says it in other words."""
     body = memory.body[:_BODY_CHARS]
     about = memory.description or memory.name
     return body if about in body else f"{about}\n{body}"
