@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -324,3 +325,22 @@ def test_each_finding_names_its_own_line_and_column() -> None:
     token = "ghp_" + "a1B2c3D4e5" * 4
     found = find_secrets(f"first\nsee {token} twice\n\n  {token}\n")
     assert [(one.line, one.column) for one in found] == [(2, 5), (4, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("db password: hunter2", True),
+        ("The password is sunshine42.", True),
+        ("Das Passwort ist sommer2024", True),
+        ("数据库密码：abc12345", True),
+        ("The password is in 1Password.", False),
+        ("The password is SHA256 hashed.", False),
+        ("password: required", False),
+        ("Passwords have at least 12 characters.", False),
+    ],
+)
+def test_a_weak_password_at_the_end_of_a_line_is_refused_as_a_memory(text: str, is_refused: bool) -> None:
+    with pytest.raises(InputError) if is_refused else nullcontext() as error:
+        refuse_secrets(text, "the memory")
+    assert not is_refused or text.split()[-1].rstrip(".") not in str(error)

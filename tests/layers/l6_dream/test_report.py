@@ -61,6 +61,7 @@ def test_every_file_stands_in_the_report_with_its_reason_and_its_diff() -> None:
 def test_a_dream_that_did_not_end_well_says_how(state: str, says: str) -> None:
     report = DreamReport("d", state, "now", problem="the disk is full")  # type: ignore[arg-type]
     assert says in markdown(report)
+    assert ("0 before, 0 after" in markdown(report)) == (state == "applying"), "nothing was counted"
 
 
 @pytest.mark.requirement("S7")

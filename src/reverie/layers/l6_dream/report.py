@@ -143,13 +143,15 @@ def markdown(report: DreamReport) -> str:
 
 def _opening(report: DreamReport) -> str:
     how = "A dry run: nothing was changed." if report.dry_run else _state(report)
-    rows = [
-        ("when", f"{report.began}, {report.seconds:.1f} s"),
-        ("memories", f"{report.files_before} before, {report.files_after} after"),
-        ("something wrong with", f"{report.wrong_before} before, {report.wrong_after} after"),
-        ("index", f"{report.index_lines} lines"),
-        *_costs(report.spent),
-    ]
+    rows = [("when", f"{report.began}, {report.seconds:.1f} s")]
+    if report.state not in ("failed", "killed"):  # those ended before the memories were counted
+        rows += [
+            ("memories", f"{report.files_before} before, {report.files_after} after"),
+            ("something wrong with", f"{report.wrong_before} before, {report.wrong_after} after"),
+            ("index", f"{report.index_lines} lines"),
+        ]
+    if report.spent.model or len(rows) > 1:
+        rows += _costs(report.spent)
     table = "\n".join(f"| {name} | {_plain(value)} |" for name, value in rows)
     return f"# Dream {report.dream}\n\n{how}\n\n| | |\n|---|---|\n{table}"
 

@@ -45,6 +45,12 @@ _CLAIM: Final = re.compile(b'"(?:iss|sub|aud|exp|nbf|iat|jti)"')
 _PARTS: Final = re.compile("[A-Za-z0-9]+")
 _NO_WORD: Final = re.compile("[0-9A-Z]")
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff\U000e0000-\U000e0fff]")
+_STATED: Final = re.compile(
+    r"(?:(?<![\w.-])(?:passwor[dt]|passphrase|contraseña|senha|пароль|mot de passe)|密码)[ \t]*"
+    r"(?:[:=：]|(?:is|ist|es|est|è|é)[ \t])[ \t]*[\"'`]?(?=[^\s\d]*\d)(?P<value>[^\s\"'`()/]{6,64})[\"'`.!]*[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line of prose that ends with a password: a weak one is refused too, which would raise alarms in program text."""
 
 
 def find_secrets(text: str) -> list[SecretFinding]:
@@ -81,7 +87,10 @@ def secret_spans(text: str) -> Iterator[tuple[int, int, str]]:
 
 def refuse_secrets(text: str, what: str) -> None:
     """Raise ``InputError`` if a text, called ``what``, contains a secret; the error never states its value."""
-    findings = find_secrets(text)
+    stated = [found for found in _STATED.finditer(text) if not is_placeholder(found["value"])]
+    findings = find_secrets(text) or [
+        SecretFinding("password", text.count("\n", 0, found.start()) + 1, 1, len(found["value"])) for found in stated
+    ]
     if findings:
         first = findings[0]
         more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""

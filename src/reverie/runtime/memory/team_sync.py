@@ -103,7 +103,10 @@ class TeamSync:
         both: list[str] = []
         sent: tuple[str, ...] = ()
         for _ in range(_ROUNDS):
+            is_empty = not self._head()
             theirs = self._fetched(remote, branch)
+            if theirs and is_empty:
+                received |= dict.fromkeys(name for name in self._names_between("", theirs) if name != INDEX)
             self._commit("Memories of the team")
             if theirs:
                 came, kept = self._merged(theirs)
@@ -124,8 +127,7 @@ class TeamSync:
         """Fetch the branch of the remote and return its commit; empty if the remote has no such branch."""
         listed = self._remote_git("ls-remote", "--heads", remote, f"refs/heads/{branch}")
         theirs = listed.stdout.partition("\t")[0].strip()
-        head = run_git(self.folder, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
-        done = listed
+        head, done = self._head(), listed
         if theirs and theirs != head:
             wanted = f"+refs/heads/{branch}:{_PULLED}"
             done = self._remote_git("fetch", "--quiet", "--no-tags", remote, wanted)
@@ -138,6 +140,9 @@ class TeamSync:
                 self.folder, "checkout-index", "--all", "--quiet"
             )  # it fails for files that are there, and keeps them
         return theirs
+
+    def _head(self) -> str:
+        return run_git(self.folder, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
 
     def _remote_git(self, *arguments: str) -> CompletedProcess[str]:
         return run_remote_git(self._objects, self._scratch, *arguments)
