@@ -60,6 +60,8 @@ class ModelFacts:
     """The smallest prefix that is cached."""
     prefix_check: Literal["none", "new", "all"] = "none"
     """Accounts on which a thinking block is refused once content before it has changed: none, newer ones, all."""
+    binding_fields: tuple[str, ...] = ("prefix_mismatch_behavior",)
+    """The fields of ``thinking.block_binding``; the first says whether such a block is refused or dropped."""
     reads_thinking_of: tuple[str, ...] = ()
     """Families whose thinking this one reads; the thinking of others is dropped without an error."""
     keeps_thinking: bool = True

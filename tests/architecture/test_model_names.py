@@ -119,6 +119,9 @@ def test_a_cloud_has_limits_of_its_own() -> None:
     assert (direct.max_image_bytes, bedrock.max_image_bytes) == (10_000_000, 5_000_000)
     assert direct.reads("claude-haiku-5-5")
     assert not bedrock.reads("claude-haiku-5-5")
+    assert {facts_of(f"anthropic.{row.name}").binding_fields[0] for row in known_facts() if row.checks_thinking} == {
+        "mismatch_behavior"
+    }
     assert facts_of("vertex:claude-opus-5-5@20260801").max_image_bytes == 5_000_000
 
 

@@ -20,8 +20,10 @@ from reverie.conversation.decisions import (
     ThinkingDropped,
     ThinkingRepaired,
 )
-from reverie.errors import ModelUnavailable
+from reverie.conversation.wire.validate import problems
+from reverie.errors import ModelUnavailable, ThinkingRefused
 from reverie.layers.l4_compact import CompactPolicy
+from reverie.model_facts import facts_of
 from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
 
 
@@ -138,6 +140,31 @@ def test_a_refusal_that_nobody_foresaw_is_repaired_once_for_the_session(monkeypa
         dropped = {one["reason"] for one in desk.models[CHECKED].reported}
         assert dropped == {"prefix_binding_mismatch"}
         assert desk.decisions(ThinkingDropped), "the provider's report is logged"
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V1", "V2")
+def test_a_repair_on_bedrock_uses_the_field_of_bedrock_and_keeps_the_others() -> None:
+    model, bound = "us.anthropic.claude-opus-5-5-v1:0", {"bind_to_end_user": True}
+
+    async def main() -> None:
+        desk = Desk()
+        given: dict[str, Any] = {"model": model, "max_tokens": 500}
+        given["thinking"] = {"type": "adaptive", "block_binding": bound}
+        async with desk.session(None) as session:
+            await session.say("One.")
+            await session.prepare(**given)
+            thought = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
+            reply = {"role": "assistant", "model": model, "content": [thought, {"type": "text", "text": "Yes."}]}
+            await session.observe(reply)
+            await session.say("Two.")
+            assert await session.recover(ThinkingRefused("bound elsewhere", message_index=1, block_index=0))
+            request = await session.prepare(**given)
+        assert request["thinking"]["block_binding"] == {**bound, "mismatch_behavior": "drop_block"}
+        sent = {key: value for key, value in request.items() if key != "extra_headers"}
+        assert problems(sent, facts=facts_of(model)) == []
+        assert problems({**sent, "model": CHECKED}), "Anthropic's own API has another field"
 
     anyio.run(main)
 

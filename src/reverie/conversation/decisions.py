@@ -146,6 +146,8 @@ class ThinkingRepaired:
 
     cause: Cause
     error: str
+    field: str = "prefix_mismatch_behavior"
+    """The field of ``thinking.block_binding`` that asks for this; platforms spell it differently."""
 
 
 NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered"), "")

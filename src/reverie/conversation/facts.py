@@ -122,8 +122,8 @@ class Facts:
     given_up: frozenset[str] = frozenset()
     carries_items: bool = False
     """Whether replies may carry items of another provider than Anthropic (see ``wire.carried_items``)."""
-    drops_refused_thinking: bool = False
-    """Whether requests ask the provider to drop thinking blocks that it would refuse."""
+    drops_refused_thinking: str = ""
+    """The field by which requests ask the provider to drop thinking that it would refuse; empty if they do not."""
     deferred_tools: Mapping[str, int] = field(default_factory=lambda: _NONE)
     """The tools that are declared only after they were found, with the tokens of their definitions."""
     found_tools: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
         case ReloadAsked():
             return replace(facts, reload_asked=True)
         case ThinkingRepaired():
-            return replace(facts, drops_refused_thinking=True)
+            return replace(facts, drops_refused_thinking=decision.field)
         case NotesUpdated():
             return _facts_after_notes(facts, decision)
         case ContextSaid() | MemoriesSurfaced() | InstructionsAttached():

@@ -12,7 +12,7 @@ from ...values import record
 _GROUPS = {
     "limits": ("window_tokens", "max_output_tokens", "tokens_per_text"),
     "thinking": (
-        *("thinking", "thinking_by_default", "prefix_check", "keeps_thinking"),
+        *("thinking", "thinking_by_default", "prefix_check", "binding_fields", "keeps_thinking"),
         *("reads_thinking_of", "account_bound_thinking", "thinking_display"),
         *("default_effort", "message_effort", "efforts", "efforts_with_thinking"),
     ),

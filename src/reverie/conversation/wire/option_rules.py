@@ -124,7 +124,7 @@ def _thinking(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault
             yield "thinking.enabled.budget_tokens", "Input should be greater than or equal to 1024"
         elif isinstance(limit, int) and limit <= budget:
             yield "", "`max_tokens` must be greater than `thinking.budget_tokens`"
-    yield from _thinking_values(thinking, kind)
+    yield from _thinking_values(thinking, kind, rules)
 
 
 def _unsupported_thinking(kind: str, rules: RequestRules) -> str | None:
@@ -140,7 +140,7 @@ def _unsupported_thinking(kind: str, rules: RequestRules) -> str | None:
     return f'"thinking.type.{kind}" is not supported for this model. {words.get(kind, "")}'.rstrip()
 
 
-def _thinking_values(thinking: Mapping[str, Any], kind: str) -> Iterator[Fault]:
+def _thinking_values(thinking: Mapping[str, Any], kind: str, rules: RequestRules) -> Iterator[Fault]:
     if "display" in _THINKING_FIELDS[kind] and thinking.get("display") not in (
         None,
         "summarized",
@@ -155,11 +155,12 @@ def _thinking_values(thinking: Mapping[str, Any], kind: str) -> Iterator[Fault]:
     if not is_object(binding):
         yield path, "Input should be a valid dictionary"
         return
-    for name in binding:
-        if name != "prefix_mismatch_behavior":
+    fields = rules.facts.binding_fields
+    for name in binding if rules.known else ():
+        if name not in fields:
             yield f"{path}.{name}", EXTRA
-    if binding.get("prefix_mismatch_behavior") not in _BEHAVIORS:
-        yield f"{path}.prefix_mismatch_behavior", "Input should be 'error' or 'drop_block'"
+    if binding.get(fields[0]) not in _BEHAVIORS:
+        yield f"{path}.{fields[0]}", "Input should be 'error' or 'drop_block'"
 
 
 def _sampling(name: str, request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fault]:

@@ -60,7 +60,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
         messages = _edited(messages, able="cache_edits" in capabilities)
     request = _with_clearing({**opening, "messages": messages}, view.clearing if CLEARS in capabilities else None)
     if facts.drops_refused_thinking and "preserved_thinking" in capabilities:
-        request = _with_dropped_blocks(request)
+        request = _with_dropped_blocks(request, facts.drops_refused_thinking)
     _drop_unfit_options(request)
     if view.length and view.group(0).is_compaction:
         request = _without_threshold_edits(request)
@@ -199,12 +199,12 @@ def _with_added_tools(
     return {**opening, "tools": tools_of(replace(prefix, tools=told[-1].tools))}
 
 
-def _with_dropped_blocks(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the request with the option that drops thinking blocks which the provider would refuse."""
+def _with_dropped_blocks(request: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the request with the option of this name, which drops thinking that the provider would refuse."""
     thinking: dict[str, Any] = request.get("thinking") or {"type": "adaptive"}
     if thinking.get("type") not in ("adaptive", "enabled"):
         return request
-    binding = {"prefix_mismatch_behavior": "drop_block"}
+    binding: dict[str, Any] = {**(thinking.get("block_binding") or {}), name: "drop_block"}
     return {**request, "thinking": {**thinking, "block_binding": binding}}
 
 

@@ -34,7 +34,8 @@ async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bo
                 return False
             return True
         case ThinkingRefused():
-            return await _repair_thinking(log, error, can_ask=not parts.policy.messages_only)
+            field = "" if parts.policy.messages_only else parts.policy.facts.binding_fields[0]
+            return await _repair_thinking(log, error, field)
         case _:
             return False
 
@@ -50,20 +51,20 @@ async def make_room(log: SessionLog, parts: SessionParts, error: PromptTooLong |
     return await parts.compact.reactively(error.tokens, error.limit)
 
 
-async def _repair_thinking(log: SessionLog, error: ThinkingRefused, *, can_ask: bool) -> bool:
+async def _repair_thinking(log: SessionLog, error: ThinkingRefused, field: str) -> bool:
     """Ask the provider from now on to drop thinking that it would refuse; without that option, drop all thinking.
 
-    ``can_ask`` says whether options reach the provider. This happens once; return False if thinking was refused
-    although it was repaired before.
+    ``field`` is the name of the option, empty if options do not reach the provider. This happens once; return False
+    if thinking was refused although it was repaired before.
     """
     view = log.view
     why = "the provider refused a thinking block"
     prefix = view.facts.prefix
     thinking: Any = prefix.options.get("thinking") if prefix is not None else None
     checks = prefix is not None and "preserved_thinking" in prefix.capabilities
-    can_drop = can_ask and checks and (thinking is None or thinking.get("type") in ("adaptive", "enabled"))
+    can_drop = field and checks and (thinking is None or thinking.get("type") in ("adaptive", "enabled"))
     if can_drop and not view.facts.drops_refused_thinking:
-        await log.decide(ThinkingRepaired(Cause("request", why, moves_prefix=True), str(error)))
+        await log.decide(ThinkingRepaired(Cause("request", why, moves_prefix=True), str(error), field))
     else:
         left = replies_with_thinking(view)
         if not left:
