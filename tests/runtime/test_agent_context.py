@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from agent_stage import Stage, plays
+from reverie import InMemoryStorage, Session
 from reverie.conversation.decisions import Cause, Snipped
 from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.context_sources import TextSource
 from reverie.runtime.session import standing_context
 from reverie.settings import HookCommand
 from reverie.values import replace
@@ -67,6 +70,21 @@ def test_the_twin_that_says_nothing_again_is_caught(tmp_path: Path, monkeypatch:
     )
     _, after = requests_around_a_cut(tmp_path)
     assert [item for item in ITEMS if item in str(after["messages"])] == []
+
+
+@pytest.mark.requirement("W3", "W5")
+@pytest.mark.parametrize("old", [True, False])
+def test_in_an_old_log_files_as_they_are_now_replace_the_text_that_opened_it(old: bool) -> None:
+    async def main() -> str:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            await session.attach("Leave every boat loose.", type="user_context" if old else "note")
+            session.parts.standing.add(TextSource("instructions", "the instruction file", "Tie every boat."))
+            await session.say("go")
+            return str(await session.prepare(model="claude-sonnet-4-5", max_tokens=1_000))
+
+    _, _, after = anyio.run(main).partition("Leave every boat loose.")
+    assert "Tie every boat." in after
+    assert ("The context that opened the session is older" in after.partition("Tie every boat")[0]) is old
 
 
 @pytest.mark.requirement("L4.4")

@@ -13,15 +13,13 @@ from .words import words
 
 __all__ = ["LaterSentences"]
 
-# Two sentences are about the same thing if they share two rare words, or this share of those of the shorter one.
-_SAME_WORDS: Final = 2
-_SAME_SHARE: Final = 0.3
+_TELLING: Final = 3  # sentences are about the same thing if they share as much as a word that only so many have
 _COMMON: Final = 10  # a word in more than a tenth of the sentences is not rare
 _CJK_RUN: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 
 
 class LaterSentences:
-    """Finds the later sentence, not a question, that shares the most rare words with a sentence."""
+    """Finds the later sentence, not a question, that shares the most with a sentence: rare words count for more."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         """Compare these sentences, oldest first."""
@@ -34,20 +32,16 @@ class LaterSentences:
         most = max(3, len(sentences) // _COMMON)
         self._places = {term: found for term, found in places.items() if len(found) <= most}
         self._weights = {term: log(len(sentences) / len(found)) for term, found in self._places.items()}
-        self._sizes = [sum(self._weights.get(term, 0.0) for term in terms) for terms in self._terms]
 
     def than(self, number: int) -> int | None:
         """Return the number of that sentence; None if none shares enough."""
-        shared: dict[int, list[float]] = {}
+        shared: dict[int, float] = {}
         for term in self._terms[number]:
             for at in self._places.get(term, ()):
                 if at > number and not self._asks[at]:
-                    shared.setdefault(at, []).append(self._weights[term])
-        shares = {at: sum(rare) / min(self._sizes[number], self._sizes[at]) for at, rare in shared.items()}
-        same = [
-            (shares[at], at) for at, rare in shared.items() if len(rare) >= _SAME_WORDS or shares[at] >= _SAME_SHARE
-        ]
-        return max(same)[1] if same else None
+                    shared[at] = shared.get(at, 0.0) + self._weights[term]
+        best = max(((weight, at) for at, weight in shared.items()), default=None)
+        return best[1] if best is not None and best[0] >= log(len(self._terms) / _TELLING) else None
 
 
 def _terms(text: str) -> frozenset[str]:

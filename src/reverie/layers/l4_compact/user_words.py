@@ -33,7 +33,8 @@ _LEAST_EXCERPT = 200
 _BINDING_SHARE = 0.6  # of the budget, for sentences of messages that are not quoted whole
 _SENTENCES = (
     "Sentences of theirs, oldest first, which may still bind or change an older one; [later: ...] marks one that a "
-    "later one may have changed: where they disagree, only the later one holds"
+    "later one may have changed: where they disagree, only the later one holds, and so does a later message that is "
+    "not quoted here"
 )
 
 

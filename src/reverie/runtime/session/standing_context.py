@@ -7,12 +7,21 @@ so that a resumed session needs nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ...conversation.decisions import Cause, ContextSaid, SaidItem
 from ...conversation.entries import Entry
-from ...conversation.standing_context import AGAIN, RULES, BudgetLimit, StandingItem, digest_of, items_to_say
+from ...conversation.standing_context import (
+    AGAIN,
+    RULES,
+    USER_CONTEXT,
+    BudgetLimit,
+    StandingItem,
+    StandingRow,
+    digest_of,
+    items_to_say,
+)
 from ...conversation.view import View
 from ...conversation.wire.request import awaits_provider
 from ...errors import InputError
@@ -28,6 +37,7 @@ NOTE: Final = "note"
 """The source of items whose value has no other place than the log."""
 _HOOKS: Final = "hooks:session_start"
 _FENCE_TAG: Final = re.compile(r"(</?hook-)[0-9a-f]+")
+_OLDER: Final = "The context that opened the session is older: where it differs from this, this holds."
 _PADDING: Final = 0.75  # counts are padded until the next reply reports
 _LEAST_SHARE: Final = 0.02  # the blocking limit leaves as much
 _AFTER_CUT_SHARE: Final = 0.12
@@ -155,7 +165,7 @@ class StandingContext:
         out: list[ContextSaid] = []
         for said, role in ((rest, "user"), (own, "system")):
             if said:
-                heading = AGAIN if role == "user" and any(one.key in again for one in said) else ""
+                heading = _heading(table, said, again) if role == "user" else ""
                 cause = Cause(LAYER, _reason(said, again))
                 words = self.later_words(said, self._rule_tokens)
                 out.append(ContextSaid(cause, said, role, heading=heading, cuts=view.cuts, later_words=words))
@@ -217,6 +227,14 @@ class StandingContext:
     def _speaks_as_system(self, view: View) -> bool:
         prefix = view.facts.prefix
         return prefix is not None and "system_messages" in prefix.capabilities and not self._session.messages_only
+
+
+def _heading(table: Mapping[str, StandingRow], said: Sequence[SaidItem], again: Container[str]) -> str:
+    """Return the line before some sayings: why they are said again, and that an old opening yields to them."""
+    follows = any(one.source != USER_CONTEXT for one in said)
+    opened = follows and any(row.item.source == USER_CONTEXT for row in table.values())
+    lines = (AGAIN if any(one.key in again for one in said) else "", _OLDER if opened else "")
+    return " ".join(filter(None, lines))
 
 
 def _reason(said: Iterable[SaidItem], again: set[str]) -> str:
