@@ -1,6 +1,7 @@
 """How long does it take to prepare a turn, and what does it cost, compared with LangChain, deepagents and OpenHands?
 
     python benchmarks/turn.py [--json] [--check] [--rounds 8] [--seeds 1 2 3] [--tokens 350000] [--no-peers]
+        [--files DIR]
     python benchmarks/turn.py --setup [--python python3.12]
 
 Time: a tool loop drives a session in memory to 200 and to 2,000 messages, alternately, so that other load affects
@@ -9,6 +10,9 @@ tokens are in the view. ``prepare`` includes everything: size results, clear old
 decisions, hash the new part for the watch, build the request and place its breakpoints. A peer gets the same
 conversation: ``decide`` is its own reduction alone with nothing due, ``ready`` adds the conversion of the messages to
 the provider's format, which prepare includes too.
+
+Files (``--files DIR``, on a disk): the same turn with its log in files and in memory, alternately, each beside a bare
+write with fdatasync of as many bytes in the same directory. A turn with files may cost two bare writes more.
 
 Cost: each program sends a generated coding session in its own way, billed by one simulator and one price list;
 see ``peers/bill.py``. Peers run with their defaults, in their own environments, without a network, with a scripted
@@ -20,7 +24,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import mean, median
@@ -39,6 +45,7 @@ SIZES = (200, 2_000)
 SPREAD = 30  # turns measured at each size
 PEER_TURNS = 12
 LIMITS = {"prepare_ms": 0.6, "growth": 1.2}
+FILES_LIMIT = 2.0  # bare writes with fdatasync
 MODEL = "claude-sonnet-4-5"
 WINDOW = 200_000
 
@@ -56,17 +63,18 @@ class Clock:
 
 
 class Loop:
-    """A session in memory and the tool loop that drives it."""
+    """A session, in memory unless it has a home, and the tool loop that drives it."""
 
-    def __init__(self, talk: Talk, size: int, trim: TrimPolicy) -> None:
+    def __init__(self, talk: Talk, size: int, trim: TrimPolicy, home: str = "") -> None:
         self.talk = talk
         self.clock = Clock()
         # The usage that is played grows as if nothing were ever cut, and the view is to hold all of it: no compaction,
         # and a window without an end.
         switches = Switches(compact=False)
         endless = {MODEL: {"window_tokens": 1_000_000_000}}
-        settings = Settings(Path("."), trim=trim, switches=switches, models=endless)
-        self.session = Session.open(f"turns-{size}", storage=InMemoryStorage(), settings=settings, clock=self.clock)
+        settings = Settings(Path(home), trim=trim, switches=switches, models=endless)
+        storage = None if home else InMemoryStorage()  # None: files in the home, with the ledger
+        self.session = Session.open(f"turns-{size}", storage=storage, settings=settings, clock=self.clock)
         self.turns = 0
 
     async def begin(self) -> None:
@@ -127,6 +135,34 @@ async def measure_ours(talk: Talk, rounds: int, trim: TrimPolicy) -> Body:
     found["growth"] = many["prepare_us"] / few["prepare_us"]
     found["growth_of_mean"] = many["prepare_mean_us"] / few["prepare_mean_us"]
     return found
+
+
+async def measure_files(talk: Talk, rounds: int, directory: str) -> Body:
+    """Measure a turn of the larger size in memory and in files, and a bare durable write of as many bytes."""
+    data, size, spent = b"", SIZES[1], {"memory_us": [], "files_us": [], "bare_us": []}
+    with tempfile.TemporaryDirectory(dir=directory, prefix="turn-") as home:
+        loops = {"memory_us": Loop(talk, size, TrimPolicy()), "files_us": Loop(talk, size, TrimPolicy(), home)}
+        for loop in loops.values():
+            await loop.begin()
+            while loop.session.view.length + SPREAD * rounds < size:
+                await loop.turn()
+        log = next(Path(home).rglob(f"turns-{size}.jsonl"))
+        bare = os.open(Path(home) / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for step in range(SPREAD * rounds):
+            before = log.stat().st_size
+            for name in loops if step % 2 else reversed(loops):
+                spent[name].append(sum(await loops[name].turn()))
+            data = b"x" * (log.stat().st_size - before)
+            start = time.perf_counter_ns()
+            os.write(bare, data)
+            os.fdatasync(bare)
+            spent["bare_us"].append((time.perf_counter_ns() - start) / 1e3)
+        os.close(bare)
+        for loop in loops.values():
+            await loop.session.__aexit__(None, None, None)
+    found: Body = {name: median(times) for name, times in spent.items()}
+    found["bare_writes"] = (found["files_us"] - found["memory_us"]) / found["bare_us"]
+    return {**found, "turns_measured": SPREAD * rounds, "bytes": len(data)}
 
 
 def as_items(talk: Talk, size: int) -> Body:
@@ -252,6 +288,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="coding sessions to be billed for")
     parser.add_argument("--tokens", type=int, default=350_000, help="about how much is said in each")
     parser.add_argument("--no-peers", action="store_true", help="measure only ours")
+    parser.add_argument("--files", metavar="DIR", default="", help="also measure a turn with its log in this directory")
     parser.add_argument("--setup", action="store_true", help="make the peers' environments, and stop")
     parser.add_argument("--python", default=sys.executable, help="the Python to set them up with (OpenHands: 3.12)")
     options = parser.parse_args()
@@ -268,11 +305,20 @@ def main() -> int:
     timed = {peer: measure_peer(peer, talk, sealed=sealed) for peer in peers}
     costs = measure_costs(options.seeds, options.tokens, peers, sealed=sealed)
     checks = checked(ours, timed, costs)
+    files: Body = asyncio.run(measure_files(talk, options.rounds, options.files)) if options.files else {}
+    if files:
+        value = files["bare_writes"]
+        checks["bare writes of a turn in files"] = {"value": value, "limit": FILES_LIMIT, "met": value <= FILES_LIMIT}
     if options.json:
         found = {"ours": ours, "peers": timed, "costs": costs, "missing": missing, "sealed": sealed, "checks": checks}
-        print(json.dumps(found, indent=2))
+        print(json.dumps({**found, "files": files}, indent=2))
     else:
         table(ours, timed, costs, missing)
+        if files:
+            print(
+                f"one turn at {SIZES[1]:,}, microseconds: {files['files_us']:,.0f} in files, {files['memory_us']:,.0f} "
+                f"in memory; a bare write of {files['bytes']:,} bytes with fdatasync {files['bare_us']:,.0f}\n"
+            )
         for name, check in checks.items():
             verdict = "met" if check["met"] else "MISSED"
             print(f"{name:<32}{check['value']:10.3f} <= {check['limit']:<10.3f} {verdict}")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from log_script import Script, call
+from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.entries import encode_entry
 from reverie.layers.l1_offload import OffloadPolicy, ResultStore, offload_result
 from reverie.storage.files import FileStorage
@@ -31,6 +32,7 @@ def session(home: Path) -> None:
         script.decide(decision)
     script.result("toolu_1", made.content)
     script.result("toolu_2", "short")
+    script.decide(Compacted(Cause("compact", "full"), "auto", "full", "A summary.", 10, None, None, handle="cut-1"))
     for entry in script.entries:
         storage.append("projects/app/work.jsonl", encode_entry(entry))
     storage.close()
@@ -47,6 +49,15 @@ def test_into_a_pipe_every_byte_is_as_it_was() -> None:
     assert read("work", "toolu_1").stdout == OUTPUT
     assert read("work", "toolu_1", "--bytes", "--offset", "5", "--limit", "3").stdout == OUTPUT[5:8]
     assert read("work", "toolu_2").stdout == b"short"
+
+
+@pytest.mark.requirement("B2")
+def test_a_summary_is_opened_one_level() -> None:
+    listed = read("work", "cut-1", "--expand").stdout.decode().split("\n")
+    assert listed[0].startswith("cut-1 covers 4 messages, ")
+    handle = next(line.split()[0] for line in listed if line.endswith("tokens  short"))
+    assert read("work", handle, "--expand", "--offset", "1").stdout == b"short\n"
+    assert b"is no handle of this session" in read("work", "cut-2", "--expand").stderr
 
 
 @pytest.mark.requirement("L1.4")

@@ -107,6 +107,81 @@ def test_a_cut_gives_all_that_it_took(script: Script, storage: InMemoryStorage) 
     assert "old news" in found.text
 
 
+@pytest.fixture
+def nested(script: Script, storage: InMemoryStorage) -> ReadBack:
+    """A session that was compacted twice, so that the second summary covers the first one."""
+    script.decide(Compacted(CAUSE, "auto", "full", "The first summary.", 10, None, None, handle="cut-1"))
+    script.user("words between\nand more")
+    script.reply(text("a reply"))
+    script.decide(Compacted(CAUSE, "auto", "full", "The second summary.", 10, None, None, handle="cut-2"))
+    return back(script, storage)
+
+
+def handles_in(listing: str) -> list[str]:
+    return [line.split()[0] for line in listing.split("\n")[2:] if line and not line.startswith("[")]
+
+
+@pytest.mark.requirement("B2")
+def test_a_summary_opens_one_level_and_each_part_opens_again(nested: ReadBack) -> None:
+    outer = nested.expand("cut-2")
+    assert outer.startswith("cut-2 covers 3 messages, ")
+    first, said, answer = handles_in(outer)
+    assert first == "cut-1"
+    assert "summary" in outer.split("\n")[2]
+    assert "user" in outer.split("\n")[3]
+    assert outer.split("\n")[3].endswith("tokens  words between")
+    assert "old news" not in outer  # one level, not two
+    assert nested.expand(said) == "words between\nand more"
+    assert nested.expand(answer) == "a reply"
+    inner = nested.expand(first)
+    assert "result of Bash" in inner
+    assert "assistant, calls Bash, Bash, mcp__a__b" in inner
+    leaf = next(line.split()[0] for line in inner.split("\n") if "old news" in line)
+    assert nested.expand(leaf) == "old news\r\nof yesterday"
+
+
+@pytest.mark.requirement("B2")
+def test_each_entry_that_a_log_ever_showed_is_reached_by_opening_summaries(nested: ReadBack) -> None:
+    found: dict[str, str] = {}
+    waiting = ["cut-2"]
+    while waiting:
+        listing = nested.find(waiting.pop()).listing
+        for handle in handles_in(listing):
+            if nested.find(handle).listing:
+                waiting.append(handle)
+            else:
+                found[handle] = nested.find(handle).text
+    uuids = {entry.uuid for entry in nested._view.entries()}  # pyright: ignore[reportPrivateUsage]
+    assert len(found) == len(uuids)
+    assert found.keys() - uuids == {"stored", "cleared", "blocks"}  # a single result opens by its call
+    assert found["stored"].startswith("line 1\nline 2\n")  # the file, not its preview
+    assert len(found["stored"].split("\n")) == 10_001
+
+
+@pytest.mark.requirement("B2")
+def test_long_content_opens_in_parts_that_together_are_the_whole(nested: ReadBack) -> None:
+    whole = nested.find("stored").text
+    parts: list[str] = []
+    offset = 0
+    while True:
+        page = nested.expand("stored", offset=offset)
+        assert len(page) <= 20_100
+        text, _, more = page.rpartition("\n[")
+        if "go on with offset" not in more:
+            parts.append(page)
+            break
+        parts.append(text)
+        offset = int(more.removesuffix("]").rsplit(" ", 1)[1])
+    assert "".join(parts) == whole
+    assert "nothing at offset" in nested.expand("stored", offset=10**9)
+
+
+@pytest.mark.requirement("B2")
+def test_an_unknown_handle_says_which_handles_there_are(nested: ReadBack) -> None:
+    with pytest.raises(InputError, match="'toolu_nothing' is no handle of this session: give the id of a tool call"):
+        nested.expand("toolu_nothing")
+
+
 def test_a_stored_result_that_was_altered_is_refused_unless_the_log_has_it(storage: InMemoryStorage) -> None:
     script = Script()
     script.user("begin")

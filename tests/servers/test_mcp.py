@@ -78,7 +78,10 @@ async def use_every_tool(client: Any, home: Path, directory: Path, cut: str, **w
     assert (await ask("read_back", handle=stored, offset=10**6))["text"] == ""
     lines = (await ask("read_back", handle="toolu_big.txt", find="LINE 999"))["matches"]
     assert [one["text"] for one in lines] == ["line 999", *(f"line 999{digit}" for digit in range(10))]
-    assert "short and sweet" in (await ask("read_back", handle=cut))["text"]
+    listed = (await ask("read_back", handle=cut))["text"]  # one level: each message has a handle of its own
+    leaf = next(line.split()[0] for line in listed.split("\n") if line.endswith("short and sweet"))
+    assert (await ask("read_back", handle=leaf))["text"] == "short and sweet"
+    assert (await ask("read_back", handle=cut, find="mend the CROOKED"))["matches"][0]["text"].startswith("Please mend")
     stands = await ask("status")
     assert (stands["memories"], stands["pending_reviews"], stands["sessions"]) == (2, 1, 1)
     assert (stands["index_lines"], stands["project"]) == (2, project_slug(directory))

@@ -1,6 +1,7 @@
 """The Anthropic SDK: a middleware for an existing loop, and the memory tool over our store.
 
     client = AsyncAnthropic().with_middleware(reverie_middleware(session))
+    expand = expand_tool(session)                         # client.beta.messages.tool_runner(tools=[expand], ...)
     memory = ReverieMemoryTool(Memory.open("."))          # client.beta.messages.tool_runner(tools=[memory], ...)
 
 The loop keeps sending its whole history, and the middleware sends the session's view of it instead. Requests to other
@@ -16,7 +17,13 @@ from typing import Any, Final
 
 import msgspec
 from anthropic import APIResponse, AsyncAPIResponse, Middleware
-from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
+from anthropic.lib.tools import (
+    BetaAbstractMemoryTool,
+    BetaAsyncAbstractMemoryTool,
+    BetaAsyncFunctionTool,
+    BetaFunctionTool,
+    ToolError,
+)
 from anthropic.types.beta import (
     BetaMemoryTool20250818CreateCommand,
     BetaMemoryTool20250818DeleteCommand,
@@ -30,6 +37,7 @@ from anyio import to_thread
 from ..errors import InputError, ReverieError
 from ..memories.store.trust import Trust
 from ..runtime.memory.memory import Memory
+from ..runtime.session.offload.read_back import EXPAND_TOOL
 from ..runtime.session.session import Session
 from .anthropic_summaries import BackgroundSummaries
 from .anthropic_wire import (
@@ -46,7 +54,7 @@ from .host_session import HostSession, SendBeside
 from .memory_files import MemoryFiles
 from .sync_session import SessionBridge
 
-__all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "reverie_middleware"]
+__all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "async_expand_tool", "expand_tool", "reverie_middleware"]
 
 _WHAT: Final = "middleware"
 
@@ -57,6 +65,19 @@ def reverie_middleware(session: Session, *, memory: Memory | None = None) -> Mid
     With ``memory`` the memory index opens the conversation, and memories that fit are recalled.
     """
     return _SessionMiddleware(session, memory)
+
+
+def expand_tool(session: Session) -> BetaFunctionTool[Any]:
+    """Return the tool for a synchronous client that opens the handles that the model is shown.
+
+    A loop of its own declares ``to_dict()`` and answers a call by ``call(input)``.
+    """
+    return BetaFunctionTool(SessionBridge(session).expand_blocking, **EXPAND_TOOL)
+
+
+def async_expand_tool(session: Session) -> BetaAsyncFunctionTool[Any]:
+    """Return ``expand_tool`` for an asynchronous client."""
+    return BetaAsyncFunctionTool(SessionBridge(session).expand, **EXPAND_TOOL)
 
 
 class _SessionMiddleware(Middleware):

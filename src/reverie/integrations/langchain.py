@@ -4,7 +4,7 @@
 
 Put it last, so that it sees the request that is really sent. The agent's own state keeps its history, with previews
 in place of big tool results. With a model of Anthropic's it also places the cache breakpoints, and removes those of
-other middlewares.
+other middlewares. It brings the tool ``expand``, which opens the handles that the model is shown.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any, Final, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.config import get_config
 
 from ..errors import ModelError, PromptTooLong
 from ..models.failures import failure_of_exception
 from ..runtime.memory.memory import Memory
+from ..runtime.session.offload.read_back import EXPAND_TOOL
 from ..runtime.session.session import Session
 from .history_pieces import Block, Placeholders
 from .host_session import HostSession
@@ -42,8 +44,23 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         super().__init__()
         self._threads = HostConversations(session, lambda one: _ThreadSession(one, memory))
+        self.tools = [
+            StructuredTool(
+                name=EXPAND_TOOL["name"],
+                description=EXPAND_TOOL["description"],
+                args_schema=EXPAND_TOOL["input_schema"],
+                func=self._expand_blocking,
+                coroutine=self._expand,
+            )
+        ]
 
     # -- called by the agent
+
+    def _expand_blocking(self, **given: Any) -> str:
+        return self._threads.find(_thread_id).bridge.expand_blocking(**given)
+
+    async def _expand(self, **given: Any) -> str:
+        return await self._threads.find(_thread_id).bridge.expand(**given)
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Call the model with the session's view in place of the agent's history, log the reply, and return it.

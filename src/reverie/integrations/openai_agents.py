@@ -1,6 +1,7 @@
 """OpenAI Agents: a session on our log, a filter that sends its view, and hooks that log every response.
 
     session = ReverieSession(opened)
+    agent = Agent(name="a", tools=[*tools, session.expand_tool])
     await Runner.run(agent, text, session=session, run_config=session.run_config(), hooks=session.hooks)
 
 The filter also works alone, where another session keeps the history. A big tool output is stored as its preview. The
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
-from agents import Agent, ModelResponse, RunConfig, RunHooks
+from agents import Agent, FunctionTool, ModelResponse, RunConfig, RunHooks
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 from agents.run_config import CallModelData, ModelInputData
@@ -26,6 +27,7 @@ from agents.run_config import CallModelData, ModelInputData
 from ..conversation.entries import Entry
 from ..errors import InputError
 from ..runtime.memory.memory import Memory
+from ..runtime.session.offload.read_back import EXPAND_TOOL
 from ..runtime.session.session import Session
 from .history_pieces import detached, pieces_of
 from .host_session import HostSession
@@ -61,6 +63,16 @@ class ReverieSession:
         """Logged messages as encoded items, by their uuid."""
         self._passed: dict[int, Agent[Any]] = {}
         """Agents whose last request passed unchanged: their replies are not part of this conversation."""
+
+    @property
+    def expand_tool(self) -> FunctionTool:
+        """The tool that opens the handles that the model is shown: pass it to the agent among its tools."""
+
+        async def invoke(context: Any, given: str) -> str:
+            return await self._bridge.expand(**msgspec.json.decode(given))
+
+        declared = EXPAND_TOOL["name"], EXPAND_TOOL["description"], EXPAND_TOOL["input_schema"]
+        return FunctionTool(*declared, invoke, strict_json_schema=False)
 
     def run_config(self, **options: Any) -> RunConfig:
         """Return a run configuration with these options and ``input_filter``."""

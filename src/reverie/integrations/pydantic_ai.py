@@ -4,7 +4,8 @@
 
 The run's own history stays whole, with previews in place of big tool results. The log holds a placeholder for an
 object that only Pydantic AI can represent (an image, a delta), and the object itself is sent. With a model of
-Anthropic's it also places the cache breakpoints.
+Anthropic's it also places the cache breakpoints. It brings the tool ``expand``, which opens the handles that the model
+is shown.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Final, cast
 
-from pydantic_ai import RetryModelRequest, RunContext
+from pydantic_ai import FunctionToolset, RetryModelRequest, RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
@@ -22,6 +23,7 @@ from pydantic_ai.models import ModelRequestContext
 from ..errors import ImageRefused, ModelError, PromptTooLong, ThinkingRefused
 from ..models.failures import failure_of_status
 from ..runtime.memory.memory import Memory
+from ..runtime.session.offload.read_back import EXPAND_TOOL
 from ..runtime.session.session import Session
 from .host_session import HostSession
 from .pydantic_messages import PydanticTranslator, wire_reply
@@ -78,6 +80,17 @@ class ReverieCapability(AbstractCapability[Any]):
     def get_serialization_name(cls) -> str | None:
         """Return None: a session cannot be serialized."""
         return None
+
+    def get_toolset(self) -> FunctionToolset[Any]:
+        """Return the tool ``expand``, which opens the handles that the model is shown."""
+
+        async def expand(ctx: RunContext[Any], **given: Any) -> str:
+            return await self._here(ctx).bridge.expand(**given)
+
+        tool = Tool.from_schema(
+            expand, EXPAND_TOOL["name"], EXPAND_TOOL["description"], EXPAND_TOOL["input_schema"], takes_ctx=True
+        )
+        return FunctionToolset([tool])
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Return a copy of this capability for one run, so that each run counts its own retries."""

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from anyio.from_thread import start_blocking_portal
 
-from ..errors import SessionError
+from ..errors import ReverieError, SessionError
 from ..events import FellBack
 from ..runtime.session.session import Session
 
@@ -101,6 +101,20 @@ class SessionBridge:
         except Exception as error:
             self.report_fallback(what, error)
             return None
+
+    async def expand(self, handle: str, offset: int = 0) -> str:
+        """Return one level of a handle as the tool ``expand`` shows it, or the reason why it cannot be opened."""
+        try:
+            return await self.acall(lambda: self.session.expand(handle, offset=offset))
+        except ReverieError as error:
+            return str(error)
+
+    def expand_blocking(self, handle: str, offset: int = 0) -> str:
+        """Do the same as ``expand`` from a thread without an event loop."""
+        try:
+            return self.call(lambda: self.session.expand(handle, offset=offset))
+        except ReverieError as error:
+            return str(error)
 
     def report_fallback(self, what: str, why: BaseException | str) -> None:
         """Emit ``FellBack``: for the reason ``why`` the host goes on without the part named ``what``."""

@@ -234,8 +234,9 @@ def _read_back(more: Schema) -> ToolSpec:
         "Read back a stored result or message",
         "Read content that left the view of a session: a tool result that was moved to disk, cleared or compacted "
         "away, or a message found by search_sessions. Use it when a preview or a snippet is not enough. The handle is "
-        "the id of a tool call, the path or file name of a stored result, or the handle of a message or a cut. Long "
-        "texts come in parts: go on from next_offset, or give find to get only the lines that contain a text.",
+        "the id of a tool call, the path or file name of a stored result, or the handle of a message or a cut. A cut "
+        "(a summary) opens one level: a list of the messages and earlier summaries it replaced, each with its handle. "
+        "Long texts come in parts: go on from next_offset, or give find to get only the lines that contain a text.",
         _object(
             {
                 "handle": _text("Id of a tool call, path of a stored result, or handle of a message", 1_000, 1),

@@ -47,7 +47,7 @@ class PastResults:
         finally:
             storage.close()
         _, project, name = key.split("/", 2)
-        text = found.text
+        text = found.text if find is not None else found.listing or found.text
         matches, more = ([], False) if find is None else matching_lines(text, find, offset, limit)
         part = "" if find is not None else text[offset : offset + limit]
         end = matches[-1]["offset"] + matches[-1]["chars"] + 1 if matches else offset + len(part)
@@ -58,7 +58,7 @@ class PastResults:
             "from": found.source,
             "sha256": found.sha256,
             "total_chars": len(text),
-            "total_lines": len(found.lines),
+            "total_lines": text.count("\n") + (not text.endswith("\n")),
             "offset": offset,
             "next_offset": end if more or (find is None and end < len(text)) else None,
             "text": part,

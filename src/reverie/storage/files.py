@@ -8,7 +8,7 @@ import os
 import stat
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -132,6 +132,20 @@ class FileStorage:
         if b"\n" in line:
             raise ValueError("a log line must not contain a newline; append one line at a time")
         self._logs.append(key, line, expect)
+
+    def unsynced(self, key: str) -> AbstractContextManager[None]:
+        """Let appends to a log return before they are on disk, for the duration of a block.
+
+        ``sync`` waits for the disk, and a thread flushes them within a second; a killed process loses nothing.
+        """
+        return self._logs.unsynced(key)
+
+    def sync(self, key: str, *, expect: int) -> None:
+        """Return when every line of a log of ``expect`` bytes is as safe as ``durability`` says.
+
+        Raise ``LogLost`` if the path leads to another file than before.
+        """
+        self._logs.sync(key, expect)
 
     def lease(self, name: str, *, holder: str = "") -> FileLease:
         """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""

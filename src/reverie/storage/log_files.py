@@ -1,4 +1,4 @@
-"""Log files that stay open for appending, and the thread that flushes them with ``durability="second"``."""
+"""Log files that stay open for appending, and the thread that flushes lines whose append did not wait for it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Final, Literal
 
 from ..errors import LogLost, StorageError
@@ -26,7 +26,7 @@ _MAX_REOPENINGS: Final = 16
 class _LogFile:
     """An open log: its descriptor and the identity and size of its file."""
 
-    __slots__ = ("closed", "descriptor", "device", "dirty", "inode", "lock", "path", "size")
+    __slots__ = ("closed", "descriptor", "device", "dirty", "flushing", "inode", "lock", "path", "size")
 
     def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor, self.path = descriptor, path
@@ -37,8 +37,9 @@ class _LogFile:
             raise explain(error, "append to", path) from error
         self.device, self.inode = found.st_dev, found.st_ino
         self.size = -1
-        self.dirty = self.closed = False
+        self.dirty, self.closed = True, False  # an earlier descriptor of the file may have failed to flush it
         self.lock = threading.RLock()
+        self.flushing = threading.Lock()  # apart from the lock of appends, which do not wait for a flush
 
     def check(self) -> None:
         """Raise ``LogLost`` if the path no longer leads to this file."""
@@ -66,20 +67,30 @@ class _LogFile:
 
     def flush(self) -> None:
         """Flush appended lines to disk if any are not flushed yet; raise ``StorageError`` if that fails."""
-        if self.dirty and not self.closed:
-            self.dirty = False
+        with self.flushing:
             try:
-                flush(self.descriptor)
+                with self.lock:
+                    if self.closed or not self.dirty:
+                        return
+                    descriptor = os.dup(self.descriptor)
+                    self.dirty = False
+                try:
+                    flush(descriptor)
+                finally:
+                    os.close(descriptor)
             except OSError as error:
                 raise explain(error, "flush", self.path) from error
 
     def close(self) -> None:
         """Flush and close the file; a second call does nothing."""
         if not self.closed:
+            self.closed = True
             try:
-                self.flush()
+                if self.dirty:
+                    flush(self.descriptor)
+            except OSError as error:
+                raise explain(error, "flush", self.path) from error
             finally:
-                self.closed = True
                 with suppress(OSError):
                     os.close(self.descriptor)
 
@@ -97,6 +108,7 @@ class LogFiles:
         self._logs: OrderedDict[str, _LogFile] = OrderedDict()
         self._lock = threading.RLock()  # garbage collection may close the store in a thread that holds the lock
         self._failures: dict[str, StorageError] = {}
+        self._unsynced: set[str] = set()
         self._dirty = threading.Event()
         self._stopping = threading.Event()
         self._flusher: threading.Thread | None = None
@@ -116,11 +128,11 @@ class LogFiles:
                     self._drop(key, log)
                     continue
                 try:
-                    self._append(log, line, expect)
+                    self._append(key, log, line, expect)
                 except BaseException:
                     self._drop(key, log)
                     raise
-                log.dirty = self._durability != "always"
+                log.dirty = not self._flushes(key)
             if log.dirty:
                 self._flush_soon()
             return
@@ -128,19 +140,46 @@ class LogFiles:
             f"cannot append to {key}: another process keeps replacing the file; stop that process", path=key
         )
 
-    def _append(self, log: _LogFile, line: bytes, expect: int | None) -> None:
+    def _append(self, key: str, log: _LogFile, line: bytes, expect: int | None) -> None:
         """Append one line; with ``expect``, check before and after that the path leads to this file, of this size."""
-        durable = self._durability == "always"
         try:
+            durable = self._flushes(key)
             if expect is not None:
                 log.check()
             log.size = append_line(
                 log.descriptor, line, path=log.path, clean_size=log.size, durable=durable, expect=expect
             )
-            if expect is not None:
+            if expect is not None and durable:
                 log.check()
         except LogLost as lost:
             lost.data = log.read(expect or 0)
+            raise
+
+    def _flushes(self, key: str) -> bool:
+        return self._durability == "always" and key not in self._unsynced
+
+    @contextmanager
+    def unsynced(self, key: str) -> Generator[None]:
+        """Let appends to a log return before they are flushed, for the duration of the block."""
+        self._unsynced.add(key)
+        try:
+            yield
+        finally:
+            self._unsynced.discard(key)
+
+    def sync(self, key: str, expect: int) -> None:
+        """Return when every line of a log is as safe as ``durability`` requires; raise ``LogLost`` if it is gone."""
+        if self._durability != "always":
+            return
+        log = self._borrow(key, create=False)
+        try:
+            log.flush()
+            log.check()
+        except BaseException as error:
+            if isinstance(error, LogLost):
+                error.data = log.read(expect)
+            with log.lock:
+                self._drop(key, log)
             raise
 
     def part(self, key: str, start: int, size: int) -> bytes | None:
@@ -166,11 +205,11 @@ class LogFiles:
         with self._lock:
             logs = list(self._logs.items())
         for key, log in logs:
-            with log.lock:
-                try:
-                    log.flush()
-                except StorageError as error:
-                    self._failures[key] = error
+            try:
+                log.flush()
+            except StorageError as error:
+                self._failures[key] = error
+                with log.lock:
                     self._drop(key, log)
 
     def close(self) -> None:

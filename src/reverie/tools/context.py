@@ -55,6 +55,8 @@ class ToolContext:
     """Directories besides ``cwd`` that file tools may use without asking."""
     read_back: Callable[[str], bytes | None] = _nothing
     """Function that returns the bytes of a stored tool result by its path or handle; None if there is none."""
+    expand: Callable[[str], bytes | None] = _nothing
+    """The same, but it returns the list of the messages that a summary replaced instead of all of them."""
     emit: Callable[[Event], None] = _ignore
     restricted: bool = False
     """Whether a shell command must run in the sandbox, where it cannot write files or use the network."""

@@ -84,8 +84,8 @@ class Read(NoPreview):
         "Read a file. Lines come numbered as '   12\\ttext'; the number and the tab are not part of the file. Without "
         "offset and limit it starts at line 1 and shows as much as fits (2,000 lines, 25,000 tokens); a note names the "
         "shown lines. Images (png, jpg, gif, webp) are shown as images. Read a file before you edit it. Also takes the "
-        "path or handle of an earlier result that was saved or cleared ('saved to: ...', 'handle: ...'). Directories "
-        "cannot be read."
+        "path or handle of an earlier result that was saved or cleared ('saved to: ...', 'handle: ...'); the handle of "
+        "a summary lists the messages it replaced, each with its own handle. Directories cannot be read."
     )
     beside: Mapping[str, str] = {"Grep": "To search many files use Grep.", "Glob": "To find files use Glob."}
     input_schema = _READ_INPUT
@@ -109,7 +109,7 @@ class Read(NoPreview):
 
 def _read(input: Mapping[str, Any], context: ToolContext) -> Output:
     path = str(input["file_path"])
-    stored = stored_result(path, context)
+    stored = stored_result(path, context, listed=True)
     if stored is not None:
         source = _Source(stored, len(stored))
         if media := _media(stored):

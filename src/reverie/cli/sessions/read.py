@@ -9,6 +9,7 @@ import click
 from ...errors import InputError
 from ...runtime.library import Library
 from ...runtime.session.offload.read_back import ReadBack, StoredContent
+from ...values import replace
 from ..output import emit_json, say
 from .export import pour, text_or_base64
 from .recordings import opened_storage
@@ -21,6 +22,7 @@ from .recordings import opened_storage
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of lines, or with --bytes of bytes.")
 @click.option("--bytes", "by_bytes", is_flag=True, help="Count --offset and --limit in bytes and write raw bytes.")
 @click.option("--search", "pattern", metavar="PATTERN", help="Only matching lines, with line numbers.")
+@click.option("--expand", is_flag=True, help="Of a summary only the list of the messages it replaced, with handles.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     session: str,
@@ -29,6 +31,7 @@ def command(
     limit: int | None,
     by_bytes: bool,
     pattern: str | None,
+    expand: bool,
     as_json: bool,
 ) -> None:
     """Show content that was removed from a session's view, completely or in part.
@@ -42,6 +45,8 @@ def command(
         library = Library(storage)
         key = library.find(session)
         found = ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(handle)
+    if expand and found.listing:
+        found = replace(found, data=found.listing.encode(), text=found.listing)
     if by_bytes or (offset, limit, pattern) == (None, None, None):
         start = offset or 0
         data = found.data[start:] if limit is None else found.data[start : start + limit]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .duplicates import SeenResults
     from .images import CheckedImage, check_document, check_image
     from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
+    from .plan import plan_aggregate, stays_in_view
     from .policy import OffloadPolicy, fitted_policy
 
 __all__ = [
@@ -31,9 +32,11 @@ __all__ = [
     "fitted_policy",
     "offload_aggregate",
     "offload_result",
+    "plan_aggregate",
     "read_stored",
     "result_forms",
+    "stays_in_view",
     "text_of",
 ]
 
-__getattr__ = lazily_from(__name__, "policy", "content", "duplicates", "offload", "images")
+__getattr__ = lazily_from(__name__, "policy", "content", "duplicates", "plan", "offload", "images")

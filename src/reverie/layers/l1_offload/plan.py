@@ -20,6 +20,7 @@ from .preview import empty_text, persisted_text, repeated_text
 
 RESULTS: Final = "tool-results"
 _CHARS_A_TOKEN: Final = 4
+_SHORT_CHARS: Final = 100_000
 _PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,160}\Z")
 _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
@@ -110,6 +111,14 @@ def plan_result(
     if is_large:
         return offload_of(tool_use_id, form)
     return offload_of(tool_use_id, form, whole=True) if form.media == "bytes" else KeepResult(content)
+
+
+def stays_in_view(tool: str, output: Output, policy: OffloadPolicy, declared: float | None = None) -> bool:
+    """Say whether one result is a text so short that its plan neither stores it nor takes long."""
+    if not isinstance(output, str) or len(output) > _SHORT_CHARS:
+        return False
+    limit = limit_chars(policy, tool, declared)
+    return limit is None or _chars(output, policy) <= limit
 
 
 def plan_aggregate(

@@ -86,6 +86,7 @@ async def run_query(run: QueryRun, prompt: Prompt | None) -> AsyncGenerator[Even
                 await _settle(run)
             _emit_end(run, QueryEnd("aborted", "cancelled"))
         raise
+    await run.session.sync()
     _emit_end(run, run.end or QueryEnd("completed"))
     for event in run.events.new_events():
         yield event
@@ -260,6 +261,7 @@ async def _settle(run: QueryRun) -> None:
         await run.runs.settle()
     elif run.session.view.length:
         await run.session.attach(STOPPED, type="interrupted")
+    await run.session.sync()
 
 
 def _emit_end(run: QueryRun, end: QueryEnd) -> None:

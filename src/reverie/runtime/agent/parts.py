@@ -250,6 +250,7 @@ def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event
         policy=_fitted_policy(settings.agent, session),
         directories=tuple(Path(one).expanduser().resolve() for one in settings.permissions.directories),
         read_back=lambda handle: session.parts.stored(session.view, handle),
+        expand=lambda handle: session.parts.stored(session.view, handle, listed=True),
         emit=emit,
         home=settings.home,
         reads=ReadState(session.view.facts.files),

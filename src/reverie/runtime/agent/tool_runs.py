@@ -252,6 +252,8 @@ class ToolRuns:
             reads_inside=verdict.reads_inside,
             denied=denied_reads(self.rules),
         )
+        if access.kind not in _PARALLEL:  # an effect must not be on disk without the reply that asked for it
+            await self._session.sync()
         return await self._run(tool, call, given, output_or_error(tool, given, context))
 
     async def _ask(self, tool: Tool, given: Mapping[str, Any], access: Access, verdict: Verdict) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -14,7 +15,8 @@ from ...conversation.decisions import CallRecorded, Cause
 from ...conversation.entries import Entry
 from ...conversation.tokens.counting import cleared_tokens
 from ...values import record, replace
-from .ledger import LedgerStore
+from .ledger import LedgerStore, logged_calls
+from .log import MAX_LATER
 
 __all__ = ["Accounts", "CallBill", "clearing_reported"]
 
@@ -41,6 +43,16 @@ class Accounts:
         self._watch = CacheWatch()
         self._prices: dict[str, Prices | None] = {}
         self._cleared_tokens = 0
+        self._last: deque[Entry] = deque(maxlen=MAX_LATER)
+
+    def read(self, entry: Entry) -> None:
+        """Take a call of the log that is being opened."""
+        self._last.append(entry)
+
+    def heal(self) -> None:
+        """Enter the last calls of a log that was opened; a killed process may have logged them and not entered them."""
+        if self._store is not None and self._last:
+            self._store.enter_all(logged_calls(self._last, self._session, self._project))
 
     def resume(self, request: Mapping[str, Any], call: CallRecorded, reply: Entry | None) -> None:
         """Restart the cache watch from the last logged call, its request and its reply.

@@ -44,8 +44,9 @@ async def record_ping(log: SessionLog, parts: SessionParts, reply: Mapping[str, 
     if billed is None:
         return
     billed = replace(billed, call=replace(billed.call, cache={**parts.cache.state(), **parts.trim.state()}))
-    entry = await log.decide(billed.call)
-    await log.run_blocking(lambda: parts.accounts.enter(billed, entry.uuid))
+    entry = await log.decide(billed.call, sync=False)
+    log.run_later(lambda: parts.accounts.enter(billed, entry.uuid))
+    await log.sync()
 
 
 def _may_be_empty(request: Mapping[str, Any]) -> bool:

@@ -135,6 +135,7 @@ class SessionHost:
         billed = self._accounts.side_call(reply, source=source)
         if billed is None:
             return None
-        entry = await self._log.decide(billed.call)
-        await self._log.run_blocking(lambda: self._accounts.enter(billed, entry.uuid))
+        entry = await self._log.decide(billed.call, sync=False)
+        self._log.run_later(lambda: self._accounts.enter(billed, entry.uuid))
+        await self._log.sync()
         return billed.call.cost_usd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from ...conversation.entries import new_uuid
 from ...errors import CompactionError, InputError, SessionError, StorageConflict
 from ...events import FellBack, InboxDrained
 from ...ports import Storage
+from ...storage.files import FileStorage
 from ...values import record
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ class Inbox:
         if log.mode != "write":
             return
         storage = self._storage
+        if isinstance(storage, FileStorage) and not os.path.lexists(f"{storage.root}/{self._key}"):
+            return  # the usual case, which needs no thread
         found = await log.run_blocking(lambda: waiting(storage, self._key))
         for key, command in found:
             if command is None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ...cache.ledger import LedgerAxis, LedgerCall, Totals, call_of
 from ...cache.usage import Usage
 from ...conversation.decisions import CallRecorded, decision_of
-from ...conversation.entries import DECISION
+from ...conversation.entries import DECISION, Entry
 from ...conversation.log import parse_log
 from ...errors import StorageError
 from ...events import FellBack, Listener
@@ -26,7 +26,7 @@ from ...storage.files import FileStorage
 from ...storage.lock_files import locked
 from ...storage.sqlite import is_damage, open_database, open_read_only
 
-__all__ = ["FILE_NAME", "LedgerStore", "is_damaged", "logged_calls"]
+__all__ = ["FILE_NAME", "LedgerStore", "all_logged_calls", "is_damaged", "logged_calls"]
 
 FILE_NAME: Final = "ledger.sqlite"
 _BUSY_SECONDS: Final = 5.0
@@ -190,7 +190,7 @@ class LedgerStore:
                 connection = self._opened(create=True)
                 assert connection is not None
                 with connection:
-                    connection.executemany(_INSERT, map(_row, logged_calls(self.path.parent)))
+                    connection.executemany(_INSERT, map(_row, all_logged_calls(self.path.parent)))
         except (sqlite3.Error, OSError, StorageError):
             self.close()
             return False
@@ -241,18 +241,23 @@ def _set_up(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {LEDGER}")
 
 
-def logged_calls(home: Path) -> Iterator[LedgerCall]:
+def all_logged_calls(home: Path) -> Iterator[LedgerCall]:
     """Yield the model calls that the logs of all sessions of a home record."""
     storage = FileStorage(home)
     for key in storage.list():
         *folders, name = key.split("/")
         if folders[:1] not in (["projects"], ["agents"]) or len(folders) > 2 or not name.endswith(".jsonl"):
             continue
-        for entry in parse_log(storage.load(key) or b"").entries:
-            call = decision_of(entry.body) if entry.kind == DECISION else None
-            if isinstance(call, CallRecorded):
-                session = name.removesuffix(".jsonl")
-                yield call_of(call, session=session, at=entry.at, project="".join(folders[1:]), id=entry.uuid)
+        entries = parse_log(storage.load(key) or b"").entries
+        yield from logged_calls(entries, name.removesuffix(".jsonl"), "".join(folders[1:]))
+
+
+def logged_calls(entries: Iterable[Entry], session: str, project: str) -> Iterator[LedgerCall]:
+    """Yield the model calls that entries of a session record."""
+    for entry in entries:
+        call = decision_of(entry.body) if entry.kind == DECISION else None
+        if isinstance(call, CallRecorded):
+            yield call_of(call, session=session, at=entry.at, project=project, id=entry.uuid)
 
 
 def is_damaged(path: Path) -> bool:

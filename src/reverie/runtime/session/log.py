@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from threading import Event as ThreadEvent
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from anyio import Lock, to_thread
 
@@ -18,10 +18,12 @@ from ...events import DecisionMade, EntryAppended, Event, FellBack, Listener
 from ...ports import Storage
 from .writer import LogWriter
 
-__all__ = ["Mode", "SessionLog", "decisions_since_call"]
+__all__ = ["MAX_LATER", "Mode", "SessionLog", "decisions_since_call"]
 
 Mode = Literal["write", "read"]
 T = TypeVar("T")
+MAX_LATER: Final = 8
+"""Functions of ``run_later`` that may wait for another entry."""
 
 
 class SessionLog:
@@ -40,6 +42,7 @@ class SessionLog:
         self._listeners: list[Listener] = []
         self._since_request: list[Decision | Unknown] = []
         self._told = ""
+        self._later: list[Callable[[], object]] = []
 
     @property
     def view(self) -> View:
@@ -68,10 +71,37 @@ class SessionLog:
         if self._writer.in_doubt:
             await self._written(self._writer.settle)
 
-    async def _written(self, write: Callable[[], T]) -> T:
-        """Run a write and return its result; report a lost log and the session that the conversation is in now."""
+    async def sync(self, *, briefly: bool = False) -> None:
+        """Return when every entry is on disk and every function of ``run_later`` has run.
+
+        Each request and each tool that changes something waits for this; ``briefly`` leaves a few functions for later.
+        """
+        if self._writer.is_unsynced or (self._later and not briefly):
+            async with self._lock:
+                await self._written(self._writer.sync, briefly=briefly)
+
+    def run_later(self, act: Callable[[], object]) -> None:
+        """Run a function in a thread in which a later entry becomes durable, or here if nothing ever blocks."""
+        if self._inline:
+            act()
+        else:
+            self._later.append(act)
+
+    async def _written(self, write: Callable[[], T], *, sync: bool = True, briefly: bool = False) -> T:
+        """Run a write and return its result; report a lost log and the session that the conversation is in now.
+
+        A write without ``sync`` only hands the operating system a line, so it needs no thread.
+        """
+
+        def run() -> T:
+            written = write()
+            if not briefly or len(self._later) >= MAX_LATER:
+                while self._later:
+                    self._later.pop(0)()
+            return written
+
         try:
-            return await self.run_blocking(write)
+            return await self.run_blocking(run) if sync or self._writer.in_doubt else write()
         except LogLost as lost:
             if lost.session and lost.session != self._told:
                 self._told = lost.session
@@ -80,7 +110,10 @@ class SessionLog:
 
     async def close(self) -> None:
         """Release the lease, after an append that still runs for a cancelled caller; later appends fail."""
-        await self.run_blocking(self._writer.close)
+        try:
+            await self.sync()
+        finally:
+            await self.run_blocking(self._writer.close)
 
     def on_event(self, listener: Listener) -> None:
         """Call a listener with every event from now on."""
@@ -94,10 +127,14 @@ class SessionLog:
             except Exception:
                 continue
 
-    async def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Log one entry and return it; it is durable and in the view when this returns."""
+    async def append(self, kind: str, body: dict[str, Any], *, sync: bool = True) -> Entry:
+        """Log one entry and return it; it is in the view when this returns, and durable if ``sync``.
+
+        Without ``sync`` the operating system has it, so that a killed process does not lose it; ``sync`` waits for the
+        disk.
+        """
         async with self._lock:
-            entry = await self._written(lambda: self._writer.append(kind, body))
+            entry = await self._written(lambda: self._writer.append(kind, body, sync=sync), sync=sync)
         self.emit(EntryAppended(self.name, entry.uuid, kind))
         return entry
 
@@ -108,18 +145,20 @@ class SessionLog:
         message = {"role": "user", "content": content}
         return await self.append(ATTACHMENT, {"type": type, "message": message, **named_files(files)})
 
-    async def decide(self, decision: Decision) -> Entry:
-        """Log one decision and return its entry; it is durable and in the view when this returns."""
+    async def decide(self, decision: Decision, *, sync: bool = True) -> Entry:
+        """Log one decision and return its entry; it is in the view when this returns, and durable if ``sync``."""
         async with self._lock:
-            entry = (await self._written(lambda: self._writer.decide([decision])))[0]
+            entry = (await self._written(lambda: self._writer.decide([decision], sync=sync), sync=sync))[0]
         self._since_request.append(decision)
         self.emit(DecisionMade(self.name, entry.uuid, decision))
         return entry
 
-    async def decide_all(self, decisions: Iterable[Decision]) -> None:
-        """Log several decisions in order."""
+    async def decide_all(self, decisions: Iterable[Decision], *, sync: bool = True) -> None:
+        """Log several decisions in order; with ``sync`` they become durable together."""
         for decision in decisions:
-            await self.decide(decision)
+            await self.decide(decision, sync=False)
+        if sync:
+            await self.sync()
 
     async def foresee(self, decision: Decision) -> View:
         """Return the view as a decision would leave it, without logging the decision."""

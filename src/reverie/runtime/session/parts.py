@@ -15,8 +15,9 @@ from ...conversation.entries import DECISION, Entry
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...conversation.wire.carried_items import CARRIED
-from ...conversation.wire.request import build_request
+from ...conversation.wire.request import awaits_provider, build_request
 from ...errors import InputError, StorageError
+from ...events import CacheBroken, ReplyObserved
 from ...layers.l4_compact import compacted_tokens
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage
@@ -45,7 +46,7 @@ from .plan.steps import StepsSource
 from .policy import SessionPolicy
 from .prefix import RequestOptions
 from .standing_context import StandingContext
-from .thinking import ThinkingWatch
+from .thinking import ThinkingWatch, unreadable_thinking
 from .trim import Trimmer
 
 __all__ = ["SessionOptions", "SessionParts", "assemble"]
@@ -163,6 +164,34 @@ class SessionParts:
             compacted = compacted_tokens(self.host.view, settings.compact, self.policy.thresholds.effective)
             self.cache.billed(usage_of(cast("Mapping[str, Any]", usage)), compacted)
 
+    async def take_reply(self, log: SessionLog, entry: Entry, rest: Mapping[str, Any]) -> None:
+        """Log the cost of a logged reply and the provider's reports in it, emit its event, and update the notes."""
+        await self._bill(log, rest)
+        await self.thinking.take_report(log, self.policy.facts, rest, entry.uuid)
+        if not awaits_provider(log.view):  # the next reply reports it again
+            await self.trim.after_reply(log, rest)
+        usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
+        log.emit(ReplyObserved(log.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
+        unreadable = unreadable_thinking(log.view, rest)
+        if unreadable is not None:
+            await log.decide(unreadable)
+        await self.notes.after_reply()
+
+    async def _bill(self, log: SessionLog, reply: Mapping[str, Any]) -> None:
+        """Log a reply's usage and cost, also in the ledger, and report a cache break; skip one without usage."""
+        accounts = self.accounts
+        await self.host.load_prices(reply)
+        self.meter(reply)
+        billed = accounts.after(reply, cache={**self.cache.state(), **self.trim.state()})
+        if billed is None:
+            return
+        entry = await log.decide(billed.call, sync=False)
+        log.run_later(lambda: accounts.enter(billed, entry.uuid))
+        if billed.broke is not None:
+            log.emit(CacheBroken(log.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
+        if accounts.prices(self.policy.model_name) is None:  # the name may be an alias of the provider
+            self.use_prices(billed.call.model)
+
     def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
         """Return the capabilities given for the session and those of the model, as the log names them."""
         named = {
@@ -186,6 +215,7 @@ class SessionParts:
                 self.cache.read(body["cache"])
             if body.get("source") == "main":
                 self.answered = view
+            self.accounts.read(entry)
         self.compact.read(entry)
         self.thinking.read(entry)
 
@@ -208,10 +238,14 @@ class SessionParts:
         self.fit_window()
         self.thinking.resume(loaded.entries)
 
-    def stored(self, view: View, handle: str) -> bytes | None:
-        """Return content that left a view, by its path or handle; None if it is not readable. This may block."""
+    def stored(self, view: View, handle: str, *, listed: bool = False) -> bytes | None:
+        """Return content that left a view, by its path or handle; None if it is not readable. This may block.
+
+        ``listed`` gives the list of messages in place of the messages that a cut removed.
+        """
         try:
-            return self.read_back(view).read(handle)
+            found = self.read_back(view).find(handle)
+            return found.listing.encode() if listed and found.listing else found.data
         except (InputError, StorageError):
             return None
 

@@ -33,12 +33,14 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.trim.before_request(log, summary_at=parts.compact.summary_at)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past
     await parts.standing.before_request()  # standing context: new and changed items, and those that a cut took
-    await log.decide_all(repairs(log.view))
+    await log.decide_all(repairs(log.view), sync=False)
     binds = facts.checks_thinking or parts.thinking.binds
     if not awaits_provider(log.view):
         anew, declares = _reason_to_render(log, parts), parts.policy.messages_only
         await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew)
-    return _marked(log, parts, await parts.thinking.request(log, facts))
+    request = await parts.thinking.request(log, facts)
+    await log.sync(briefly=True)  # a request leaves only after its log is on disk
+    return _marked(log, parts, request)
 
 
 def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from anyio import CancelScope
 
@@ -18,14 +18,12 @@ from ...conversation.log import newer_part
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
-from ...conversation.wire.request import awaits_provider, ends_with_reply
+from ...conversation.wire.request import ends_with_reply
 from ...errors import InputError, PromptTooLong, SessionError
 from ...events import (
-    CacheBroken,
     FellBack,
     Listener,
     LogDamaged,
-    ReplyObserved,
     ResultsTrimmed,
     SessionClosed,
     SessionOpened,
@@ -43,12 +41,12 @@ from .changes import ChangePrice, price_of_change, price_of_reload
 from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
 from .log import Mode, SessionLog
+from .offload.read_back import EXPAND_TOOL
 from .parts import SessionOptions, assemble
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
-from .thinking import unreadable_thinking
 from .windows import read_windows
 
 __all__ = ["Session"]
@@ -56,6 +54,9 @@ __all__ = ["Session"]
 
 class Session:
     """An agent's conversation: kept whole in its log, and inside the window in its requests."""
+
+    EXPAND_TOOL: Final = EXPAND_TOOL
+    """The declaration of a tool that calls ``expand``, for the tools of a request."""
 
     def __init__(self, options: SessionOptions) -> None:
         """Build a session from its options without opening its log; most callers use ``open``."""
@@ -127,6 +128,7 @@ class Session:
         if self.log.mode == "write":
             if not loaded.entries:
                 await self.log.append(META, {"schema": LOG, "cwd": self._options.cwd})
+            self.log.run_later(self.parts.accounts.heal)
             await self.parts.background.open()
 
     async def __aexit__(
@@ -218,7 +220,8 @@ class Session:
         """Log the provider's reply and its cost, update the notes if due, and return a list of its tool calls.
 
         The reply may be a message, a chat completion or a response, as an SDK object or a mapping. One that repeats
-        the reply before is not logged again.
+        the reply before is not logged again. A reply with tool calls, and its results, are on disk when the next
+        ``prepare`` returns; a killed process does not lose them before that, and ``sync`` waits for the disk at once.
         """
         await self.log.settle()
         message, rest = plain_reply(reply, self._asked_model())
@@ -226,14 +229,17 @@ class Session:
         if logged is None:
             binding = self.parts.thinking.binding(self.view, self.parts.policy.facts)
             bound = {} if binding is None else {"bound": binding}
-            entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound})
+            entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound}, sync=False)
             self.parts.thinking.bind(entry.uuid, binding)
-            await self._take_reply(entry, rest)
+            await self.parts.take_reply(self.log, entry, rest)
         elif isinstance(rest.get("usage"), Mapping) and not self._is_billed(rest):
-            await self._take_reply(logged, rest)
+            await self.parts.take_reply(self.log, logged, rest)
         calls = calls_of(message, self.view.facts.tools)
         # A provider refuses results of calls that are not in the view.
-        return [call for call in calls if self.view.tool_call(call.id) is not None]
+        calls = [call for call in calls if self.view.tool_call(call.id) is not None]
+        if not calls:  # otherwise prepare() waits for the disk once for the whole turn
+            await self.log.sync()
+        return calls
 
     def _repeated(self, message: Mapping[str, Any], rest: Mapping[str, Any]) -> Entry | None:
         """Return the last reply of the log if this is the same one, passed again after a call that was cut off."""
@@ -247,38 +253,10 @@ class Session:
         call = self.view.facts.last_call
         return call is not None and call.message_id == str(rest.get("id") or "")
 
-    async def _take_reply(self, entry: Entry, rest: Mapping[str, Any]) -> None:
-        """Log the cost of a logged reply and the provider's reports in it, emit its event, and update the notes."""
-        await self._bill(rest)
-        await self.parts.thinking.take_report(self.log, self.parts.policy.facts, rest, entry.uuid)
-        if not awaits_provider(self.view):  # the next reply reports it again
-            await self.parts.trim.after_reply(self.log, rest)
-        usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
-        self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
-        unreadable = unreadable_thinking(self.view, rest)
-        if unreadable is not None:
-            await self.log.decide(unreadable)
-        await self.parts.notes.after_reply()
-
     def _asked_model(self) -> str:
         """Return the model that the last request named."""
         prefix = self.view.facts.prefix
         return prefix.model if prefix is not None else ""
-
-    async def _bill(self, reply: Mapping[str, Any]) -> None:
-        """Log a reply's usage and cost, also in the ledger, and report a cache break; skip one without usage."""
-        accounts = self.parts.accounts
-        await self.parts.host.load_prices(reply)
-        self.parts.meter(reply)
-        billed = accounts.after(reply, cache={**self.parts.cache.state(), **self.parts.trim.state()})
-        if billed is None:
-            return
-        entry = await self.log.decide(billed.call)
-        await self.log.run_blocking(lambda: accounts.enter(billed, entry.uuid))
-        if billed.broke is not None:
-            self.log.emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
-        if accounts.prices(self.parts.policy.model_name) is None:  # the name may be an alias of the provider
-            self.parts.use_prices(billed.call.model)
 
     async def result(
         self,
@@ -311,7 +289,8 @@ class Session:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
         if is_error:
             block["is_error"] = True
-        return await self.log.append(USER, {"message": {"role": "user", "content": [block]}, **named_files(files)})
+        body = {"message": {"role": "user", "content": [block]}, **named_files(files)}
+        return await self.log.append(USER, body, sync=False)
 
     async def prepare(
         self,
@@ -334,6 +313,10 @@ class Session:
         extras = asked.extras_for(request, self.view) if shape == "messages" else asked.extras
         facts, carries = self.parts.policy.facts, self.view.facts.carries_items
         return shaped_request({**request, **extras}, shape, facts=facts, carries_items=carries)
+
+    async def sync(self) -> None:
+        """Return when everything logged is on disk; call it before a tool whose effect must not outlive the log."""
+        await self.log.sync()
 
     # -- the window
 
@@ -470,6 +453,16 @@ class Session:
         self.parts.trim.read_backs += 1
         reader = self.parts.read_back(self.view)
         return await self.log.run_blocking(lambda: reader.read(handle, offset=offset, limit=limit))
+
+    async def expand(self, handle: str, *, offset: int = 0) -> str:
+        """Open one level of content that left the view, by its handle, at most 20,000 characters from ``offset`` on.
+
+        A summary gives the list of the messages it replaced, each with its handle; anything else gives its text. It is
+        the function of ``EXPAND_TOOL``. Raise ``InputError`` for an unknown handle.
+        """
+        self.parts.trim.read_backs += 1
+        reader = self.parts.read_back(self.view)
+        return await self.log.run_blocking(lambda: reader.expand(handle, offset=offset))
 
     # -- forks
 

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from threading import Event, Lock, RLock
 from typing import Any, Final, NoReturn, cast
 
@@ -17,6 +18,7 @@ from ...conversation.view import View
 from ...errors import LogLost, SessionReadOnly, StorageConflict, StorageError
 from ...ports import Lease, Storage
 from ...schemas import LOG, newer
+from ...storage.files import FileStorage
 from ...values import replace
 
 __all__ = ["LogWriter", "holder_text"]
@@ -49,6 +51,8 @@ class LogWriter:
         self._gate = RLock()
         self.in_doubt = False
         """Whether an append failed, so that its line may or may not be in the log."""
+        self.is_unsynced = False
+        """Whether the log has lines that ``sync`` has to wait for."""
         self._size = 0
         self._is_torn = False
         self._lost: LogLost | None = None
@@ -114,8 +118,11 @@ class LogWriter:
         if lease is not None:
             lease.release()
 
-    def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Append one entry and return it, durable and in the view; raise ``SessionReadOnly`` without the lease."""
+    def append(self, kind: str, body: dict[str, Any], *, sync: bool = True) -> Entry:
+        """Append one entry and return it, in the view and durable, unless ``sync`` leaves that to a later call.
+
+        Raise ``SessionReadOnly`` without the lease.
+        """
         if self._lease is None:
             raise SessionReadOnly(
                 f"session {self.session} is open for reading only; open it with mode='write', or leave a command in "
@@ -127,8 +134,11 @@ class LogWriter:
                 self._rescue(self._lost)
             entry = Entry(new_uuid(), self.view.last, iso(self.clock()), self.session, kind, body)
             line = encode_entry(entry)
+            storage = self._storage
+            later = storage.unsynced(self.key) if not sync and isinstance(storage, FileStorage) else None
             try:
-                self._storage.append(self.key, line, expect=self._size)
+                with later or nullcontext():
+                    storage.append(self.key, line, expect=self._size)
             except LogLost as lost:
                 self._rescue(lost)
             except StorageError:
@@ -136,12 +146,26 @@ class LogWriter:
                 raise
             place = self._size + self._is_torn
             self._size = place + len(line) + 1
-            self._is_torn = False
+            self._is_torn, self.is_unsynced = False, later is not None
             if not _is_plain(body):
                 entry = decode_entry(line)  # the view must hold the entry as the log has it
             self._logged.places.append(place)
             self.view = self.view.fold(entry, place)
             return entry
+
+    def sync(self) -> None:
+        """Return when every entry is durable."""
+        with self._appending:
+            self._settle()
+            if self.is_unsynced and isinstance(self._storage, FileStorage):
+                try:
+                    self._storage.sync(self.key, expect=self._size)
+                except LogLost as lost:
+                    self._rescue(lost)
+                except StorageError:
+                    self.in_doubt = True
+                    raise
+                self.is_unsynced = False
 
     def settle(self) -> None:
         """Read the log again if an append failed, because its line may have been written."""
@@ -163,9 +187,9 @@ class LogWriter:
         self._lost = lost
         raise lost
 
-    def decide(self, decisions: Sequence[Decision]) -> list[Entry]:
+    def decide(self, decisions: Sequence[Decision], *, sync: bool = True) -> list[Entry]:
         """Append decisions in order and return their entries."""
-        return [self.append(DECISION, body_of(decision)) for decision in decisions]
+        return [self.append(DECISION, body_of(decision), sync=sync) for decision in decisions]
 
 
 def _is_plain(value: Any) -> bool:

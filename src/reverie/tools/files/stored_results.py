@@ -40,11 +40,14 @@ def _looks_stored(name: str, context: ToolContext) -> bool:
         return False
 
 
-def stored_result(name: str, context: ToolContext) -> bytes | None:
-    """Return the bytes of a stored tool result by its handle or path; None if the name is neither."""
+def stored_result(name: str, context: ToolContext, *, listed: bool = False) -> bytes | None:
+    """Return the bytes of a stored tool result by its handle or path; None if the name is neither.
+
+    ``listed`` gives the list of the messages that a summary replaced instead of all of them.
+    """
     if not _looks_stored(name, context):
         return None
     try:
-        return context.read_back(name)
+        return (context.expand(name) if listed else None) or context.read_back(name)
     except ReverieError:  # not a handle of this session; it may still be a path
         return None

@@ -15,6 +15,8 @@ from ....layers.l1_offload import (
     SeenResults,
     offload_aggregate,
     offload_result,
+    plan_aggregate,
+    stays_in_view,
 )
 from ....model_facts import ModelFacts
 from ....ports import Storage
@@ -60,19 +62,14 @@ class Offloader:
         if not self.enabled:
             return content
         given = bytes(output) if isinstance(output, (bytes, bytearray)) else content
-        applied = await log.run_blocking(
-            lambda: offload_result(
-                self._store,
-                tool,
-                handle,
-                given,
-                self.policy,
-                log.view,
-                declared=max_chars,
-                known=self._known,
+
+        def offload() -> OffloadResult:
+            return offload_result(
+                self._store, tool, handle, given, self.policy, log.view, declared=max_chars, known=self._known
             )
-        )
-        await self._log(log, applied)
+
+        stays = stays_in_view(tool, given, self.policy, max_chars)
+        await self._log(log, applied := offload() if stays else await log.run_blocking(offload))
         assert applied.content is not None  # only the results of a whole message have none
         return applied.content
 
@@ -80,13 +77,14 @@ class Offloader:
         """Offload results of the message about to be sent until together they fit the budget of a message."""
         if not self.enabled:
             return
-        applied = await log.run_blocking(
-            lambda: offload_aggregate(self._store, log.view, self.policy, known=self._known)
-        )
-        await self._log(log, applied)
+
+        def offload() -> OffloadResult:
+            return offload_aggregate(self._store, log.view, self.policy, known=self._known)
+
+        moves = plan_aggregate(log.view, self.policy).offloads
+        await self._log(log, await log.run_blocking(offload) if moves else offload())
 
     async def _log(self, log: SessionLog, applied: OffloadResult) -> None:
         if applied.fallback is not None:
             log.emit(FellBack(log.name, "offload", applied.fallback))
-        if applied.before:
-            await log.decide_all(applied.before)
+        await log.decide_all(applied.before, sync=False)

@@ -1,7 +1,8 @@
-"""Read content back that left a session's view, whole, by its handle.
+"""Read content back that left a session's view, whole or one level of it, by its handle.
 
 A handle is the id of a tool call, the path or file name of a stored result, the uuid of a message, or the uuid (or own
-handle) of a cut, which returns all messages that the cut removed. Items of standing context have handles too.
+handle) of a cut, which returns all messages that the cut removed, or the list of them. Items of standing context have
+handles too.
 """
 
 from __future__ import annotations
@@ -9,22 +10,46 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
 from ....conversation.cuts import message_of
 from ....conversation.decisions import Collapsed, Compacted, ResultOffloaded, Snipped, decision_of
-from ....conversation.entries import DECISION, Entry
+from ....conversation.entries import ASSISTANT, ATTACHMENT, DECISION, Entry
 from ....conversation.log import parse_log
 from ....conversation.standing_context import handle_of
+from ....conversation.tokens.estimate import estimate_message
 from ....conversation.view import View
 from ....errors import InputError, StorageError
 from ....layers.l1_offload import read_stored, result_forms, text_of
 from ....ports import Storage
 from ....values import record
 
-__all__ = ["ReadBack", "StoredContent", "TextLine"]
+__all__ = ["EXPAND_CHARS", "EXPAND_TOOL", "ReadBack", "StoredContent", "TextLine"]
+
+EXPAND_CHARS: Final = 20_000
+EXPAND_TOOL: Final[dict[str, Any]] = {
+    "name": "expand",
+    "description": (
+        "Open one thing of this conversation that is no longer shown in full, by the handle shown in its place: "
+        "a summary, a tool result that was cleared or saved to disk, a message. A summary opens one level: a list of "
+        "the messages and earlier summaries that it replaced, each with its handle, its speaker, its size in tokens "
+        "and its first line. A result or message opens as the original text. Long texts come in parts: go on with the "
+        "offset that the last line names."
+    ),
+    "input_schema": {
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string", "description": "The handle, as a placeholder, summary or list shows it"},
+            "offset": {"type": "integer", "minimum": 0, "description": "The first character to show, 0 if left out"},
+        },
+        "required": ["handle"],
+        "additionalProperties": False,
+    },
+}
+"""The declaration of the tool that calls ``Session.expand``."""
+_MAX_FIRST_LINE_CHARS: Final = 100
 
 
 @record
@@ -44,6 +69,8 @@ class StoredContent:
     data: bytes
     text: str
     path: str = ""
+    listing: str = ""
+    """The list of the messages that a cut removed: one line each, after two lines about all of them."""
 
     @property
     def sha256(self) -> str:
@@ -89,6 +116,21 @@ class ReadBack:
                 "the uuid of a message"
             )
         return found
+
+    def expand(self, handle: str, *, offset: int = 0, max_chars: int = EXPAND_CHARS) -> str:
+        """Return one level of a handle: the list of messages behind a cut, else the text; in parts of ``max_chars``."""
+        found = self.find(handle)
+        text = found.listing or found.text
+        if "\0" in text:
+            return f"[{len(found.data):,} bytes that are no text{f', stored at {found.path}' if found.path else ''}]"
+        start = min(max(0, offset), len(text))
+        part = text[start : start + max_chars]
+        end = start + len(part)
+        if end < len(text) and "\n" in part:
+            end = start + part.rindex("\n") + 1
+        if end == len(text):
+            return text[start:] or f"[nothing at offset {offset:,}: the text has {len(text):,} characters]"
+        return f"{text[start:end]}\n[{end:,} of {len(text):,} characters; go on with offset {end}]"
 
     def read(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Return the bytes of a handle's content, or at most ``limit`` of them from ``offset`` on."""
@@ -213,22 +255,57 @@ def _ends(handle: str, path: str) -> bool:
 
 
 def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> StoredContent:
-    """Return the messages that a cut removed: one JSON line per message, and the same as text."""
+    """Return the messages that a cut removed: one JSON line per message, the same as text, and a list of them."""
     view = View().fold_all(before)
     shown = _shown(view)
     left = set(_shown(view.fold(cut)))
-    gone = [uuid for uuid in shown if uuid not in left]
-    said = {entry.uuid: entry for entry in view.entries()}
+    gone = {uuid for uuid in shown if uuid not in left}
     lines: list[bytes] = []
     texts: list[str] = []
-    for uuid in gone:
-        entry = said.get(uuid)
-        if entry is None:
+    listed: list[str] = []
+    total = 0
+    for entry in before:
+        if entry.uuid not in gone:
             continue
         content = _content(entry)
-        lines.append(msgspec.json.encode({"uuid": uuid, "kind": entry.kind, "content": content}) + b"\n")
-        texts.append(f"[{entry.kind} {uuid}]\n{_readable(content)}")
-    return StoredContent(handle, "cut", b"".join(lines), "\n".join(texts))
+        lines.append(msgspec.json.encode({"uuid": entry.uuid, "kind": entry.kind, "content": content}) + b"\n")
+        texts.append(f"[{entry.kind} {entry.uuid}]\n{_readable(content)}")
+        tokens = estimate_message({"role": "user", "content": content})
+        total += tokens
+        about = f"{_handle(entry)}  {_speaker(entry, view)}  {tokens:,} tokens"
+        listed.append(f"{about}  {_first_line(_readable(content))}")
+    head = f"{handle} covers {len(listed):,} messages, {total:,} tokens, oldest first. Open one by its handle:"
+    listing = "\n".join([head, "", *listed])
+    return StoredContent(handle, "cut", b"".join(lines), "\n".join(texts), listing=listing)
+
+
+def _handle(entry: Entry) -> str:
+    """Return the handle that opens a message of a list: of a cut its own, of a single result the id of its call."""
+    if entry.kind == DECISION:
+        return str(entry.body.get("handle") or entry.uuid)
+    content = _content(entry)
+    blocks = cast("list[dict[str, Any]]", content) if isinstance(content, list) else []
+    return str(blocks[0].get("tool_use_id") or entry.uuid) if len(blocks) == 1 else entry.uuid
+
+
+def _speaker(entry: Entry, view: View) -> str:
+    """Return the speaker of a message in a list: user, model with its calls, tools, program, or summary."""
+    if entry.kind == DECISION:
+        return "summary"
+    content = _content(entry)
+    blocks = cast("list[dict[str, Any]]", content) if isinstance(content, list) else []
+    if entry.kind == ASSISTANT:
+        names = [str(block.get("name")) for block in blocks if block.get("type") == "tool_use"]
+        return f"assistant, calls {', '.join(names)}" if names else "assistant"
+    if entry.kind == ATTACHMENT:
+        return "program"
+    uses = [view.tool_call(str(block.get("tool_use_id"))) for block in blocks if block.get("type") == "tool_result"]
+    return f"result of {', '.join(use.name for use in uses if use is not None)}" if any(uses) else "user"
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.split("\n") if line.strip()), "(empty)")
+    return line if len(line) <= _MAX_FIRST_LINE_CHARS else f"{line[:_MAX_FIRST_LINE_CHARS]}..."
 
 
 def _shown(view: View) -> list[str]:
