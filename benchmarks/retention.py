@@ -25,7 +25,12 @@ expressions instead, so that no rule judges itself.
 With ``--check`` it exits with 1 unless each of ours (the first three) keeps more than every other method with at least
 as many tokens, at least 0.75 on average within a summary of 12,000 tokens, and everything can be read back.
 
+With ``--reader`` a model answers questions about the part that left the view, before and after; see ``reader.py``.
+``--reader MODEL`` takes a GGUF file, or any model that Reverie knows: ``anthropic:NAME``, or ``openai:NAME`` with
+OPENAI_BASE_URL for a server of your own. ``--reader none`` tells by literal match alone.
+
 Run: python benchmarks/retention.py [PATH...] [--plain] [--json] [--check] [--seed N]
+     python benchmarks/retention.py [PATH...] --reader FILE.gguf [--window N] [--times 1,3,5] [--most N] [--seed N]
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ from random import Random
 from typing import Any
 
 import anyio
+import reader
 
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.conversation.authorship import own_words, strings_of
@@ -371,9 +377,17 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is missed")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--reader", help="a GGUF file or a model's name; none: literal match alone")
+    parser.add_argument("--window", type=int, default=32_768)
+    parser.add_argument("--times", default="1,3,5", help="compactions in a row")
+    parser.add_argument("--most", type=int, default=10, help="questions of a kind and session")
+    parser.add_argument("--conditions", default=",".join(reader.CONDITIONS))
+    parser.add_argument("--search-missed", action="store_true", help="search only where ours alone gave no answer")
     options = parser.parse_args()
     if not all(path.exists() for path in options.paths):
         sys.exit("no recorded sessions here: name files or folders that hold some")
+    if options.reader is not None:
+        return read_by_a_model(options)
     rows: list[Row] = []
     for case in cases(options.paths, Random(options.seed)):
         look_for(case, plain=options.plain)
@@ -385,6 +399,18 @@ def main() -> None:
     wrong = shortfalls(rows) if options.check else []
     if wrong:
         sys.exit("\n".join(wrong))
+
+
+def read_by_a_model(options: argparse.Namespace) -> None:
+    """Ask a reader about every session, and print each answer as a line and then the table."""
+    files = [file for path in options.paths for file in ([path] if path.is_file() else sorted(path.rglob("*.json*")))]
+    name = "" if options.reader == "none" else options.reader
+    times = tuple(int(part) for part in options.times.split(","))
+    asked = reader.ReaderOptions(
+        options.window, times, options.most, tuple(options.conditions.split(",")), options.seed
+    )
+    rows = reader.run(files, name, asked, lambda row: print(json.dumps(asdict(row)), flush=True) if name else None)
+    reader.printed(rows, read=bool(name))
 
 
 def shown_for_people(rows: Sequence[Row], seed: int) -> None:

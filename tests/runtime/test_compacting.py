@@ -153,7 +153,7 @@ def test_at_the_threshold_the_past_becomes_a_summary_without_any_model():
             assert text.startswith("This session goes on")
             assert "Please keep to src/harbour/ledger.py and the number 7741, nothing else." in text
             assert "src/part_1/model.py" in text
-            assert "test_it" in text
+            assert "tests/test_part_1.py" in text
             boundary = next(e.decision for e in talk.events if isinstance(getattr(e, "decision", None), Compacted))
             assert boundary.last_before
             assert boundary.first_kept
@@ -251,7 +251,9 @@ def test_notes_whose_cursor_is_gone_are_not_used_and_the_model_is_asked():
 
     def answer(request: Mapping[str, Any]) -> str:
         asked.append(request)
-        return "<analysis>My draft.</analysis><summary>1. Primary request: read all of it.</summary>"
+        return (
+            "<analysis>My draft.</analysis><summary>1. Primary request: read all of it, and src/dreamt/of.py.</summary>"
+        )
 
     async def steps() -> None:
         model = ScriptedModel(answer, name=f"scripted:{MODEL}")
@@ -265,7 +267,8 @@ def test_notes_whose_cursor_is_gone_are_not_used_and_the_model_is_asked():
             report = await session.compact()
             assert report.method == "full"
             assert report.model_calls == 1
-            assert "read all of it" in report.summary
+            assert "read all of it, and [a name that is not in the log]." in report.summary
+            assert any("1 names of the summary" in event.why for event in talk.of(FellBack))
             assert "My draft" not in report.summary
             assert "<summary>" not in report.summary
             assert "Look at everything." in report.summary
@@ -481,7 +484,7 @@ def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying
 
             at = session.thresholds
             await talk.prepare()
-            nearly = (at.auto_compact + at.blocking) // 2
+            nearly = at.blocking - 100  # system prompt and tools leave no room for any summary
             assert [await turn(nearly) for _ in range(5)] == [1, 1, 1, 0, 0]
             for probe in range(5):  # half-open after five minutes, three times at most
                 now[0] += 301.0

@@ -284,7 +284,9 @@ def test_a_write_is_asked_for_with_a_diff_and_a_no_reaches_the_model(tmp_path: P
     events = bench.ask()
     assert [one.tool for one in asked] == ["Write", "Write"]
     assert "+x" in asked[0].preview
-    assert "use tabs" in texts(bench.model.requests[1])
+    told = texts(bench.model.requests[1])
+    assert "Write was refused. To tell you how to continue, the user said:" in told
+    assert "use tabs" in told
     assert (bench.cwd / "a.txt").read_text() == "x\n"
     decided = [event.allowed for event in events if isinstance(event, PermissionDecided)]
     assert decided == [False, True]

@@ -16,7 +16,7 @@ from reverie.cache.usage import Usage
 from reverie.conversation.log import parse_log
 from reverie.errors import ModelError, StorageError
 from reverie.events import BackgroundChanged, Event, FellBack, NotesWritten
-from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, WORKFLOW, WORKLOG, parse_notes, parse_template
+from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, TASK, WORKFLOW, WORKLOG, parse_notes, parse_template
 from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Document
 from reverie.runtime.places.projects import project_slug
@@ -190,9 +190,11 @@ def test_a_model_edits_sections_and_is_asked_under_its_own_source(tmp_path: Path
 
     async def steps(desk: Desk) -> None:
         await desk.turn("Mend the fence", 11_000)
-        (event,) = desk.of(NotesWritten)
+        event, filled = desk.of(NotesWritten)
         assert (event.by, event.sections) == ("model", [CURRENT, WORKFLOW])
-        assert dict(desk.session.view.facts.notes) == {CURRENT: "mending", WORKFLOW: "make"}
+        assert filled.by == "local"
+        notes = desk.session.view.facts.notes
+        assert (notes[CURRENT], notes[WORKFLOW]) == ("mending", "make")
         directive, source, max_tokens = answers.asked[0]
         assert source == "session_memory"
         assert max_tokens == 14_000
@@ -221,14 +223,31 @@ def test_the_fork_that_writes_notes_reads_the_warm_prefix_and_takes_no_notes_its
             await session.observe((await model.complete(request)).body)
             with anyio.fail_after(60):
                 assert await desk.noting.wait(20.0)
-            assert [event.by for event in desk.of(NotesWritten)] == ["model"]
+            assert [event.by for event in desk.of(NotesWritten)] == ["model", "local"]
             assert session.view.facts.notes[CURRENT] == "mending"
+            assert session.view.facts.notes_foreign == {CURRENT}
             main, fork = model.requests
             assert fork["messages"][0] == main["messages"][0], "byte for byte the parent's prefix"
             assert (fork["system"], fork["model"]) == (main["system"], main["model"])
             assert [event.state for event in desk.of(BackgroundChanged)] == ["started", "completed"]
 
     anyio.run(run)
+
+
+@pytest.mark.requirement("L3.4")
+def test_local_text_stays_where_a_model_writes_nothing_and_names_that_it_invents_are_struck(tmp_path: Path) -> None:
+    said = "The gate in /repo/gate.py is mended, next is /repo/session-memory/x.py."
+    edits = f'<section name="Current State">\n{said}\n</section>'
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("Please mend the gate in /repo/gate.py before the winter comes", 11_000)
+        notes = desk.session.view.facts.notes
+        assert notes[CURRENT] == "The gate in /repo/gate.py is mended, next is [a name that is not in the log]."
+        assert notes[TASK].startswith("Please mend the gate")
+        assert desk.session.view.facts.notes_foreign == {CURRENT}
+        assert any("1 names of the model are not in the log" in event.why for event in desk.of(FellBack))
+
+    with_desk(tmp_path, steps, asks=Answers(edits))
 
 
 @pytest.mark.requirement("L3.5")

@@ -37,9 +37,10 @@ class Script:
             reply["usage"] = usage
         return self.add(ASSISTANT, {"message": {"role": "assistant", "content": list(blocks)}, "reply": reply})
 
-    def result(self, called: str, content: Any = "output") -> str:
+    def result(self, called: str, content: Any = "output", *, is_error: bool = False) -> str:
         """Add the result of a call."""
-        return self.user([{"type": "tool_result", "tool_use_id": called, "content": content}])
+        block = {"type": "tool_result", "tool_use_id": called, "content": content}
+        return self.user([{**block, "is_error": True} if is_error else block])
 
     def decide(self, decision: Decision) -> str:
         """Add a decision."""

@@ -31,13 +31,24 @@ _WRAPPED: Final = re.compile(
     r"|environment_context|command-contents)>.*?</\1>",
     re.DOTALL,
 )
+# A host puts the words with which a person refused a call into its failed result, after a sentence of its own.
+_REFUSED: Final = re.compile(
+    r"(?:The user doesn't want to proceed with this tool use\.|\S+ was refused\.)[^\n]*"
+    r"(?: the user said:[ \t]*\n(.+))?\Z",
+    re.DOTALL,
+)
+_INTERRUPTED: Final = re.compile(r"\s*\[Request interrupted by user[^\]\n]*\]\s*\Z")
 _COMMAND: Final = re.compile(r"<command-(?:name|message|args)>(.*?)</command-(?:name|message|args)>", re.DOTALL)
 _DEPTH: Final = 8
 
 
 @record
 class Utterance:
-    """One part of a message; its kind is ``said`` (by a person), ``told`` (by the agent), ``call`` or ``result``."""
+    """One part of a message; its kind is ``said`` (by a person), ``told`` (by the agent), ``call`` or ``result``.
+
+    The kind ``refused`` is for the words, if any, with which a person refused the call of this id. A tool can forge
+    them, so they are no instructions to remember: ``own_words`` leaves them out.
+    """
 
     kind: str
     text: str
@@ -65,8 +76,7 @@ def utterances(entry: Entry) -> Iterator[Utterance]:
                     "call", "", str(block.get("name") or ""), str(block.get("id") or ""), block.get("input")
                 )
             case "tool_result":
-                failed = block.get("is_error") is True
-                yield Utterance("result", text_of(block), id=str(block.get("tool_use_id") or ""), failed=failed)
+                yield from _returned(block)
             case _:
                 pass
 
@@ -98,8 +108,18 @@ def strings_of(value: Any, depth: int = 0) -> Iterator[str]:
             yield from strings_of(inner, depth + 1)
 
 
+def _returned(block: Message) -> Iterator[Utterance]:
+    """Yield the result of a call, or the words with which a person refused it, which may be empty."""
+    id, text, failed = str(block.get("tool_use_id") or ""), text_of(block), block.get("is_error") is True
+    refused = _REFUSED.match(text) if failed else None
+    if refused is None:
+        yield Utterance("result", text, id=id, failed=failed)
+    else:
+        yield Utterance("refused", (refused.group(1) or "").strip(), id=id)
+
+
 def _said(entry: Entry, text: str) -> Iterator[Utterance]:
-    if not text.strip():
+    if not text.strip() or _INTERRUPTED.match(text):
         return
     if _OBSERVED.match(text) or (_PROMPTED.search(text[-400:]) and not _ASKED.search(text[:2_000])):
         yield Utterance("result", text)

@@ -19,6 +19,7 @@ from .tokens.estimate import estimate_text
 
 __all__ = [
     "EXACT",
+    "STRUCK",
     "Identifier",
     "Kind",
     "TextNames",
@@ -29,6 +30,7 @@ __all__ = [
     "mine_groups",
     "mine_utterance",
     "numbers",
+    "struck_names",
 ]
 
 Kind: TypeAlias = Literal["path", "url", "sha", "id", "test", "error", "number", "symbol"]
@@ -44,6 +46,7 @@ class Identifier(NamedTuple):
 EXACT: Final[frozenset[Kind]] = frozenset({"path", "url", "sha", "id", "test", "error", "number"})
 """The kinds that cannot be paraphrased; symbols are not among them, since most can be found again in the code."""
 
+STRUCK: Final = "[a name that is not in the log]"
 _WORD: Final = re.compile(r"[\w./@+~:#%=&?$-]{3,}")
 _GAPS: Final = {one: " " for one in range(128) if not _WORD.match(3 * chr(one))}
 _MAX_WORD: Final = 256
@@ -112,6 +115,20 @@ def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool 
         for one in _names_in(word):
             found[one] += count
     return found
+
+
+def struck_names(text: str, entries: Iterable[Entry]) -> tuple[str, int]:
+    """Return a model's text with each exact name struck out that these entries lack, and the number of such names.
+
+    A path counts as known if its last part is. Links, error lines and numbers are left alone: a model may rightly
+    write them in another way.
+    """
+    found = [one.text for one in mine(text, errors=False) if one.kind in ("path", "sha", "id", "test")]
+    logged = "\n".join(part for entry in entries for part in strings_of(entry.message)) if found else ""
+    wrong = [name for name in found if name not in logged and name.rpartition("/")[2] not in logged]
+    for name in sorted(wrong, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w/]){re.escape(name)}(?![\w/])", STRUCK, text)
+    return text, len(wrong)
 
 
 def mine_utterance(one: Utterance) -> Counter[Identifier]:

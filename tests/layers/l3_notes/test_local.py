@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from log_script import Script, call, text
 from random_logs import random_log
 from reverie.conversation.entries import Entry
-from reverie.conversation.identifiers import EXACT, mine_entries
 from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.view import View
 from reverie.importers import read_sessions
@@ -25,6 +23,7 @@ from reverie.layers.l3_notes.sections import (
     ERRORS,
     FILES,
     HEADINGS,
+    LEARNINGS,
     RESULTS,
     TASK,
     TITLE,
@@ -41,36 +40,43 @@ from reverie.layers.l3_notes.sections import (
 @pytest.mark.requirement("B5", "L3.4")
 def test_every_section_is_written_from_what_the_session_did(worked: Script) -> None:
     notes = take_notes(worked.entries)
-    assert notes[TITLE] == "parser /repo/src/parse.py accept empty input limit 4,096 bytes"
+    assert notes[TITLE] == "Please make the parser in /repo/src/parse.py accept empty input"
     assert "Asked last: No, return None for empty input, and commit it." in notes[CURRENT]
     assert "Committed as 4f5e6d7." in notes[CURRENT]
     assert notes[TASK].startswith("Please make the parser in /repo/src/parse.py accept empty input, limit 4,096 bytes.")
     assert "- `/repo/src/parse.py`: changed 1x, read 1x; parse_empty" in notes[FILES]
     assert "- `pytest tests/test_parse.py` (2x, failed 1x): 4 passed in 0.10s" in notes[WORKFLOW]
-    assert "- The user: No, return None for empty input, and commit it." in notes[ERRORS]
     assert (
-        "- IndexError: string index out of range after `pytest tests/test_parse.py` -> edits to parse.py, then "
-        "`pytest tests/test_parse.py` went well"
+        "- `pytest tests/test_parse.py` failed: IndexError: string index out of range -> fixed: changed parse.py "
+        "(parse_empty), then `pytest tests/test_parse.py` succeeded"
     ) in notes[ERRORS]
     assert "[main 4f5e6d7] Accept empty input" in notes[RESULTS]
     assert "Empty input is accepted now; 4 tests pass." in notes[RESULTS]
+    assert "an empty text has no first letter" in notes[LEARNINGS]
     assert len(notes[WORKLOG].split("\n")) == 2
 
 
 @pytest.mark.requirement("L3.2")
 @pytest.mark.parametrize(
-    "request_text",
+    ("request_text", "title"),
     [
-        "alright, read @src/main.ts and @src/tui.ts in full. i feel like this is one big mess and could be nicer",
-        "<pr_description>\nConsider the following PR description:\nStrip unused annotations from count queries\n",
-        "We're currently solving the following issue within our repository. Here's the issue text:\nISSUE:\n"
-        "Pixel Representation attribute should be optional for pixel data handler",
+        (
+            "alright, read @src/main.ts and @src/tui.ts in full. i feel like this is one big mess and could be nicer",
+            "Alright, read @src/main.ts and @src/tui.ts in full",
+        ),
+        (
+            "<pr_description>\nConsider the following PR description:\nStrip unused annotations from count queries\n",
+            "Strip unused annotations from count queries",
+        ),
+        (
+            "We're currently solving the following issue within our repository. Here's the issue text:\nISSUE:\n"
+            "Pixel Representation attribute should be optional for pixel data handler",
+            "Pixel Representation attribute should be optional for pixel data handler",
+        ),
     ],
 )
-def test_a_title_is_five_to_ten_dense_words(request_text: str) -> None:
-    words = session_title(request_text).split()
-    assert 5 <= len(words) <= 10
-    assert not {"the", "a", "please", "i", "following"} & {word.lower() for word in words}
+def test_a_title_is_the_start_of_the_request_as_a_person_wrote_it(request_text: str, title: str) -> None:
+    assert session_title(request_text) == title
 
 
 @pytest.mark.parametrize(
@@ -103,7 +109,7 @@ def test_an_agent_without_tool_blocks_is_understood_by_its_fences() -> None:
     script.user("<returncode>0</returncode>\n<output>\n2 passed in 0.1s\n</output>")
     notes = take_notes(script.entries)
     assert "- `pytest -q` (2x, failed 1x): 2 passed in 0.1s" in notes[WORKFLOW]
-    assert "KeyError: 'x' after `pytest -q` -> `pytest -q` went well" in notes[ERRORS]
+    assert "- `pytest -q` failed: KeyError: 'x' -> `pytest -q` succeeded" in notes[ERRORS]
     assert "Asked last: Make the tests pass" in notes[CURRENT]
 
 
@@ -217,21 +223,9 @@ def test_notes_on_recorded_sessions_are_equal_step_by_step_and_at_once(
 
 @pytest.mark.requirement("B5")
 @pytest.mark.slow
-def test_recorded_sessions_keep_three_quarters_of_their_exact_names(
-    sessions: list[list[Entry]], template: Template
-) -> None:
-    """Notes alone, without the user's words and the anchor list that a compaction puts beside them."""
-    kept, all_of = 0.0, 0.0
+def test_notes_on_recorded_sessions_are_valid_and_fit(sessions: list[list[Entry]], template: Template) -> None:
     for entries in sessions:
         notes = take_notes(entries)
         document = render_notes(notes, template)
         assert parse_notes(document, template).sections.keys() == notes.sections.keys()
         assert estimate_text(document) < 12_000
-        counts: Counter[str] = Counter()
-        for name, count in mine_entries(entries).items():
-            if name.kind in EXACT:
-                counts[name.text] += count
-        share = sum(count for name, count in counts.items() if name in document) / max(1, counts.total())
-        assert share > 0.6
-        kept, all_of = kept + share, all_of + 1
-    assert kept / all_of >= 0.75

@@ -151,7 +151,7 @@ def test_the_prompt_holds_notes_and_messages_within_its_tokens_and_tags() -> Non
 def test_a_skeleton_holds_commands_errors_and_the_users_words(worked: Script, tmp_path: Path) -> None:
     skill = skill_skeleton(skill_material(worked.view))
     assert parse(render_skill(skill)).fields == {"name": skill.name, "description": skill.description}
-    assert skill.name == "parser-repo-src-parse-py-accept-empty-input-limit-4-096-bytes"
+    assert skill.name == "please-make-the-parser-in-repo-src-parse-py-accept-empty-input"
     assert "Use it for tasks like this one: Please make the parser" in skill.description
     for part in (
         "pytest tests/test_parse.py",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
+    from .accounts import request_accounts
     from .activity import Activity
-    from .local import NotesBudget, take_notes, without_steps
+    from .local import NotesBudget, take_notes, without_told
     from .plan import NotesLimits, covered_by, enough_tokens, notes_due, notes_limits, worth_logging
     from .policy import NotesPolicy
     from .prompts import directive, notes_from_answer, projection_of, template_of
@@ -54,6 +55,7 @@ __all__ = [
     "projection_of",
     "render_notes",
     "render_skill",
+    "request_accounts",
     "rule_changes",
     "rules_prompt",
     "skill_from_answer",
@@ -62,13 +64,14 @@ __all__ = [
     "skill_skeleton",
     "take_notes",
     "template_of",
-    "without_steps",
+    "without_told",
     "worth_logging",
 ]
 
 __getattr__ = lazily(
     __name__,
     {
+        "accounts": ("request_accounts",),
         "activity": ("Activity",),
         "prompts": (
             "directive",
@@ -79,7 +82,7 @@ __getattr__ = lazily(
         "local": (
             "NotesBudget",
             "take_notes",
-            "without_steps",
+            "without_told",
         ),
         "plan": (
             "NotesLimits",

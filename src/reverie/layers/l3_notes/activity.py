@@ -1,4 +1,4 @@
-"""The activity of a session: requests, files, commands, errors with their fixes, and exact names.
+"""The activity of a session: requests with their replies, files, commands, failures with their fixes, exact names.
 
 It is a fold of the log, so a resumed session builds it again. Adding an entry costs time only for that entry, and all
 lists are bounded, so writing notes does not get slower as the session grows.
@@ -13,14 +13,24 @@ from dataclasses import dataclass
 from dataclasses import field as default
 from typing import Final, Protocol, TypeVar
 
-from ...conversation.authorship import Utterance, utterances
+from ...conversation.authorship import Utterance, strings_of, utterances
 from ...conversation.entries import Entry
-from ...conversation.identifiers import Identifier, mine_utterance
+from ...conversation.identifiers import Identifier, mine, mine_utterance
 from ...conversation.reads import HistoryReader
 from ...conversation.view import View
-from .tool_effects import ToolEffect, ToolOutcome, command_key, one_line, outcome_of, todos_in, tool_effect
+from .tool_effects import (
+    ToolEffect,
+    ToolOutcome,
+    command_key,
+    enclosing_symbol,
+    one_line,
+    only_looks,
+    outcome_of,
+    todos_in,
+    tool_effect,
+)
 
-__all__ = ["Activity", "CommandUse", "Failure", "FileUse", "UserRequest"]
+__all__ = ["Activity", "CommandUse", "Failure", "FileUse", "Reply", "UserRequest"]
 
 W = TypeVar("W", bound="_HasWeight")
 
@@ -29,21 +39,13 @@ _FILES: Final = 600
 _COMMANDS: Final = 400
 _FAILURES: Final = 300
 _ASKED: Final = 200
-_WORDS: Final = 60
-CORRECTION_CHARS: Final = 300
+_REPLIES: Final = 400
+_SYMBOLS: Final = 16
+_SEEN_FILES: Final = 16  # texts of files that were read, to find the function around a change
+_SEEN_CHARS: Final = 60_000
 _TEXT: Final = 6_000
-_CORRECTED: Final = re.compile(
-    r"\s*(?:no\b|nope|don'?t\b|do not\b|stop\b|wrong|actually|instead|revert|undo|that'?s not|that is not|not what"
-    r"|i said|i told|you (?:forgot|didn'?t|haven'?t|missed|should|must)|why (?:do|did|would) (?:you|we)\b|wait\b"
-    r"|never\b|always\b|please (?:don'?t|do not|always|never))",
-    re.IGNORECASE,
-)
-# For a text in lower case: without the flag, and with a letter first in each part, the search is several times faster.
-_INSIGHT: Final = re.compile(
-    r"root cause|turns out|the (?:problem|issue|bug|reason|fix|solution) (?:is|was)|fixed by|caused by|because\b"
-    r"|didn'?t work|doesn'?t work|works? (?:now|because|only)|important(?:ly)?:|note that|key insight"
-)
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+_TELLING_WORDS: Final = 4  # words of an error line that explains itself
+_COMMIT: Final = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,}\].*", re.MULTILINE)
 
 
 class _HasWeight(Protocol):
@@ -53,21 +55,35 @@ class _HasWeight(Protocol):
 
 @dataclass(slots=True)
 class UserRequest:
-    """A user's request, with the edits by file, the outcomes by program and the answer that followed it."""
+    """A user's request, with the work that followed it: changes by file, outcomes by command, commits, decisions."""
 
     uuid: str
     text: str
     at: int
-    edits: dict[str, int] = default(default_factory=lambda: {})
+    refused: str = ""
+    """The call that the user refused with these words."""
+    edits: dict[str, dict[str, None]] = default(default_factory=lambda: {})
     runs: dict[str, str] = default(default_factory=lambda: {})
+    commits: list[str] = default(default_factory=lambda: [])
+    decisions: list[str] = default(default_factory=lambda: [])
     calls: int = 0
-    failures: int = 0
-    answer: str = ""
+
+
+@dataclass(slots=True)
+class Reply:
+    """A text of the agent: its handle, and that of the request before it (empty if none)."""
+
+    uuid: str
+    request: str
+    at: int
+    text: str
+    is_last: bool = True
+    """Whether no other text of the agent follows before the next request."""
 
 
 @dataclass(slots=True)
 class FileUse:
-    """How often the session read and changed one file, when last (``at``), and the names it defined there."""
+    """How often the session read and changed one file, when last (``at``), and the names it changed there."""
 
     reads: int = 0
     edits: int = 0
@@ -88,7 +104,6 @@ class CommandUse:
     failed: int = 0
     at: int = 0
     said: str = ""
-    broken: bool = False
 
     @property
     def weight(self) -> int:
@@ -98,22 +113,25 @@ class CommandUse:
 
 @dataclass(slots=True)
 class Failure:
-    """The count of one error line, the command before it, the files edited since, and its fix (empty if none)."""
+    """An error line with its failing tests, the command before it, the changes since, and the success after them."""
 
+    request: str
     count: int = 0
     at: int = 0
     after: str = ""
-    edits: dict[str, None] = default(default_factory=lambda: {})
+    tests: dict[str, None] = default(default_factory=lambda: {})
+    edits: dict[str, dict[str, None]] = default(default_factory=lambda: {})
     fixed: str = ""
+    """The command that succeeded after the changes; empty if none did."""
 
     @property
     def weight(self) -> int:
-        """The rank of the error: its count times recency."""
+        """The rank of the failure: its count times recency."""
         return self.count * (1 + self.at)
 
 
 class Activity:
-    """The requests, files, commands, errors and names of a session so far, from which notes are written."""
+    """The requests, files, commands, failures and names of a session so far, from which notes are written."""
 
     def __init__(self) -> None:
         self._restart()
@@ -123,22 +141,26 @@ class Activity:
         self.calls = 0
         self.requests: list[UserRequest] = []
         self.first: UserRequest | None = None
+        self.replies: list[Reply] = []
         self.files: dict[str, FileUse] = {}
         self.commands: dict[str, CommandUse] = {}
         self.failures: dict[str, Failure] = {}
         self.names: Counter[Identifier] = Counter()
-        self.seen: dict[Identifier, int] = {}
-        self.corrections: list[str] = []
-        self.insights: list[str] = []
-        self.answers: list[str] = []
-        self.commits: list[str] = []
         self.todos: list[tuple[str, str]] = []
-        self.last_reply = ""
         self.open_calls: dict[str, ToolEffect] = {}
+        self._seen: dict[Identifier, int] = {}
+        self._asked: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self._reader = HistoryReader()
         self._structured = False
         self._resulted = False
-        self._unfixed: dict[str, list[str]] = {}
+        self._unfixed: dict[str, dict[str, None]] = {}
+
+    @property
+    def last_reply(self) -> str:
+        """The last text of the agent since the last request; empty if there is none."""
+        last = self.replies[-1] if self.replies else None
+        return last.text if last is not None and (not self.requests or last.at >= self.requests[-1].at) else ""
 
     def follow(self, view: View) -> Activity:
         """Add the entries that the view gained since the last call, and return this activity.
@@ -163,52 +185,51 @@ class Activity:
         for one in utterances(entry):
             found = mine_utterance(one)
             self.names.update(found)
-            self.seen.update(dict.fromkeys(found, self.at))
+            self._seen.update(dict.fromkeys(found, self.at))
             match one.kind:
                 case "said":
-                    self._said(entry.uuid, one.text)
+                    self._said(UserRequest(entry.uuid, one.text[:_TEXT], self.at))
+                case "refused":
+                    self._refused(entry.uuid, one)
                 case "told":
-                    self._told(one.text)
+                    self._told(entry.uuid, one.text.strip())
                 case "call":
                     self._called(one)
                 case _:
                     self._answered(one, [name.text for name in found if name.kind == "error"])
         if len(self.names) > _NAMES:
-            kept = sorted(self.names, key=lambda name: self.names[name] * (1 + self.seen[name]))[_NAMES // 2 :]
+            kept = sorted(self.names, key=lambda name: self.names[name] * (1 + self._seen[name]))[_NAMES // 2 :]
             self.names = Counter({name: self.names[name] for name in kept})
-            self.seen = {name: self.seen[name] for name in kept}
+            self._seen = {name: self._seen[name] for name in kept}
         _pruned(self.files, _FILES)
         _pruned(self.commands, _COMMANDS)
         _pruned(self.failures, _FAILURES)
 
-    def _said(self, uuid: str, text: str) -> None:
-        if self.last_reply and self.requests:
-            self._answer()
-        asked = UserRequest(uuid, text[:_TEXT], self.at)
+    def _said(self, asked: UserRequest) -> None:
         self.first = self.first or asked
         self.requests.append(asked)
         del self.requests[:-_ASKED]
-        if len(self.requests) > 1 and _CORRECTED.match(text):
-            self.corrections.append(one_line(text, CORRECTION_CHARS))
-            del self.corrections[:-_WORDS]
-        self.last_reply = ""
         self.open_calls.clear()
+        self._asked.clear()
 
-    def _answer(self) -> None:
-        self.requests[-1].answer = one_line(self.last_reply, 160)
-        self.answers.append(self.last_reply[:_TEXT])
-        del self.answers[:-6]
+    def _refused(self, uuid: str, one: Utterance) -> None:
+        call = self._asked.get(one.id, "a call")
+        if one.text:
+            self._said(UserRequest(uuid, one.text[:_TEXT], self.at, call))
+        elif self.requests:
+            self.requests[-1].decisions.append(f"the user refused {call}")
+        self.open_calls.pop(one.id, None)
 
-    def _told(self, text: str) -> None:
-        self.last_reply = text.strip() or self.last_reply
-        head = text[:_TEXT]
-        parts = _SENTENCE.split(head) if _INSIGHT.search(head.lower()) else ()
-        found = [part for part in parts if 30 <= len(part) <= 400 and part[-1] != ":" and _INSIGHT.search(part.lower())]
-        for part in found[:2]:
-            line = one_line(part, 240)
-            if line not in self.insights:
-                self.insights.append(line)
-        del self.insights[:-_WORDS]
+    def _told(self, uuid: str, text: str) -> None:
+        if not text:
+            return
+        request = self.requests[-1].uuid if self.requests else ""
+        if self.replies and self.replies[-1].request == request:
+            self.replies[-1].is_last = False
+        self.replies.append(Reply(uuid, request, self.at, text[:_TEXT]))
+        if len(self.replies) > _REPLIES:  # words between calls go first
+            at = next((at for at, reply in enumerate(self.replies) if not reply.is_last), 0)
+            del self.replies[at]
 
     def _called(self, one: Utterance) -> None:
         self._structured = self._structured or bool(one.id)
@@ -220,6 +241,8 @@ class Activity:
             self.open_calls.clear()  # calls without a result in this round never get one
             self._resulted = False
         self.open_calls[one.id] = act
+        target = act.command or act.path or next(strings_of(one.input), "")
+        self._asked[one.id] = f"{act.tool} `{one_line(target, 120)}`" if target else act.tool
         if act.what == "plan":
             self.todos = todos_in(one.input)[:40] or self.todos
         if self.requests:
@@ -229,81 +252,99 @@ class Activity:
         act = self.open_calls.pop(one.id, None) or ToolEffect("other", "")
         self._resulted = True
         outcome = outcome_of(one.text, errors, failed=one.failed)
-        if self.requests:
-            self.requests[-1].failures += outcome.failed
-        key = act.path if act.what != "run" and act.path else ""
+        if act.what == "read" and act.path and not outcome.failed:
+            self._texts.pop(act.path, None)
+            self._texts[act.path] = one.text[:_SEEN_CHARS]
+            if len(self._texts) > _SEEN_FILES:
+                self._texts.pop(next(iter(self._texts)))
         if act.path and act.what != "search" and not outcome.failed:
             self._touched(act)
+        if act.what == "ask" and not outcome.failed and self.requests:
+            self.requests[-1].decisions.append(one_line(one.text, 600))
         if act.what == "run":
-            key = command_key(act.command)
-            self._ran(key, act, outcome, one.text)
-        self._judged(key or act.tool, outcome)
+            self._ran(command_key(act.command), act, outcome, one.text)
 
     def _touched(self, act: ToolEffect) -> None:
         file = self.files.setdefault(act.path, FileUse())
         file.at = self.at
-        if act.what in ("edit", "write", "run"):
-            file.edits += 1
-            for name in act.symbols:
-                file.symbols.pop(name, None)
-                file.symbols[name] = None
-            while len(file.symbols) > 16:
-                file.symbols.pop(next(iter(file.symbols)))
-            if self.requests:
-                edits = self.requests[-1].edits
-                edits[act.path] = edits.get(act.path, 0) + 1
-            for lines in self._unfixed.values():
-                for line in lines:
-                    if (failure := self.failures.get(line)) is not None:
-                        failure.edits[act.path] = None
-        else:
+        if act.what == "read":
             file.reads += 1
+            return
+        file.edits += 1
+        around = "" if act.symbols else enclosing_symbol(self._texts.get(act.path, ""), act.replaced)
+        changed = dict.fromkeys((*act.symbols, around) if around else act.symbols)
+        for name in act.removed:
+            file.symbols.pop(name, None)
+        _renewed(file.symbols, changed)
+        if self.requests:
+            _renewed(self.requests[-1].edits.setdefault(act.path, {}), changed)
+        for lines in self._unfixed.values():
+            for line in lines:
+                if (failure := self.failures.get(line)) is not None:
+                    _renewed(failure.edits.setdefault(act.path, {}), changed)
 
     def _ran(self, key: str, act: ToolEffect, outcome: ToolOutcome, text: str) -> None:
+        if act.deleted and not outcome.failed:
+            gone = [path for path in self.files if any(path == one or path.endswith(f"/{one}") for one in act.deleted)]
+            for path in gone:
+                del self.files[path]
         command = self.commands.setdefault(key, CommandUse())
         command.runs += 1
         command.failed += outcome.failed
-        command.broken = outcome.failed
         command.at = self.at
-        command.said = outcome.said or command.said * (not outcome.failed)
-        if self.requests:
-            self.requests[-1].runs[_program(key)] = outcome.said or ("failed" if outcome.failed else "ok")
-        if "git commit" in act.command and not outcome.failed:
-            line = next((line for line in text.splitlines() if re.match(r"\[[^\]]+ [0-9a-f]{7,}\]", line)), "")
-            if line:
-                self.commits.append(one_line(line, 160))
-                del self.commits[:-_WORDS]
+        command.said = outcome.said or ("failed" if outcome.failed else "ok")
+        if not only_looks(key):
+            self._judged(key, outcome)
+        if not self.requests:
+            return
+        request = self.requests[-1]
+        if not only_looks(key):
+            request.runs.pop(key, None)
+            request.runs[key] = command.said
+        if not outcome.failed and "git commit" in act.command and (line := _COMMIT.search(text)):
+            request.commits.append(one_line(line.group(), 160))
 
     def _judged(self, key: str, outcome: ToolOutcome) -> None:
-        """Record the errors of an outcome; once the program succeeds, record the edits in between as their fix."""
+        """Record the errors of an outcome; once the program succeeds, record the changes in between as their fix."""
         program = _program(key)
-        if outcome.errors and (outcome.failed or program in self._unfixed or _looks_failed(outcome)):
-            for line in outcome.errors:
-                failure = self.failures.setdefault(line, Failure())
-                failure.count += 1
-                failure.at, failure.after, failure.fixed = self.at, key, ""
-            self._unfixed[program] = [*self._unfixed.get(program, ()), *outcome.errors][-10:]
+        if outcome.failed and outcome.errors:
+            telling = sorted(outcome.errors, key=lambda one: -min(len(one.split()), _TELLING_WORDS))[:2]
+            line = "; ".join(telling)
+            request = self.requests[-1].uuid if self.requests else ""
+            failure = self.failures.setdefault(line, Failure(request))
+            failure.request, failure.count, failure.at = request, failure.count + 1, self.at
+            failure.after, failure.fixed = key, ""
+            _renewed(failure.tests, dict.fromkeys(name for one in outcome.errors for name in _tests(one)))
+            self._unfixed.setdefault(program, {})[line] = None
             if len(self._unfixed) > 20:
                 self._unfixed.pop(next(iter(self._unfixed)))
-        elif not outcome.failed and program in self._unfixed:
-            for line in self._unfixed.pop(program):
-                failure = self.failures.get(line)
-                if failure is not None and not failure.fixed:
-                    changed = ", ".join(path.rpartition("/")[2] for path in list(failure.edits)[-4:])
-                    failure.fixed = f"{f'edits to {changed}, then ' if changed else ''}`{key}` went well"
+        elif not outcome.failed:
+            for line in self._unfixed.pop(program, ()):
+                if (failure := self.failures.get(line)) is not None:
+                    failure.fixed = key
 
 
-def _looks_failed(outcome: ToolOutcome) -> bool:
-    return outcome.said.startswith(("FAIL", "exit")) or "fail" in outcome.said or "error" in outcome.said
+def _tests(line: str) -> list[str]:
+    return [name.text for name in mine(line, errors=False) if name.kind == "test"]
 
 
 def _program(key: str) -> str:
-    """Return the program of a command without options and targets, such as ``npm run check`` or ``go test``."""
-    words = [word for word in key.split(" ")[:6] if not word.startswith("-")]
-    count = 3 if words[:2] in (["npm", "run"], ["python", "-m"], ["pnpm", "run"], ["uv", "run"], ["mise", "run"]) else 2
-    if words and ("/" in words[0] or words[0] in ("pytest", "make", "tox", "cat", "grep", "ls", "sed")):
-        count = 1
-    return " ".join(words[:count])
+    """Return the words of a command before its first option or path, such as ``npm run check`` or ``go test``."""
+    words: list[str] = []
+    for word in key.split(" ")[:4]:
+        if words and (word.startswith("-") or re.search(r"[^\w:-]", word)):
+            break
+        words.append(word)
+    return " ".join(words)
+
+
+def _renewed(names: dict[str, None], newest: Iterable[str]) -> None:
+    """Put names at the end of a dict, and drop the oldest ones above the limit."""
+    for name in newest:
+        names.pop(name, None)
+        names[name] = None
+    while len(names) > _SYMBOLS:
+        names.pop(next(iter(names)))
 
 
 def _pruned(kept: dict[str, W], most: int) -> None:

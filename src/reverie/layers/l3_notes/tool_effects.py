@@ -14,6 +14,7 @@ __all__ = [
     "ToolEffect",
     "ToolOutcome",
     "command_key",
+    "enclosing_symbol",
     "one_line",
     "only_looks",
     "outcome_of",
@@ -22,7 +23,7 @@ __all__ = [
     "tool_effect",
 ]
 
-What: TypeAlias = Literal["read", "write", "edit", "run", "search", "plan", "other"]
+What: TypeAlias = Literal["read", "write", "edit", "run", "search", "plan", "ask", "other"]
 
 _PATHS: Final = ("filename", "file", "target_file", "relative_path", "file_name", "notebook_path")
 _COMMANDS: Final = ("command", "cmd", "script", "code")
@@ -52,18 +53,25 @@ _SUMMARY: Final = re.compile(
     r"|test result: |BUILD \w+|ok\s+\S+\s|FAIL\s+\S+|.*Found \d+ errors?|\[[\w./-]+ [0-9a-f]{7,}\] "
     r"|\s*\d+ files? changed|=+ .*\d+ \w+ in "
 )
+_FAILED: Final = re.compile(r"\bFAIL|\b[1-9]\d* (?:failed|errors?)\b|result: FAILED")
+_LOCATED: Final = re.compile(r"[\w./~-]*\w\.\w+:\d+(?::\d+)?:? \S+ \S+")
+_LAST_LINES: Final = 3
 _SUMMARY_LINES: Final = 40
 _SUMMARY_CHARS: Final = 300
 _DEFINED: Final = re.compile(
     r"^[ \t]*(?:(?:export|default|public|private|protected|static|async|pub|abstract|final)\s+)*"
-    r"(?:def|class|func|function|fn|interface|struct|enum|trait|type)\s+(?:\([^)\n]*\)\s*)?([A-Za-z_$][\w$]{2,47})",
+    r"(?:def|class|func|function|fn|interface|struct|enum|trait|type)\s+(?:\([^)\n]*\)\s*)?([A-Za-z_$][\w$]{2,})",
     re.MULTILINE,
 )
+_NUMBERED: Final = re.compile(r"^ *\d+[→\t|]", re.MULTILINE)
+_DELETES: Final = re.compile(r"(?:^|[;&|]\s*)(?:git\s+)?(?:rm\s+([^;&|\n]+)|mv\s+([^;&|\n]+)\s\S+)")
 _FILE: Final = re.compile(r"[\w./~@+-]*[./][\w./~@+-]*\Z")
 _LOOKS: Final = frozenset(
     ("ls", "cat", "grep", "rg", "head", "tail", "nl", "sed", "find", "wc", "pwd", "echo", "which", "tree")
 )
 _LOOKED: Final = 20_000
+_LEAST_PIECE: Final = 12  # characters of a line that finds a place in a file
+_MOST_ERROR: Final = 199  # characters; a longer line is data that a program printed
 
 
 @record
@@ -75,6 +83,12 @@ class ToolEffect:
     path: str = ""
     command: str = ""
     symbols: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    """Symbols that the replaced text defines and the new text does not."""
+    replaced: str = ""
+    """The text of the file that the call replaces."""
+    deleted: tuple[str, ...] = ()
+    """Files that a command deletes."""
 
 
 @record
@@ -94,14 +108,16 @@ def tool_effect(tool: str, given: Any) -> ToolEffect:
     command = next((str(fields[key]) for key in _COMMANDS if isinstance(fields.get(key), str)), "")
     if _PLANS.search(name):
         return ToolEffect("plan", tool)
+    if not path and not command and "question" in "".join(fields):
+        return ToolEffect("ask", tool)
     if "editor" in name and path and command in ("view", "create", "undo_edit"):
         what: What = "write" if command == "create" else "read" if command == "view" else "edit"
-        return ToolEffect(what, tool, path, symbols=_written(fields))
+        return _edit(what, tool, path, fields)
     if command and not path and (_RUNS.search(name) or len(fields) <= 3):
         return _shell(tool, command)
     for what, pattern in _KINDS:
         if pattern.search(name):
-            return ToolEffect(what, tool, path, symbols=_written(fields) if what in ("edit", "write") else ())
+            return _edit(what, tool, path, fields) if what in ("edit", "write") else ToolEffect(what, tool, path)
     return ToolEffect("other", tool, path, command)
 
 
@@ -110,6 +126,8 @@ def _shell(tool: str, command: str) -> ToolEffect:
     head = command[:_LOOKED]
     if not _EDITING.search(head):
         return ToolEffect("run", tool, command=command)
+    moved = (word for words in _DELETES.findall(head) for word in "".join(words).split())
+    deleted = tuple(word for word in moved if not word.startswith("-"))
     target = _TARGET.search(head)
     named = target.group(1).strip("\"'") if target else ""
     if named.startswith("/dev/") or not _FILE.match(named):
@@ -117,11 +135,27 @@ def _shell(tool: str, command: str) -> ToolEffect:
     if not named and "sed" in head:
         paths = [one.text for one in mine(head.split("\n", 1)[0], errors=False) if one.kind == "path"]
         named = paths[-1] if paths else ""
-    return ToolEffect("run", tool, named, command, symbols_in(head) if named else ())
+    return ToolEffect("run", tool, named, command, symbols_in(head) if named else (), deleted=deleted)
 
 
-def _written(fields: dict[str, Any]) -> tuple[str, ...]:
-    return symbols_in("\n".join(value[:_LOOKED] for value in fields.values() if isinstance(value, str)))
+def _edit(what: What, tool: str, path: str, fields: dict[str, Any]) -> ToolEffect:
+    """Return the effect of a change of a file; fields such as ``old_string`` have the text that it replaces."""
+    texts = {key: value[:_LOOKED] for key, value in fields.items() if isinstance(value, str)}
+    old = "\n".join(text for key, text in texts.items() if key.startswith("old"))
+    before = symbols_in(old)
+    after = symbols_in("\n".join(text for key, text in texts.items() if not key.startswith("old")))
+    added = tuple(name for name in after if name not in before)  # others may only surround the change
+    removed = tuple(name for name in before if name not in after)
+    return ToolEffect(what, tool, path, symbols=added or after, removed=removed, replaced=old)
+
+
+def enclosing_symbol(text: str, part: str) -> str:
+    """Return the last symbol that a file's text, perhaps with line numbers, defines before a part; empty if none."""
+    plain = _NUMBERED.sub("", text) if part else ""
+    pieces = (part, *(line for line in part.splitlines() if len(line.strip()) >= _LEAST_PIECE))
+    at = next((plain.find(piece) for piece in pieces if piece and plain.count(piece) == 1), -1)
+    found = _DEFINED.findall(plain[:at]) if at >= 0 else []
+    return found[-1] if found else ""
 
 
 def symbols_in(code: str) -> tuple[str, ...]:
@@ -145,14 +179,21 @@ def only_looks(command: str) -> bool:
 def outcome_of(text: str, errors: Sequence[str], *, failed: bool) -> ToolOutcome:
     """Return the outcome of a call from its result: exit code, test summary and the first five of its error lines.
 
-    ``failed`` is the tool's own statement; an exit code other than 0 also counts as failed.
+    ``failed`` is the tool's own statement; an exit code other than 0, or a summary that counts failures, also says so.
     """
     head = text if len(text) <= 2 * _LOOKED else f"{text[:_LOOKED]}\n{text[-_LOOKED:]}"
     code = _EXIT.search(head) if "xit" in head or "<returncode>" in head else None
     value = next((int(part) for part in code.groups() if part is not None), 0) if code else 0
-    failed = failed or value != 0
-    said = _summary(head) or (f"exit {value}" if value else "failed" if failed else "")
-    return ToolOutcome(failed, said, tuple(errors[:5]))
+    summary = _summary(head)
+    lines = [" ".join(line.split()) for line in head.splitlines() if line.strip() and not _EXIT.search(line)]
+    ends_in_error = any(error in line for error in errors for line in lines[-_LAST_LINES:])
+    failed = failed or value != 0 or ends_in_error or _FAILED.search(summary) is not None
+    located = [line for line in lines if _LOCATED.match(line)] if failed else []  # as compilers and linters print
+    shown = [line for line in dict.fromkeys((*located[:1], *located[-1:], *errors)) if len(line) <= _MOST_ERROR][:5]
+    if failed and not shown:  # the last words of a program that failed
+        shown = [line for line in lines[-1:] if len(line) <= _MOST_ERROR]
+    said = summary or (f"exit {value}" if value else "failed" if failed else "")
+    return ToolOutcome(failed, said, tuple(shown))
 
 
 def _summary(text: str) -> str:

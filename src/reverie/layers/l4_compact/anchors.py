@@ -19,7 +19,6 @@ _TITLES = {
     "id": "ids",
     "url": "links",
     "number": "numbers the user gave",
-    "symbol": "names in code",
 }
 
 
@@ -40,8 +39,11 @@ def _added(item: Item) -> Iterator[Utterance]:
 
 
 def anchor_list(counts: Mapping[Identifier, int], shown: str, *, tokens: int) -> list[Identifier]:
-    """Return the names to list within a token budget: most uses per token first, without names in ``shown``."""
-    weights = {one: float(count) if one.kind in EXACT else count / 8 for one, count in counts.items()}
+    """Return the names to list within a token budget: most uses per token first, without names in ``shown``.
+
+    Symbols are not listed: the code has them, and a bare symbol says nothing.
+    """
+    weights = {one: float(count) for one, count in counts.items() if one.kind in EXACT}
     return best_identifiers(weights, tokens, present=shown)
 
 

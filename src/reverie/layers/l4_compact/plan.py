@@ -11,7 +11,7 @@ from ...conversation.identifiers import Identifier
 from ...conversation.rules import ended_rules
 from ...conversation.view import View
 from ...errors import CompactionError, InputError
-from ...values import record, replace
+from ...values import field, record, replace
 from .anchors import anchor_list, anchors_text, mined
 from .policy import CompactPolicy
 from .summary import summary_text
@@ -36,6 +36,7 @@ __all__ = [
 
 LAYER = "compact"
 _FRAME = 300  # tokens of headings and sentences around the parts of a summary
+_NOTES_SHARE = 0.4  # of the room beside user messages and names; the accounts of the requests get the rest
 _UNSEEN = 0.4  # share of the window for results that the model has not seen yet
 EARLIER = 8  # handles of earlier cuts that a summary lists
 
@@ -51,18 +52,21 @@ class SummaryBudget:
     section: int
     notes: int
     text: int
+    accounts: int = 0
 
     def beside(self, said: Sequence[UserMessage]) -> SummaryBudget:
-        """Return budgets with the notes in the room that these user messages, handles and names leave of the whole."""
+        """Return budgets with notes and accounts in the room that user messages, handles and names leave."""
         words = min(self.words, sum(one.tokens for one in said))
-        return replace(self, notes=max(0, min(self.notes, self.text - words - self.handles - self.anchors - _FRAME)))
+        left = max(0, self.text - words - self.handles - self.anchors - _FRAME)
+        notes = min(self.notes, int(left * _NOTES_SHARE))
+        return replace(self, notes=notes, accounts=left - notes)
 
     def scaled(self, share: float) -> SummaryBudget:
         """Return budgets with the tail scaled by ``share``; 0 keeps no tail and halves user messages and names."""
         if share <= 0:
-            return replace(
-                self, tail=TailPolicy(0, 0, 0, keeps_open=False), words=self.words // 2, anchors=self.anchors // 2
-            )
+            none = TailPolicy(0, 0, 0, keeps_open=False)
+            words, anchors, accounts = self.words // 2, self.anchors // 2, self.accounts // 2
+            return replace(self, tail=none, words=words, anchors=anchors, accounts=accounts)
         least, most = int(self.tail.tokens * share), int(self.tail.max_tokens * share)
         texts = self.tail.texts if share >= 1 else 0
         return replace(self, tail=replace(self.tail, tokens=least, texts=texts, max_tokens=most))
@@ -83,17 +87,21 @@ def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
         anchors=fit(policy.anchor_tokens, 0.025),
         section=fit(policy.notes_section_tokens, 0.0125),
         notes=fit(policy.notes_tokens, 0.08),
-        text=policy.text_tokens,
+        text=fit(policy.text_tokens, 0.25),
     )
 
 
 @record
 class CompactionText:
-    """The text of a summary: its method, its body, and the exact names of the session with their use counts."""
+    """The text of a summary: its method, its body, the exact names of the session with their use counts.
+
+    ``accounts`` has the work after each user message, by its handle.
+    """
 
     method: str
     body: str
     names: Mapping[Identifier, int]
+    accounts: Mapping[str, str] = field(default_factory=lambda: {})
 
 
 @record
@@ -229,7 +237,7 @@ def added_parts(
         said = [one for one in everything if one.handle not in kept_uuids]
     ended = [rule.opening.removesuffix("…") for rule in ended_rules(view.facts.standing)]
     words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned, ended=ended)
-    repeated = words_text(words)
+    repeated = words_text(words, summary.accounts)
     around = "\n".join((summary.body, repeated, *_texts(cut_range)))
     anchors = anchors_text(anchor_list(_worth_naming(summary.names, cut_range), around, tokens=budget.anchors))
     return AddedParts(words, repeated, anchors)

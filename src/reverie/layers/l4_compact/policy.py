@@ -23,7 +23,7 @@ class CompactPolicy:
     """Token budget for verbatim user messages; others are listed by handle."""
     handle_tokens: int = 500
     """Token budget for the list of handles of older messages."""
-    anchor_tokens: int = 3_000
+    anchor_tokens: int = 1_500
     """Token budget for the list of exact names."""
     notes_section_tokens: int = 2_000
     notes_tokens: int = 12_000

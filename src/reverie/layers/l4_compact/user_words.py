@@ -6,10 +6,11 @@ the newest messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
-from ...conversation.authorship import own_words
+from ...conversation.authorship import own_words, utterances
 from ...conversation.entries import USER, Entry
 from ...conversation.reads import HistoryReader
 from ...conversation.tokens.estimate import estimate_text
@@ -77,6 +78,7 @@ def user_messages(entries: Iterable[Entry]) -> list[UserMessage]:
         if entry.kind != USER:
             continue
         texts = [text for text in _texts(entry) if own_words(_only(entry, text))]
+        texts += [one.text for one in utterances(entry) if one.kind == "refused" and one.text]
         if texts:
             out.append(UserMessage(entry.uuid, "\n\n".join(texts)))
     return out
@@ -152,22 +154,35 @@ def quoted_words(
     )
 
 
-def words_text(words: QuotedWords) -> str:
-    """Return the user messages as a section of the summary; empty if there are none."""
-    if not (words.whole or words.short or words.by_handle):
+def words_text(words: QuotedWords, accounts: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the user messages as a section of the summary, each with the account of the work after it.
+
+    Accounts are by handle; those of messages without a place here come first.
+    """
+    if not (words.whole or words.short or words.by_handle or accounts):
         return ""
+    placed = {one.handle for one in (*words.whole, *((words.short,) if words.short else ()))} | {*words.handles}
     parts = ["## Messages of the user, word for word, oldest first: where two disagree, the later one holds"]
+    if accounts:
+        parts.append("After each message: words of the agent, and the work that followed.")
     if words.unnamed:
         parts.append(f"{words.unnamed} still older ones are in the part that was cut; see the handles at the end.")
+    parts += [text for handle, text in accounts.items() if handle not in placed]
     if words.handles:
-        parts.append("Older messages of the user, newest first, each behind its handle:\n" + "\n".join(words.handles))
+        older = (f"{one}\n{accounts[one]}" if one in accounts else one for one in words.handles)
+        parts.append("Older messages of the user, newest first, each behind its handle:\n" + "\n".join(older))
     if words.sentences:
         lines = (f"- {one.text}" + (f" [later: {one.later}]" if one.later else "") for one in words.sentences)
         parts.append(f"{_SENTENCES}:\n" + "\n".join(lines))
     if words.short is not None:
-        parts.append(f"[handle {words.short.handle}; shortened here, whole behind its handle]\n{words.short.text}")
-    parts += [f"[handle {one.handle}]\n{one.text}" for one in reversed(words.whole)]
+        label = f"[handle {words.short.handle}; shortened here, whole behind its handle]"
+        parts.append(_with_account(label, words.short, accounts))
+    parts += [_with_account(f"[handle {one.handle}]", one, accounts) for one in reversed(words.whole)]
     return "\n\n".join(parts)
+
+
+def _with_account(label: str, message: UserMessage, accounts: Mapping[str, str]) -> str:
+    return "\n".join(part for part in (label, message.text, accounts.get(message.handle, "")) if part)
 
 
 def _texts(entry: Entry) -> list[str]:

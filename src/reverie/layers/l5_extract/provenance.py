@@ -67,7 +67,7 @@ class Witnesses:
             words |= self.distrust(text)
         for one in utterances(entry):
             found = set(without_noise(tokens(one.text[:_TEXT_CHARS])))
-            if entry.imported or self._imported_upto or one.kind == "result":
+            if entry.imported or self._imported_upto or one.kind in ("result", "refused"):
                 self.foreign |= found
             elif one.kind == "said":
                 self.user |= found

@@ -243,8 +243,12 @@ class ToolRuns:
             verdict = await self._ask(tool, given, access, verdict)
         self._emit_decision(tool.name, verdict.outcome == "allow", verdict.by, verdict.reason)
         if verdict.outcome != "allow":
+            if verdict.by == "user" and verdict.reason:
+                told = f"{call.name} was refused. To tell you how to continue, the user said:\n{verdict.reason}"
+                return Output(told, is_error=True)
             advice = ". Describe the step you wanted to take, or continue without it." if verdict.by == "nobody" else ""
-            return Output(f"Permission to use {call.name} was denied: {verdict.reason}{advice}", is_error=True)
+            reason = verdict.reason or "the user said no"
+            return Output(f"Permission to use {call.name} was denied: {reason}{advice}", is_error=True)
         context = with_grant(
             self.context,
             target,
@@ -272,7 +276,7 @@ class ToolRuns:
         if answer.kind == "always" and suggestions:
             self.allow(answer.rule if answer.rule in suggestions else suggestions[0], keep=answer.keep)
         if answer.kind == "deny":
-            return Verdict("deny", answer.message or "the user said no", "user")
+            return Verdict("deny", answer.message, "user")
         return Verdict("allow", answer.message or "the user allowed it", "user")
 
     def allow(self, rule: str, *, keep: str = "session") -> None:

@@ -57,7 +57,7 @@ def _longest(storage: FileStorage, logs: Sequence[str], count: int) -> list[str]
 
 def _ranked_lines(log: bytes, count: int) -> list[list[str]]:
     """Return the longest lines of prompts, replies, calls and results, each kind in a list of its own."""
-    kinds: dict[str, set[str]] = {"said": set(), "told": set(), "call": set(), "result": set()}
+    kinds: dict[str, set[str]] = {"said": set(), "told": set(), "call": set(), "result": set(), "refused": set()}
     for entry in parse_log(log).entries:
         for one in utterances(entry):
             for text in (one.text, *strings_of(one.input)):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ....cache.economics import Verdict
 from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
-from ....conversation.identifiers import Identifier
+from ....conversation.identifiers import Identifier, struck_names
 from ....conversation.rules import rules_in
 from ....conversation.thinking import thinking_sizes
 from ....conversation.tokens.estimate import estimate_text
@@ -17,7 +16,7 @@ from ....conversation.view import View
 from ....conversation.wire.blocks import accepted_message, as_blocks
 from ....errors import CompactionError
 from ....events import CompactionProgressed, FellBack
-from ....layers.l3_notes import CURRENT, Notes, NotesBudget, take_notes, without_steps
+from ....layers.l3_notes import Activity, Notes, NotesBudget, request_accounts, take_notes, without_told
 from ....layers.l4_compact import (
     CompactionCause,
     CompactionText,
@@ -289,8 +288,7 @@ class CompactionDraft:
             if facts.notes_covered is None:
                 raise CompactionError("the notes do not say which messages they cover, so all messages are kept")
             taking = cut_range_before_tail(session.view, room.tail, cursor=facts.notes_covered)
-            body = notes_text(self._without_steps(facts.notes), section_tokens=room.section, total_tokens=room.notes)
-            written = CompactionText("notes", body, await self._names())
+            written = await self._by_notes(asked, taking, room, by_others=True)
             return await self._checked(asked, taking, written, room, 0, None)
         except CompactionError as error:
             session.emit(FellBack(session.name, "compact from notes", str(error)))
@@ -310,7 +308,11 @@ class CompactionDraft:
             limit=asked.thresholds.window,
             on_text=lambda characters: self.progress("compacting", characters),
         )
-        written = CompactionText(method, made.text, await self._names())
+        view = session.view
+        body, wrong = await session.run_blocking(lambda: struck_names(made.text, view.entries()))
+        if wrong:
+            session.emit(FellBack(session.name, "compact", f"{wrong} names of the summary are not in the log"))
+        written = CompactionText(method, body, await self._names())
         try:
             return await self._checked(asked, taking, written, room, made.calls, made.cost_usd)
         except CompactionError as error:
@@ -320,7 +322,6 @@ class CompactionDraft:
         """Draft from notes that the local note-taker writes now; cut the tail while the result is too large."""
         view = self._session.view
         wrong = CompactionError("there is nothing to compact")
-        names = await self._names()
         attempts = [(scale, asked) for scale in ((1.0,) if asked.partial else _SCALES)]
         if asked.bound:  # a full window: any room is better than none
             attempts.append((0.0, replace(asked, limit=asked.bound)))
@@ -330,27 +331,38 @@ class CompactionDraft:
                 less = replace(less, tail=replace(less.tail, keeps_open=True))
             try:
                 taking = self._taking(asked, less) if asked.partial else cut_range_before_tail(view, less.tail)
-                budget = NotesBudget(less.section, less.notes)
-                if asked.partial:
-                    part = [item.entry for item in taking.cut]
-                    notes = await self._session.run_blocking(
-                        lambda part=part, budget=budget: take_notes(part, budget=budget)
-                    )
-                else:
-                    foreign = view.facts.notes_foreign
-                    before = Notes({name: text for name, text in view.facts.notes.items() if name in foreign})
-                    notes = await self._notes.local(view, before, budget)
-                sections = self._without_steps(notes.sections)
-                body = notes_text(sections, section_tokens=less.section, total_tokens=less.notes)
-                written = CompactionText(asked.partial or "notes", body, names)
+                written = await self._by_notes(asked, taking, less)
                 return await self._checked(asked, taking, written, less, 0, None)
             except CompactionError as error:
                 wrong = error
         raise wrong
 
-    def _without_steps(self, sections: Mapping[str, str]) -> Mapping[str, str]:
-        """Return notes without the open steps, unless a person or a model wrote the section that has them."""
-        return sections if CURRENT in self._session.view.facts.notes_foreign else without_steps(sections)
+    async def _by_notes(
+        self, asked: CompactionRequest, taking: CutRange, room: SummaryBudget, *, by_others: bool = False
+    ) -> CompactionText:
+        """Return a summary from the log: notes of a person or a model, local ones elsewhere, and accounts of requests.
+
+        A partial summary is about the messages of its range alone. With ``by_others``, the notes of others stay as they
+        are; else they are brought up to date.
+        """
+        view = self._session.view
+        foreign = frozenset[str]() if asked.partial else view.facts.notes_foreign
+        theirs = {name: text for name, text in view.facts.notes.items() if name in foreign and text.strip()}
+        before = Notes({}) if by_others else Notes(theirs)
+        visible = {item.uuid for item in taking.items} - {item.uuid for item in taking.cut}
+        budget = NotesBudget(room.section, room.notes)
+
+        def written(activity: Activity) -> CompactionText:
+            notes = take_notes(activity, before, budget=budget)
+            sections = without_told({**notes.sections, **(theirs if by_others else {})}, foreign)
+            body = notes_text(sections, section_tokens=room.section, total_tokens=room.notes)
+            accounts = request_accounts(activity, room.accounts, visible)
+            return CompactionText(asked.partial or "notes", body, dict(activity.names), accounts)
+
+        if asked.partial:
+            part = [item.entry for item in taking.cut]
+            return await self._session.run_blocking(lambda: written(Activity().add_all(part)))
+        return await self._session.run_blocking(lambda: self._activity.read(view, written))
 
     def _taking(self, asked: CompactionRequest, room: SummaryBudget) -> CutRange:
         view = self._session.view

@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ....conversation.decisions import Cause, NotesUpdated
+from ....conversation.identifiers import struck_names
 from ....conversation.tokens.window import Window, budgets
 from ....conversation.view import View
 from ....errors import InputError, ReverieError, StorageConflict, StorageError
@@ -209,7 +210,7 @@ class NotesKeeper:
             view = self._session.view
             covered = covered_by(view)
             calls = await self._session.run_blocking(lambda: self._activity.read(view, lambda gathered: gathered.calls))
-            written, by = await self._written(template, local=local or self.forks is None)
+            written, by, filled = await self._written(template, local=local or self.forks is None)
             whole = manual or by == "model"
             chosen = changed_sections if whole else worth_logging
             sections = chosen(self.notes, written, template)
@@ -217,6 +218,9 @@ class NotesKeeper:
             if sections or covered != self._session.view.facts.notes_covered:
                 reason = "asked for" if manual else "due"
                 update = await self._log(sections, by, reason, template, covered=covered, calls=calls)
+            sections = worth_logging(self.notes, Notes({**self.notes.sections, **filled}), template)
+            if sections:
+                await self._log(sections, "local", "left out by the model", template)
             await self._project(template, found)
             return update
         finally:
@@ -225,12 +229,13 @@ class NotesKeeper:
             if running is not None:
                 running.set()
 
-    async def _written(self, template: Template, *, local: bool) -> tuple[Notes, str]:
-        """Return the new notes and their author: ``model`` or ``local``."""
+    async def _written(self, template: Template, *, local: bool) -> tuple[Notes, str, dict[str, str]]:
+        """Return the new notes, their author (``model`` or ``local``), and local text for sections a model left out."""
         limits = self._limits()
         if not local and self.forks is not None:
             try:
-                return await self._by_model(self.forks, template, limits), "model"
+                notes = await self._by_model(self.forks, template, limits)
+                return notes, "model", await self._filled(notes, template, limits)
             except Exception as error:
                 self._session.emit(FellBack(self._session.name, "notes", f"written without a model: {error}"))
         view = self._session.view
@@ -238,10 +243,10 @@ class NotesKeeper:
         previous = Notes({name: text for name, text in self.notes.sections.items() if name in foreign})
         written = await self.local(view, previous, limits.budget)
         kept = {name: text for name, text in self.notes.sections.items() if name not in written.sections}
-        return Notes({**kept, **written.sections}), "local"
+        return Notes({**kept, **written.sections}), "local", {}
 
     async def _by_model(self, forks: Forks, template: Template, limits: NotesLimits) -> Notes:
-        """Return the notes as a model edits them; the local note-taker fills a Current State that it left out."""
+        """Return the notes as a model edits them, without names that are nowhere in the log."""
         view, before = self._session.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
         seen = self.rules.newest if self.rules is not None else ""
@@ -250,11 +255,19 @@ class NotesKeeper:
         reply = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
         if self.rules is not None:
             await self.rules.learn(reply.answer(), seen)
-        notes = notes_from_answer(before, reply.answer(), template, limits)
-        if notes[CURRENT] == before[CURRENT] and CURRENT in template.headings:
-            local = await self.local(view, Notes({}), limits.budget)
-            notes = Notes({**notes.sections, CURRENT: local[CURRENT] or notes[CURRENT]})
-        return notes
+        answer, wrong = await self._session.run_blocking(lambda: struck_names(reply.answer(), view.entries()))
+        if wrong:
+            self._session.emit(FellBack(self._session.name, "notes", f"{wrong} names of the model are not in the log"))
+        return notes_from_answer(before, answer, template, limits)
+
+    async def _filled(self, notes: Notes, template: Template, limits: NotesLimits) -> dict[str, str]:
+        """Return local text for the sections that no model or person wrote, and for a Current State left as it was."""
+        view, before = self._session.view, self.notes
+        local = await self.local(view, Notes({}), limits.budget)
+        by_others = {name for name in notes.sections if notes[name] != before[name]} | view.facts.notes_foreign - {
+            CURRENT
+        }
+        return {name: local[name] for name in template.headings if name not in by_others and local[name]}
 
     async def local(self, view: View, previous: Notes, budget: NotesBudget) -> Notes:
         """Return the notes that the local note-taker writes from the session's activity."""

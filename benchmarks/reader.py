@@ -1,0 +1,324 @@
+"""Does a model that reads find the facts after a compaction? Part of ``retention.py``, with ``--reader``.
+
+Every session is compacted, once, three and five times in a row, in a small window. Mechanical questions
+(``reader_questions.py``) about the part that left the view are asked one per prompt, the question last:
+
+    ceiling         of about 240 tokens of the original text around the fact
+    ours            of our summary and the kept messages
+    tail            of as many tokens of the newest text alone
+    ours + search   of ours, then the ten best snippets of the session search for the question, each with its
+                    speaker and time, and the text around the best two of them, read back
+
+An answer is right if it contains an accepted one, as whole words; nothing else judges it. Without a reader the table
+has the results of literal match alone: the share of answers that are in the text, and in a sentence, that is on a
+line with at least four other words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anyio
+from reader_questions import OUTCOMES, Question, questions
+
+from reverie import Session, load_settings
+from reverie.conversation.authorship import strings_of, text_of
+from reverie.conversation.entries import Entry, Message, encode_entry
+from reverie.conversation.tokens.estimate import estimate_text
+from reverie.conversation.view import View
+from reverie.importers import read_sessions
+from reverie.models.names import open_model
+from reverie.ports import Model
+from reverie.runtime.search.sessions import SessionSearch
+from reverie.runtime.session.parts import SessionOptions
+from reverie.storage.files import FileStorage
+
+CONDITIONS = ("ceiling", "ours", "tail", "ours + search")
+ROLES = {"user": "user", "assistant": "agent"}
+SYSTEM = "You answer questions about a text. Answer with the exact name, number or words from the text, nothing else."
+SNIPPETS, SNIPPET_CHARS, READ_BACK, WINDOW_CHARS = 10, 160, 2, 600
+MOST_ANSWER_TOKENS = 24
+LEAST_WORDS = 4
+
+
+@dataclass
+class Answer:
+    """One question under one condition."""
+
+    session: str
+    times: int
+    condition: str
+    kind: str
+    question: str
+    in_text: bool
+    in_sentence: bool
+    right: bool | None = None
+    answer: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """The text in view after some compactions, as much of the newest text, and the index of the first kept entry."""
+
+    ours: str
+    tail: str
+    first_kept: int
+    home: Path
+
+
+def rendered(messages: Iterable[Message]) -> str:
+    """Return messages as a text with speakers."""
+    parts: list[str] = []
+    for message in messages:
+        content: Any = message.get("content")
+        for block in content if isinstance(content, list) else [{"type": "text", "text": str(content)}]:
+            match block.get("type"):
+                case "text":
+                    parts.append(f"{ROLES.get(str(message.get('role')), 'user')}: {block.get('text')}")
+                case "tool_use":
+                    given = " ".join(strings_of(block.get("input")))
+                    parts.append(f"agent calls {block.get('name')}: {given}")
+                case "tool_result":
+                    parts.append(f"result: {text_of(block)}")
+                case _:
+                    pass
+    return "\n\n".join(parts)
+
+
+async def compacted(entries: Sequence[Entry], times: int, window: int, home: Path) -> Context:
+    """Compact a session so many times in a row, at equal distances, and return the text in view at the end."""
+    storage, log = FileStorage(home), "projects/p/s.jsonl"
+    os.environ["REVERIE_MODEL_WINDOW_TOKENS"] = str(window)
+    settings = load_settings()
+    done, view = 0, View()
+    for turn in range(1, times + 1):
+        end = len(entries) * turn // times
+        for entry in entries[done:end]:
+            storage.append(log, encode_entry(entry))
+        done = end
+        async with Session(SessionOptions("s", storage=storage, project="p", settings=settings)) as session:
+            await session.compact("manual")
+            view = session.view
+    kept = {item.uuid for item in view.items_in_view()}
+    first = next((at for at, entry in enumerate(entries) if entry.uuid in kept), len(entries))
+    ours = rendered(view.messages())
+    whole = rendered(entry.message for entry in entries if entry.message is not None)
+    chars = len(ours)
+    while estimate_text(whole[-chars:]) > estimate_text(ours):
+        chars = chars * 49 // 50
+    return Context(ours, whole[-chars:], first, home)
+
+
+def searched(context: Context, question: Question) -> str:
+    """Return the ten best snippets for a question, and the text around the best two of them."""
+    with SessionSearch(context.home) as search:
+        hits = search.search(question.text, limit=SNIPPETS)
+    logged = {hit.handle: "" for hit in hits[:READ_BACK]}
+    for line in (context.home / "projects/p/s.jsonl").read_text("utf-8").splitlines():
+        handle = next((one for one in logged if f'"{one}"' in line[:400]), None)
+        if handle is not None and not logged[handle]:
+            logged[handle] = _logged_text(line)
+    snippets = "\n".join(f"- {hit.time} {hit.speaker}: {' '.join(hit.snippet.split())[:SNIPPET_CHARS]}" for hit in hits)
+    back = "\n\n".join(_window(text, question.text) for text in logged.values() if text)
+    return f"Found by a search of the whole session:\n{snippets}\n\nRead back:\n{back}"
+
+
+def _logged_text(line: str) -> str:
+    return rendered([json.loads(line).get("message") or {}])
+
+
+def _window(text: str, question: str) -> str:
+    """Return the part of a text with the most words of the question."""
+    wanted = {word for word in re.findall(r"\w{4,}", question.lower())}
+    starts = range(0, max(1, len(text) - WINDOW_CHARS // 2), WINDOW_CHARS // 3)
+    best = max(starts, key=lambda at: len(wanted & set(re.findall(r"\w{4,}", text[at : at + WINDOW_CHARS].lower()))))
+    return text[best : best + WINDOW_CHARS]
+
+
+def holds(text: str, answers: Sequence[str]) -> bool:
+    """Say whether a text has one of the answers as whole words, in any case."""
+    return any(re.search(_pattern(answer), text, re.IGNORECASE) for answer in answers)
+
+
+def in_a_sentence(text: str, answers: Sequence[str]) -> bool:
+    """Say whether an answer is on a line with at least four other words."""
+    return any(
+        holds(line, answers) and len(re.findall(r"[^\W\d_]{2,}", line)) > LEAST_WORDS for line in text.splitlines()
+    )
+
+
+def _pattern(answer: str) -> str:
+    words = r"\s+".join(re.escape(word) for word in answer.split())
+    return rf"(?<!\w){words}(?!\w)"
+
+
+def wilson(right: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share."""
+    if not of:
+        return 0.0, 1.0
+    z, share = 1.96, right / of
+    middle = (share + z * z / 2 / of) / (1 + z * z / of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / 4 / of / of) / (1 + z * z / of)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+async def ask(model: Model, context: str, question: Question, seed: int) -> str:
+    """Ask a model one question about a text."""
+    content = f"{context}\n\n---\nQuestion: {question.text}\nAnswer with the exact words of the text only."
+    request = {
+        "model": model.model_id,
+        "max_tokens": MOST_ANSWER_TOKENS,
+        "temperature": 0,
+        "system": SYSTEM,
+        "messages": [{"role": "user", "content": content}],
+    }
+    blocks: list[dict[str, Any]] = (await model.complete(request)).body.get("content") or []
+    return " ".join(part for block in blocks for part in strings_of(block.get("text"))).strip()
+
+
+async def measured(
+    path: Path, model: Model | None, options: ReaderOptions, told: Callable[[Answer], None]
+) -> list[Answer]:
+    """Compact a session, and ask all questions under all conditions."""
+    found = next(iter(read_sessions(path)))
+    entries = [_unbilled(entry) for entry in found.messages]
+    rows: list[Answer] = []
+    with tempfile.TemporaryDirectory() as folder:
+        asked: list[Question] = []
+        for times in options.times:
+            context = await compacted(entries, times, options.window, Path(folder) / str(times))
+            if not asked:
+                every = questions(entries[: context.first_kept], Random(options.seed), most_per_kind=options.most)
+                asked = every
+            for condition in options.conditions if times == options.times[0] else ("ours", "ours + search"):
+                if condition not in options.conditions:
+                    continue
+                for question in asked:
+                    known = next(
+                        (row for row in rows if options.search_missed and _answers(row, times, question)), None
+                    )
+                    if condition == "ours + search" and known is not None:
+                        rows.append(replace(known, condition=condition, seconds=0.0))
+                        continue
+                    text = _text(condition, context, question)
+                    row = Answer(
+                        path.stem,
+                        times,
+                        condition,
+                        question.kind,
+                        question.text,
+                        holds(text, question.answers),
+                        in_a_sentence(text, question.answers),
+                    )
+                    if model is not None:
+                        began = time.perf_counter()
+                        row.answer = await ask(model, text, question, options.seed)
+                        row.seconds = time.perf_counter() - began
+                        row.right = holds(row.answer, question.answers)
+                    told(row)
+                    rows.append(row)
+    return rows
+
+
+def _answers(row: Answer, times: int, question: Question) -> bool:
+    """Say whether a row is a right answer from ours alone to a question."""
+    return (row.times, row.condition, row.question) == (times, "ours", question.text) and row.right is True
+
+
+def _text(condition: str, context: Context, question: Question) -> str:
+    match condition:
+        case "ceiling":
+            return question.evidence
+        case "tail":
+            return context.tail
+        case "ours":
+            return context.ours
+        case _:
+            return f"{context.ours}\n\n{searched(context, question)}"
+
+
+def _unbilled(entry: Entry) -> Entry:
+    reply = {key: value for key, value in entry.reply.items() if key != "usage"}
+    return replace(entry, body={**entry.body, "reply": reply}) if entry.reply else entry
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """The window, the numbers of compactions, the questions of a kind, the conditions, and the seed."""
+
+    window: int = 32_768
+    times: tuple[int, ...] = (1, 3, 5)
+    most: int = 10
+    conditions: tuple[str, ...] = CONDITIONS
+    seed: int = 1
+    search_missed: bool = False
+    """Search only where the answer from ours alone was wrong, which takes far less reading."""
+
+
+def table(rows: Sequence[Answer], *, read: bool) -> list[str]:
+    """Return the shares by number of compactions and condition, for all questions and by group, as lines."""
+    lines = [
+        f"{'after':>5} {'condition':<15}{'group':<26}{'n':>4}{'in text':>9}{'in a sentence':>15}{'answered':>10}  95 %"
+    ]
+    groups: dict[str, Callable[[Answer], bool]] = {
+        "all": lambda _: True,
+        "errors, fixes, outcomes": lambda row: row.kind in OUTCOMES,
+        "the rest": lambda row: row.kind not in OUTCOMES,
+    }
+    for times, condition in dict.fromkeys((row.times, row.condition) for row in rows):
+        for group, belongs in groups.items():
+            mine = [row for row in rows if (row.times, row.condition) == (times, condition) and belongs(row)]
+            of = len(mine)
+            text, sentence = sum(row.in_text for row in mine), sum(row.in_sentence for row in mine)
+            right = sum(row.right is True for row in mine)
+            low, high = wilson(right if read else sentence, of)
+            answered = f"{right / max(1, of):>10.2f}" if read else f"{'-':>10}"
+            lines.append(
+                f"{times:>5} {condition:<15}{group:<26}{of:>4}{text / max(1, of):>9.2f}{sentence / max(1, of):>15.2f}"
+                f"{answered}  {low:.2f}-{high:.2f}"
+            )
+    return lines
+
+
+def run(paths: Sequence[Path], reader: str, options: ReaderOptions, told: Callable[[Answer], None]) -> list[Answer]:
+    """Measure all sessions with the reader of a name, or by literal match alone if it is empty."""
+
+    async def act() -> list[Answer]:
+        model = open_model(reader) if reader else None
+        try:
+            rows: list[Answer] = []
+            for path in paths:
+                rows += await measured(path, model, options, told)
+            return rows
+        finally:
+            if model is not None:
+                await model.aclose()
+
+    return anyio.run(act)
+
+
+def printed(rows: Sequence[Answer], *, read: bool) -> None:
+    """Print the table and the seconds."""
+    print(
+        f"{len({row.session for row in rows})} sessions, {len({(row.session, row.question) for row in rows})} questions"
+    )
+    print("\n".join(table(rows, read=read)))
+    if read:
+        print(f"{sum(row.seconds for row in rows):,.0f} s of reading", file=sys.stderr)
+
+
+def as_records(rows: Sequence[Answer]) -> list[dict[str, Any]]:
+    """Return the rows as JSON records."""
+    return [asdict(row) for row in rows]
