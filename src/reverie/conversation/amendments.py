@@ -12,8 +12,6 @@ from .cuts import SYSTEM, Item
 from .decisions import Cause, PrefixAmended, PrefixRendered
 from .wire.blocks import Block, as_blocks, text_block
 
-__all__ = ["amendment", "system_changes", "told_in_part", "tool_of_change", "with_known_tools"]
-
 _SYSTEM = "The system prompt of this conversation has changed. The rest of it still holds."
 _REMOVED = "These lines no longer hold:"
 _ADDED = "These lines hold from now on:"

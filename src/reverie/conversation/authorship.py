@@ -13,8 +13,6 @@ from typing import Any, Final, cast
 from ..values import record
 from .entries import ASSISTANT, USER, Entry, Message
 
-__all__ = ["Utterance", "own_words", "strings_of", "text_of", "utterances"]
-
 _FENCED: Final = re.compile(r"```([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
 _SHELLS: Final = frozenset({"bash", "sh", "shell", "zsh", "console", "mswea_bash_command"})
 # Texts that programs put into user messages around or instead of a person's words.

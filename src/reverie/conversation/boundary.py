@@ -19,8 +19,6 @@ from .tool_calls import ToolCall
 from .wire.blocks import as_blocks
 from .wire.flatten import Group
 
-__all__ = ["CLEARS", "CLEAR_RESULTS", "ClearedRange", "cleared_range", "left_out"]
-
 CLEARS: Final = "clears_results"
 """The capability of a provider that leaves results out of requests by the logged boundary."""
 CLEAR_RESULTS: Final = "clear_tool_uses_20250919"

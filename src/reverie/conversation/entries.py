@@ -18,24 +18,6 @@ import msgspec
 
 from ..values import field, record, replace
 
-__all__ = [
-    "ASSISTANT",
-    "ATTACHMENT",
-    "DECISION",
-    "META",
-    "SYSTEM",
-    "USER",
-    "Entry",
-    "Message",
-    "clean",
-    "decode_entry",
-    "encode_entry",
-    "iso",
-    "marked_imported",
-    "new_uuid",
-    "seconds",
-]
-
 Message = dict[str, Any]
 
 USER: Final = "user"

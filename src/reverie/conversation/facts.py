@@ -49,8 +49,6 @@ from .standing_context import RULES, USER_CONTEXT, StandingRow, is_shown, said_i
 from .wire.carried_items import CARRIED
 from .wire.options import opening_of
 
-__all__ = ["Facts", "facts_after", "facts_with"]
-
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _PROJECTIONS: Final = 32
 

@@ -11,8 +11,6 @@ from typing import Any, Final, TypeAlias, cast
 from ..values import field, record, replace
 from .layered_map import LayeredMap
 
-__all__ = ["FILES", "FileRead", "FileReads", "logged_reads", "named_files"]
-
 FILES: Final = "files"
 """The key of an entry's body that lists the files which its result read or wrote."""
 LineSpans: TypeAlias = tuple[tuple[int, int], ...]

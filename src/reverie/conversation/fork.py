@@ -22,17 +22,6 @@ from .view import View
 from .wire.blocks import Block, as_blocks
 from .wire.request import SYSTEM_MESSAGES, build_request
 
-__all__ = [
-    "FORK_TAG",
-    "PLACEHOLDER",
-    "ForkBase",
-    "before_directive",
-    "is_forked",
-    "with_reply",
-    "with_results",
-    "without_thinking",
-]
-
 PLACEHOLDER: Final = "[This call runs in the conversation this question branched off from; its result is not here.]"
 FORK_TAG: Final = "<reverie-fork "
 """The beginning of a directive's text, for its reader; the mark of a fork is in the entry's body."""

@@ -17,22 +17,6 @@ from .authorship import Utterance, strings_of, utterances
 from .entries import Entry
 from .tokens.estimate import estimate_text
 
-__all__ = [
-    "EXACT",
-    "STRUCK",
-    "Identifier",
-    "Kind",
-    "TextNames",
-    "best_identifiers",
-    "error_lines",
-    "mine",
-    "mine_entries",
-    "mine_groups",
-    "mine_utterance",
-    "numbers",
-    "struck_names",
-]
-
 Kind: TypeAlias = Literal["path", "url", "sha", "id", "test", "error", "number", "symbol"]
 
 

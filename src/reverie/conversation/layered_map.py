@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-__all__ = ["LayeredMap"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from ..values import record
 from .decisions import DECISIONS
 from .entries import DECISION, META, Entry, decode_entry
 
-__all__ = ["Damage", "LogScan", "LoggedEntries", "ParsedLog", "Read", "newer_entry", "newer_part", "parse_log"]
-
 Read: TypeAlias = Callable[[int, int], bytes]
 """Returns at most ``size`` bytes of a log from the offset ``start`` on; fewer only at its end."""
 

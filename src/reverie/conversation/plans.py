@@ -9,8 +9,6 @@ from ..digests import hex_of
 from ..values import record, replace
 from .causes import Cause
 
-__all__ = ["Plan", "PlanChanged", "PlanState", "is_known_text", "plan_after", "plan_digest", "without_ticks"]
-
 PlanState: TypeAlias = Literal["proposed", "approved", "rejected", "done"]
 _TEXTS: Final = 32
 _BOX: Final = re.compile(r"^(\s*(?:[-*+]|\d+[.)])\s+)\[[ xX]\]", re.MULTILINE)

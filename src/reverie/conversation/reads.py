@@ -13,18 +13,6 @@ from .tool_calls import span_of
 from .view import View
 from .wire.blocks import as_blocks
 
-__all__ = [
-    "READS",
-    "WRITES",
-    "HistoryReader",
-    "cleared_results",
-    "files_in_view",
-    "forgotten_files",
-    "is_failed",
-    "shows_result",
-    "whole_reads",
-]
-
 READS: Final = frozenset({"Read", "read"})
 WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
 

@@ -5,18 +5,6 @@ from __future__ import annotations
 from ..values import field, record
 from .causes import Cause, Image, Replacement
 
-__all__ = [
-    "CacheEdits",
-    "ClearingBoundaryMoved",
-    "ImagesDropped",
-    "ResultOffloaded",
-    "ResultStubbed",
-    "ResultsCleared",
-    "ResultsClearedByProvider",
-    "ResultsKept",
-    "ResultsRestored",
-]
-
 
 @record
 class ResultOffloaded:

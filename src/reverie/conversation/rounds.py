@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from .entries import ASSISTANT, Entry
 
-__all__ = ["reply_id", "rounds"]
-
 
 def reply_id(entry: Entry) -> str:
     """Return the provider's id of the reply in an entry, or the entry's uuid if the reply has no id."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from .causes import SaidItem
     from .standing_context import StandingRow
 
-__all__ = ["Rule", "ended_rules", "next_rule_id", "rules_in", "rules_said"]
 
 _KEY: Final = "rule:"
 _SAID: Final = "Rule of the user, unless a later message of theirs took it back (message {}):"

@@ -21,8 +21,6 @@ from .tool_calls import ToolCall, path_of
 from .wire.blocks import as_blocks, count_images
 from .wire.flatten import NO_OVERRIDES, Group, MessagePiece, Overrides, missing_results
 
-__all__ = ["Archive", "EntryHistory", "FinishedMessages", "Result", "groups_changed", "results_in"]
-
 OPEN_GROUPS: Final = 2
 """Messages at the end that may still change: a later piece of a reply may belong before one of attachments."""
 _DIGEST_BYTES: Final = 16

@@ -15,8 +15,6 @@ from .entries import ASSISTANT, DECISION, USER, Entry, Message
 from .view import View
 from .wire.request import build_request
 
-__all__ = ["CUT", "REFUSAL", "THINKING_ROOM", "adapted", "answer_problem", "answer_text", "side_request", "thinks"]
-
 REFUSAL: Final = "refusal"
 """The stop reason of a reply that the provider's safety system ended; such a reply is never used."""
 CUT: Final = ("max_tokens", "model_context_window_exceeded")

@@ -17,21 +17,6 @@ from .causes import SaidItem
 from .tokens.estimate import estimate_text
 from .wire.blocks import text_block
 
-__all__ = [
-    "AGAIN",
-    "RULES",
-    "USER_CONTEXT",
-    "BudgetLimit",
-    "StandingItem",
-    "StandingRow",
-    "digest_of",
-    "handle_of",
-    "is_shown",
-    "items_to_say",
-    "said_in",
-    "said_message",
-]
-
 AGAIN: Final = "This still holds and is said again, because it is no longer in view."
 USER_CONTEXT: Final = "user_context"
 """The type of attachments that open a session, such as instruction files; compacting older messages keeps them."""

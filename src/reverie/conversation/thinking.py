@@ -24,20 +24,6 @@ from .wire.canonical import canonical_block
 from .wire.flatten import THINKING, Group
 from .wire.request import request_indexes
 
-__all__ = [
-    "PREFIX",
-    "UNBOUND",
-    "Digests",
-    "SentPrefix",
-    "dropped_messages",
-    "opening_digest",
-    "replies_with_thinking",
-    "stale_replies",
-    "thinking_sizes",
-    "thinking_tokens",
-    "unreadable_messages",
-]
-
 PREFIX: Final = "prefix_binding_mismatch"
 """The provider's reason for dropping thinking because content before it changed."""
 UNBOUND: Final = ""

@@ -10,8 +10,6 @@ from msgspec import Struct
 from .entries import Message
 from .wire.blocks import Block, call_as_text
 
-__all__ = ["PATH_KEYS", "ToolCall", "path_of", "span_of", "with_fresh_calls"]
-
 CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
 

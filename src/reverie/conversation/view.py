@@ -62,8 +62,6 @@ from .wire.flatten import (
 )
 from .wire.images import NO_IMAGES, image_totals, media_in
 
-__all__ = ["View"]
-
 _heads = count(1)
 
 

@@ -12,8 +12,6 @@ from ..view import View
 from ..wire.blocks import as_blocks
 from .estimate import estimate_block
 
-__all__ = ["READ_TOOLS", "Accounting", "DuplicateRead", "account", "added_texts", "attachments_in", "metrics"]
-
 LOCAL_COMMAND_TAG: Final = "local-command-stdout"
 UNKNOWN: Final = "unknown"
 

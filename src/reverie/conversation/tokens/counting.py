@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from .estimate import NOTHING, Measure, measure_message
 from .learning import Estimator
 
-__all__ = ["PADDING", "BilledTokens", "ReplyBody", "TokenCount", "billed_tokens", "cleared_tokens", "padded"]
-
 PADDING: Final = 4 / 3
 # A log recorded while a reply streamed often holds the output count from the start of the stream (1 to 8 tokens), so
 # a reported count below this share of the estimate is replaced by the estimate.

@@ -22,29 +22,6 @@ from ..entries import clean
 from ..wire.documents import document_pages
 from ..wire.images import GENERAL, base64_head, image_data, image_tokens
 
-__all__ = [
-    "BASE64",
-    "CJK",
-    "CLASSES",
-    "CODE",
-    "FRAME",
-    "JSON",
-    "MEDIA",
-    "MEDIA_TOKENS",
-    "NOTHING",
-    "PROSE",
-    "THINKING",
-    "Measure",
-    "estimate_block",
-    "estimate_message",
-    "estimate_request",
-    "estimate_text",
-    "measure_block",
-    "measure_message",
-    "measure_messages",
-    "measure_request",
-]
-
 CLASSES: Final = ("prose", "code", "json", "cjk", "base64", "thinking", "frame", "media")
 PROSE, CODE, JSON, CJK, BASE64, THINKING, FRAME, MEDIA = range(len(CLASSES))
 

@@ -18,8 +18,6 @@ from msgspec import Struct, field
 
 from .estimate import BASE64, CLASSES, FRAME, MEDIA, THINKING, Measure, measure_message
 
-__all__ = ["Correction", "Estimator", "model_key"]
-
 _TEXT: Final = range(BASE64 + 1)
 _COUNT: Final = len(CLASSES)
 _TEXT_VARIANCE, _TEXT_SHARED, _LOOSE_VARIANCE = 0.05, 0.035, 0.2

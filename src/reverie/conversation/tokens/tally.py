@@ -12,8 +12,6 @@ from ..wire.flatten import MessagePiece
 from .counting import TokenCount
 from .estimate import NOTHING, measure_message
 
-__all__ = ["CUT", "KEPT", "SNIP", "ClearingEvent", "CountEvent", "RedrawEvent", "ReplyEvent", "Tally", "tally_after"]
-
 
 class ReplyEvent(Struct, frozen=True, gc=False):
     """A reply arrived: the piece it added to the view, if any, and the fields the provider sent with it."""

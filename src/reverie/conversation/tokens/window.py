@@ -14,20 +14,6 @@ from ...errors import InputError
 from ...model_facts import ModelFacts, bare_model, facts_of
 from ...values import record
 
-__all__ = [
-    "MILLION",
-    "WINDOW_VARIABLE",
-    "Budgets",
-    "Level",
-    "Lookup",
-    "Thresholds",
-    "Window",
-    "WindowPolicy",
-    "budgets",
-    "thresholds",
-    "window_for",
-]
-
 MILLION: Final = 1_000_000
 MILLION_BETA: Final = "context-1m"
 WINDOW_VARIABLE: Final = "REVERIE_MODEL_WINDOW_TOKENS"

@@ -8,8 +8,6 @@ from typing import Any, Final
 from ...values import record
 from .block_rules import EXTRA, is_list, is_object, unknown_tag
 
-__all__ = ["BetaNeed", "beta_needs"]
-
 _EDITING: Final = "context-management-2025-06-27"
 _THRESHOLD: Final = "compact-2026-01-12"
 _COMPACTION: Final = "compact-2026-09-04"

@@ -13,18 +13,6 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from ...values import field, record
 
-__all__ = [
-    "EXTRA",
-    "IDENTIFIER",
-    "TOOL_NAME",
-    "Fault",
-    "block_fault",
-    "is_list",
-    "is_object",
-    "text_fault",
-    "unknown_tag",
-]
-
 Fault: TypeAlias = "tuple[str, str]"
 Block: TypeAlias = "dict[str, Any]"
 

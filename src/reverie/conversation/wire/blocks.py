@@ -12,18 +12,6 @@ from ..entries import Message, clean
 from .documents import pdf_problem
 from .images import GENERAL, base64_head, image_data, image_problem, media_in
 
-__all__ = [
-    "Block",
-    "accepted_message",
-    "as_blocks",
-    "count_images",
-    "has_thinking",
-    "placeholder",
-    "result_stub",
-    "text_block",
-    "unmatched_result",
-]
-
 Block = dict[str, Any]
 
 STUB: Final = "[This tool call was interrupted; no result was recorded.]"

@@ -13,8 +13,6 @@ import msgspec
 
 from ..entries import clean
 
-__all__ = ["canonical", "canonical_block", "extends"]
-
 _encode: Final = msgspec.json.Encoder().encode
 _MARK: Final = "cache_control"
 

@@ -15,18 +15,6 @@ import msgspec
 
 from ..entries import Message, clean
 
-__all__ = [
-    "CARRIED",
-    "MARK",
-    "carried_block",
-    "carried_item",
-    "carried_text",
-    "is_carried",
-    "sealed",
-    "text_field",
-    "without_carried",
-]
-
 MARK: Final = "openai:"
 CARRIED: Final = "carried_items"
 """The capability of a model whose replies carry such items, logged with the prefix."""

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
-__all__ = ["PDF", "document_pages", "has_pages", "pdf_data", "pdf_page_count", "pdf_problem"]
-
 PDF: Final = "application/pdf"
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z0-9])")
 _COUNT: Final = re.compile(rb"/Type\s*/Pages\b[^>]*?/Count\s+(\d{1,6})|/Count\s+(\d{1,6})[^>]*?/Type\s*/Pages\b")

@@ -32,18 +32,6 @@ from .blocks import (
 )
 from .images import is_media, media_in
 
-__all__ = [
-    "THINKING",
-    "Group",
-    "MessagePiece",
-    "Overrides",
-    "missing_result_block",
-    "missing_results",
-    "render",
-    "with_overrides",
-    "with_piece",
-]
-
 """The type of the block with a provider's signed summary."""
 NO_REPLY: Final = "[No reply arrived.]"
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})

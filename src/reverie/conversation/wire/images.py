@@ -16,24 +16,6 @@ from ...values import record
 from ..decisions import NO_PREFIX, PrefixRendered
 from .documents import document_pages, has_pages, pdf_data
 
-__all__ = [
-    "GENERAL",
-    "NO_IMAGES",
-    "DecodedHead",
-    "ImageHead",
-    "ImageTotals",
-    "base64_head",
-    "decoded_head",
-    "image_data",
-    "image_head",
-    "image_problem",
-    "image_tokens",
-    "image_totals",
-    "is_media",
-    "max_media_chars",
-    "media_in",
-]
-
 Block: TypeAlias = dict[str, Any]
 
 PATCH_PIXELS: Final = 28

@@ -9,8 +9,6 @@ from .block_rules import EXTRA, Fault, is_list, is_object, unknown_tag
 from .option_rules import is_forced
 from .problem import Problem, RequestRules
 
-__all__ = ["CompactionBlock", "compaction_faults", "management_faults", "placement_problems"]
-
 CompactionBlock = tuple[int, int, str, dict[str, Any]]
 """The message and position of a compaction block, the role of its message, and the block."""
 

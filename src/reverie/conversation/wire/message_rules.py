@@ -15,8 +15,6 @@ from .system_rules import is_turn_scoped, place_faults, system_faults
 from .thinking_rules import round_fault
 from .tool_rules import strict_tool_faults, too_many_tools, tool_fault_list, tool_faults, tool_kind
 
-__all__ = ["RequestWalk"]
-
 _MESSAGE_KEYS: Final = frozenset(("role", "content"))
 _SERVER_USES: Final = ("server_tool_use", "mcp_tool_use")
 

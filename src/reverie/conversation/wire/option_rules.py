@@ -9,8 +9,6 @@ from typing import Any, Final
 from .block_rules import EXTRA, Fault, is_list, is_object, unknown_tag
 from .problem import RequestRules
 
-__all__ = ["EFFORTS", "OPTION_RULES", "is_forced", "option_faults", "thinking_is_on"]
-
 _KNOWN: Final = frozenset(
     [
         *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences"),

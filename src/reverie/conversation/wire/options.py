@@ -10,17 +10,6 @@ from ...model_facts import ModelFacts, default_model, facts_of
 from ..decisions import PrefixRendered
 from .blocks import Block, text_block
 
-__all__ = [
-    "DEFAULT_MAX_TOKENS",
-    "REQUEST_FIELDS",
-    "declared_tools",
-    "opening_of",
-    "options_of",
-    "refused_options",
-    "system_of",
-    "tools_of",
-]
-
 DEFAULT_MAX_TOKENS: Final = 8_000
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _TOOL_KEYS: Final = frozenset(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...model_facts import ModelFacts
 from ...values import record
 
-__all__ = ["LATEST_VERSION", "Limits", "Problem", "RequestRules"]
-
 LATEST_VERSION = "2026-10-21"
 """The API version that removed sampling options, documents in replies and citations in a user's text."""
 

@@ -21,17 +21,6 @@ from .images import NO_IMAGES, ImageTotals, image_totals, max_media_chars, media
 from .options import opening_of, tools_of
 from .thinking_rules import round_fault
 
-__all__ = [
-    "CONTINUE",
-    "awaits_provider",
-    "build_request",
-    "ends_with_reply",
-    "messages_added_before",
-    "repairs",
-    "request_indexes",
-    "visible_images",
-]
-
 _Measured: TypeAlias = tuple[Image, ImageTotals]
 KEPT_IMAGES: Final = 0.6
 """The share of the limit that is left after images were dropped, so that the prefix changes rarely."""

@@ -8,8 +8,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-__all__ = ["input_problem", "strict_faults"]
-
 _MAX_OPTIONAL: Final = 24
 _MAX_UNIONS: Final = 16
 _MAX_DEPTH: Final = 50

@@ -9,8 +9,6 @@ from .block_rules import EXTRA, Fault, is_list, is_object
 from .option_rules import EFFORTS
 from .problem import RequestRules
 
-__all__ = ["is_turn_scoped", "place_faults", "system_faults"]
-
 _KEYS: Final = frozenset({"role", "content", "clear_at", "output_config"})
 _ONCE: Final = "next_user_message"
 _CHANGES: Final = ("tool_addition", "tool_removal")

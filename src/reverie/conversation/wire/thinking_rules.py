@@ -12,8 +12,6 @@ from typing import Any
 
 from .block_rules import Fault, is_list, is_object
 
-__all__ = ["is_manual", "missing_thinking", "open_round", "reply_blocks", "round_fault"]
-
 _THINKING = ("thinking", "redacted_thinking")
 
 

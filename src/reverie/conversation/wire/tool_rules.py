@@ -10,8 +10,6 @@ from .canonical import canonical_block
 from .problem import RequestRules
 from .schemas import strict_faults
 
-__all__ = ["strict_tool_faults", "too_many_tools", "tool_fault_list", "tool_faults", "tool_kind"]
-
 _TOOL_KEYS: Final = frozenset(
     [
         *("name", "description", "input_schema", "type", "cache_control", "strict", "defer_loading"),
