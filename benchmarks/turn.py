@@ -15,8 +15,9 @@ Files (``--files DIR``, on a disk): the same turn with its log in files and in m
 write with fdatasync of as many bytes in the same directory. A turn with files may cost two bare writes more.
 
 Cost: each program sends a generated coding session in its own way, billed by one simulator and one price list;
-see ``peers/bill.py``. Peers run with their defaults, in their own environments, without a network, with a scripted
-model that answers immediately. A peer without an environment is skipped, and the output says so.
+see ``peers/bill.py``. The peers' turns are timed there too, with their own summaries on. Peers run with their
+defaults, in their own environments, without a network, with a scripted model that answers immediately. A peer
+without an environment is skipped, and the output says so.
 """
 
 from __future__ import annotations
@@ -195,6 +196,7 @@ def measure_costs(seeds: list[int], tokens: int, peers: list[str], *, sealed: bo
     """Bill all programs for the same conversations, and sum up."""
     sums: dict[str, Body] = {}
     notes: dict[str, str] = {}
+    turns: dict[str, list[Body]] = {peer: [] for peer in peers}
     requests = 0
     for seed in seeds:
         recording = recorded(seed, tokens)
@@ -205,13 +207,18 @@ def measure_costs(seeds: list[int], tokens: int, peers: list[str], *, sealed: bo
             played = run(peer, conversation, sealed=sealed)
             bills[peer] = bill_of_peer(recording, played, conversation)
             notes[peer] = played["settings"]
+            turns[peer] += played["requests"]
         for name, bill in bills.items():
             into = sums.setdefault(name, dict.fromkeys(bill, 0))
             for key, value in bill.items():
                 into[key] += value / len(seeds) if key == "mean_window" else value
     for bill in sums.values():
         bill["to_append_only"] = bill["usd"] / sums["append-only"]["usd"]
-    return {"seeds": seeds, "tokens": tokens, "requests": requests, "bills": sums, "settings": notes}
+    times = {
+        peer: {key: median(one[key] for one in taken) for key in ("decide_us", "ready_us")}
+        for peer, taken in turns.items()
+    }
+    return {"seeds": seeds, "tokens": tokens, "requests": requests, "bills": sums, "settings": notes, "times": times}
 
 
 def checked(ours: dict[str, Body], timed: dict[str, Body], costs: Body) -> dict[str, Body]:
@@ -257,6 +264,11 @@ def table(ours: dict[str, Body], timed: dict[str, Body], costs: Body, missing: l
         print(f"{PEERS.get(name, name):<36}{figures}{counts}")
     for peer, note in costs["settings"].items():
         print(f"({PEERS[peer]}: {note})")
+        taken = costs["times"][peer]
+        print(
+            f"  a turn of these sessions, with its own summaries on: {taken['decide_us'] / 1e3:.3f} ms, "
+            f"with the request built {taken['ready_us'] / 1e3:.3f} ms"
+        )
     for peer in missing:
         print(f"({PEERS[peer]} is left out: it is not set up; run this with --setup)")
     print()
