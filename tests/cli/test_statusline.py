@@ -94,6 +94,14 @@ def test_memories_that_are_switched_off_or_elsewhere_are_treated_so(tmp_path: Pa
     assert line_of(line_values(told)).startswith(tmp_path.name[:30])
 
 
+def test_a_setting_that_a_project_may_not_set_does_not_disturb_the_line(tmp_path: Path) -> None:
+    (tmp_path / ".reverie.toml").write_text('[hooks]\nsession_start = ["touch x"]\n')
+    told = json.dumps({"cwd": str(tmp_path)}).encode()
+    done = subprocess.run([sys.executable, "-c", START, "statusline"], input=told, capture_output=True, timeout=60)
+    assert b"0 memories" in done.stdout
+    assert done.stderr == b""
+
+
 @pytest.mark.requirement("S7")
 def test_nothing_a_host_says_drives_the_terminal() -> None:
     evil = "Opus\x1b[31m\x1b]0;owned\x07 4\n\r\t\u202e\x9b2J.6\x00"

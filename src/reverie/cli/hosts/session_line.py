@@ -143,27 +143,17 @@ def _memory_directories(directory: str) -> list[str]:
     """Return the memory directories of a project, its own first, or none if memory is switched off."""
     from pathlib import Path
 
-    home = os.path.expanduser(os.environ.get("REVERIE_HOME", ""))
-    if not home:
-        from platformdirs import user_data_path
+    from ...hosts.settings import load_hook_settings
 
-        home = str(user_data_path("reverie", appauthor=False))
-    home = os.path.abspath(home)
-    rules = [name for name in os.environ if name.startswith("REVERIE_") and name != "REVERIE_HOME"]
-    files = [os.path.join(home, "config.toml"), os.path.join(directory, ".reverie.toml")]
-    own, team = None, None
-    if rules or any(map(os.path.lexists, files)):
-        from ...settings import load_settings
-
-        settings = load_settings(project=Path(directory))
-        if not settings.switches.memory:
-            return []
-        own, team = settings.memory_dir, settings.team_memory
+    settings = load_hook_settings(directory)
+    if not settings.memory:
+        return []
+    own = settings.memory_dir
     if own is None:
         from ...runtime.places.projects import project_slug
 
-        own = os.path.join(home, "projects", project_slug(Path(directory)), "memory")
-    return [str(folder) for folder in (own, team) if folder is not None]
+        own = os.path.join(settings.home, "projects", project_slug(Path(directory)), "memory")
+    return [folder for folder in (own, settings.team_memory) if folder is not None]
 
 
 def _counted(folder: str, until: float) -> tuple[int, int]:

@@ -44,10 +44,12 @@ _STANDS_ALONE: Final = re.compile(
 )
 _NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,]")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
-_CODE: Final = re.compile(r"[{}]|&&|\|\||^[,)\]]|^-(?![\w-]{30})|=(?=[A-Za-z_$])")
+_CODE: Final = re.compile(r"[{}]|&&|\|\||^\*?[,)\]]|^[A-Za-z_][\w.]*\([^()]*\)|^-(?![\w-]{30})|=(?=[A-Za-z_$])")
 """Signs of an expression or of an option in a value without quotes."""
 _FIELD: Final = re.compile(r"(?:[?&]|(?<!\S)--)[\w.-]*\Z")
 """The name of an option or of a field in a URL, up to its keyword."""
+_NAME: Final = re.compile(r"[\w-]*\Z")
+_NO_LETTERS: Final = re.compile(r"[\W\d_]+")
 _COMPOUND: Final = re.compile(r"[\w.-]")
 _NEXT_WORD: Final = re.compile(r"(?<=[ \t])[^\s\"'`<>]+")
 _PLAIN_WORD: Final = re.compile(r"[^\W\d_]+|[—–-]")
@@ -75,13 +77,13 @@ _BEFORE_KEY: Final = (
 )  # fmt: skip
 _BEFORE_NO_SECRET: Final = (
     "next", "page", "lock", "request", "idempotency", "purchase", "change", "update", "continuation", "pagination", "publickey",
-    "forward", "backward", "starting",
+    "forward", "backward", "starting", "version",
 )  # fmt: skip
 """Words before "token" that make it a position or a mark, not a credential."""
 _BEFORE_MARK: Final = ("client", "action")
 """Words before "token" that make an id beside it the mark of a request."""
 _ABOUT: Final = re.compile(
-    r"(?:[\w.-]*[_.-])?(?:prefix|suffix|type|arn|policy|name|ur[li]|path|file|dir|format)", re.IGNORECASE
+    r"(?:[\w.-]*[_.-])?(?:prefix|suffix|type|arn|policy|name|ur[li]|path|file|dir|format|pattern)", re.IGNORECASE
 )
 """Ends of a key that make its value a fact about the secret."""
 _NO_COOKIES: Final = ("expires", "path", "domain", "max-age", "samesite")
@@ -225,7 +227,11 @@ def _names_a_secret(text: str, lowered: str, at: int, word: str) -> bool:
             return before[-1:] != ":" or text[end : end + 1] != ":"
         case "pass" | "auth" | "pat" | "psk" | "pw":
             # A test that passed is reported as "PASS: name".
-            return not before[-1:].isalpha() and (before[-1:] == "_" or not text.startswith("PASS:", at))
+            return (
+                not before[-1:].isalpha()
+                and before[-1:] not in ("!", "%", "^", "~", "}")
+                and (before[-1:] == "_" or not text.startswith("PASS:", at))
+            )
         case _:
             return True
 
@@ -242,7 +248,9 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
         return False
     if not found["quote"] and (_CODE.search(value) or (len(value) < 32 and text[at : at + 3] in value)):
         return False  # an expression, or the name of another variable
-    if found["sign"] and (_ABOUT.fullmatch(found["name"]) or _KEY_ID.match(text, at)):
+    if _repeats_name(text, found, value, at) or (
+        found["sign"] and (_ABOUT.fullmatch(found["name"]) or _KEY_ID.match(text, at))
+    ):
         return False
     if not found["sign"] and _SHORT.match(text, at):
         return False
@@ -254,14 +262,22 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
         return False
     named = text[at : at + 3].isupper() or "api" in text[max(0, at - 5) : at].lower()
     clear = bool(found["quote"] or found["verb"] or found["pair"] or named or found["sign"] in (":", "：", ">"))
+    is_field = named or _FIELD.search(text, max(0, at - 24), at) is not None or value != plain_text(value)
     value = plain_text(value)
     if weak:
         return is_password(value, clear=clear)
     if UUID.fullmatch(value):
         mark = text[max(0, at - 8) : at].lower().rstrip("_- ").endswith(_BEFORE_MARK)
         return not mark and (named or (not found["name"] and _COMPOUND.match(text, at - 1) is not None))
-    is_field = named or _FIELD.search(text, max(0, at - 24), at) is not None
     return is_random(value, quoted=bool(found["quote"]) or (is_field and not BRACKET.search(value)))
+
+
+def _repeats_name(text: str, found: re.Match[str], value: str, at: int) -> bool:
+    """Say whether a value is little more than its own name, as in ``password = "Passw0rd1"``."""
+    before = _NAME.search(text, max(0, at - 40), at)
+    name = (before[0] if before else "") + text[at : found.end("name")]
+    name, value = (_NO_LETTERS.sub("", part.lower().replace("0", "o")) for part in (name, value))
+    return len(value) >= 6 and (value in name or (name in value and len(name) >= 0.6 * len(value)))
 
 
 def _is_after_blank(text: str, found: re.Match[str], value: str, at: int, *, weak: bool) -> bool:

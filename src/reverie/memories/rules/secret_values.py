@@ -6,6 +6,7 @@ import base64
 import math
 import re
 import tomllib
+import unicodedata
 from collections import Counter
 from functools import cache
 from itertools import pairwise
@@ -21,6 +22,7 @@ __all__ = [
     "HEX",
     "UUID",
     "is_counted",
+    "is_name",
     "is_odd",
     "is_password",
     "is_placeholder",
@@ -37,9 +39,7 @@ _MIN_DISTINCT: Final = 6
 _MIN_ENTROPY: Final = 3.0
 _HEAD: Final = 80
 """The number of characters searched for a placeholder: a long random value spells any short word."""
-DIGIT, _LOWER, _UPPER, _SIGN = (
-    re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"(?<=.)[^A-Za-z0-9_./\s-](?=.)")
-)
+DIGIT, _LOWER, _UPPER, _SIGN = (re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"(?<=.)[^\w./\s-](?=.)"))
 _CALL: Final = re.compile(r"(?:\d[\d.]*[*+/-])?([A-Za-z_](?:\w|\.|::)*)[(\[]")
 _MIN_HEX_CHARS: Final = 24
 _MIN_KEY_CHARS: Final = 16
@@ -67,6 +67,8 @@ _NAME_SHARE_OF_PARTS: Final = 0.6
 _SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?(?:_[A-Z]+[0-9]*)+")
 _PASSPHRASE: Final = re.compile(r"(?=.*[0-9])[A-Z][a-z]{2,}[0-9]*(?:([-_.~])[A-Z][a-z]{2,}[0-9]*){2,}(?:\1[0-9]+)?")
 """Words that a password manager joins: capitalized, one sign between them, a digit."""
+_INNER_DIGITS: Final = re.compile("(?<=[A-Za-z])[0-9]+(?=[A-Za-z])")
+_MARKS: Final = re.compile("[\u0300-\u036f]")
 UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -104,24 +106,31 @@ def is_counted(value: str) -> bool:
     return len(rows) == 2 and len(steps) >= 6 and sum(steps) >= 0.9 * len(steps)
 
 
+def _plain_letters(value: str) -> str:
+    """Return a value with letters without their accents."""
+    return value if value.isascii() else _MARKS.sub("", unicodedata.normalize("NFKD", value))
+
+
 def _classes(value: str) -> int:
     return sum(bool(kind.search(value)) for kind in (DIGIT, _LOWER, _UPPER, _SIGN))
 
 
 def is_password(value: str, *, clear: bool = True) -> bool:
     """Say whether a value in the place of a password is one; in a ``clear`` place a word with a digit is enough."""
-    value = value.replace("\\-", "-")  # a hyphen of a manual page
+    value = _plain_letters(value).replace("\\-", "-")  # a hyphen of a manual page
     if len(value) < 6 or value[-1] == "(" or (value.isalpha() and len(value) < 8):
         return False
     letters = _LOWER.search(value) or _UPPER.search(value)
-    if (call := _CALL.match(value)) and _is_name(call[1]):
+    if value.isalpha() and not value.isascii():
+        return False  # a word in another script
+    if (call := _CALL.match(value)) and is_name(call[1]):
         return False
     if _PASSPHRASE.fullmatch(value):
         return True
     if not letters or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return _classes(value) == 4
     mixed = (DIGIT.search(value) and not _PATH.search(value)) or _SIGN.search(value)
-    return bool(clear and mixed) or _classes(value) == 4 or not _is_name(value)
+    return bool(clear and mixed) or _classes(value) == 4 or not is_name(value)
 
 
 def is_random(value: str, *, quoted: bool = False) -> bool:
@@ -141,14 +150,19 @@ def is_random(value: str, *, quoted: bool = False) -> bool:
         kinds < 2 and len(value) < 20
     ):
         return False
-    return not _is_name(value) and (len(value) < _MIN_KEY_CHARS or _entropy(value) >= _MIN_ENTROPY)
+    return not is_name(value) and (len(value) < _MIN_KEY_CHARS or _entropy(value) >= _MIN_ENTROPY)
 
 
-def _is_name(value: str) -> bool:
+def is_name(value: str) -> bool:
     """Say whether a value consists of words, as names and paths do."""
     pieces = _PIECE.findall(value)
     runs = len(pieces) + len(_DIGITS.findall(value))
-    if HEX.fullmatch(value) or runs > len(value) / 3 or len(_SIGN.findall(value.replace(":", ""))) >= 3:
+    if (
+        HEX.fullmatch(value)
+        or runs > len(value) / 3
+        or len(_INNER_DIGITS.findall(value)) >= 3
+        or len(_SIGN.findall(value.replace(":", ""))) >= 3
+    ):
         return False
     share = sum(len(piece) for piece in pieces if _is_word(piece)) / max(sum(map(len, pieces)), 1)
     return (

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...errors import InputError
 from ...values import record
 from .secret_forms import of_forms
-from .secret_values import FORMATS, is_placeholder
+from .secret_values import FORMATS, is_name, is_placeholder
 
 __all__ = ["SecretFinding", "find_secrets", "refuse_secrets", "secret_spans", "without_secrets"]
 
@@ -136,8 +136,9 @@ def _is_issued(token: str) -> bool:
 
 
 def _consists_of_words(rest: str) -> bool:
-    """Say whether hyphens separate words as short as those of a file's name."""
-    return not rest.isupper() and len(_PARTS.findall(rest)) > max(7, len(rest) / 7)
+    """Say whether hyphens separate words as short as those of a file's name, or capitals those of a function's."""
+    parts = _PARTS.findall(rest)
+    return not rest.isupper() and (len(parts) > max(7, len(rest) / 7) or (len(parts) == 1 and is_name(rest)))
 
 
 def _around(text: str, name: str, needle: str, widths: range, shape: re.Pattern[str]) -> Iterator[tuple[int, int, str]]:
