@@ -30,7 +30,6 @@ from reverie.conversation.wire.blocks import as_blocks
 from reverie.layers.l2_trim import TrimPolicy
 from reverie.model_facts import facts_of
 from reverie.replay.compare import compare, recordings_in
-from reverie.replay.needs import lines_of_block, lines_of_result
 from reverie.replay.outcome import totals
 from reverie.replay.recording import RecordedRequest, Recording, joined
 
@@ -64,12 +63,12 @@ def last_needed(recording: Recording) -> dict[str, int]:
                 if block["type"] == "tool_result":
                     called = block["tool_use_id"]
                     born[called] = needed[called] = step.number
-                    holders.update(dict.fromkeys(lines_of_result(block), called))
+                    holders.update(dict.fromkeys(recording.lines.of(block), called))
                 else:
-                    said.update(lines_of_block(block))
+                    said.update(recording.lines.of(block))
         for entry in step.reply:
             for block in as_blocks(entry.message or {"content": []}):
-                for line in lines_of_block(block):
+                for line in recording.lines.of(block):
                     if line in holders and line not in said:
                         needed[holders[line]] = step.number
                     said.add(line)

@@ -73,10 +73,8 @@ class Talk:
         return BlockPosition(at, 0)
 
     def send(self, changed: BlockPosition | None) -> tuple[BreakpointPlan, dict[str, Any], int, int]:
-        settled = self.rng.randrange(1, len(self.messages) + 1)
-        planned = plan_marks(
-            self.messages, now=self.now, ttl=self.ttl, before=self.placed, changed=changed, settled=settled
-        )
+        ttl = self.rng.choice(("5m", self.ttl))
+        planned = plan_marks(self.messages, now=self.now, ttl=ttl, before=self.placed, changed=changed)
         request = with_marks(
             {"model": MODEL, "max_tokens": 9, "system": SYSTEM, "tools": [TOOL], "messages": self.messages}, planned
         )
@@ -163,16 +161,19 @@ def test_breakpoints_at_the_end_alone_are_caught():
 
 
 @pytest.mark.requirement("C3")
-def test_a_long_lifetime_is_for_the_settled_part_and_the_tail_stays_short():
+def test_a_breakpoint_with_the_long_lifetime_keeps_its_place_until_the_next_one():
     messages: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+    planned = plan_marks(messages, now=0.0, ttl="1h", before=None)
+    assert [ttl for _, ttl in planned.marks] == ["1h"]
     for number in range(6):
-        messages += exchange(Random(number), number)
-    planned = plan_marks(messages, now=0.0, ttl="1h", before=None, settled=7)
-    assert [ttl for _, ttl in planned.marks] == ["1h", "5m"]
-    assert planned.marks[0][0].message == 6
-    assert planned.prefix_ttl == "1h"
-    again = plan_marks([*messages, *exchange(Random(9), 9)], now=10.0, ttl="1h", before=planned.after, settled=9)
-    assert again.after.settled == planned.after.settled  # it does not move while nothing is written anew
+        messages = [*messages, *exchange(Random(number), number)]
+        planned = plan_marks(messages, now=10.0, ttl="5m", before=planned.after)
+        assert planned.marks[0] == (BlockPosition(0, 0), "1h")
+        assert planned.marks[-1][1] == "5m"
+    again = plan_marks(messages, now=900.0, ttl="5m", before=planned.after)
+    assert again.marks[0] == (BlockPosition(0, 0), "1h"), "after a pause it is all that the cache holds"
+    moved = plan_marks(messages, now=905.0, ttl="1h", before=again.after)
+    assert {ttl for _, ttl in moved.marks} == {"1h"}
 
 
 @pytest.mark.parametrize("kind", ["thinking", "redacted_thinking", "cache_edits"])

@@ -143,7 +143,7 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
     work.mkdir()
     done = reverie("demo", "--tokens", "60000", TMPDIR=str(work))
     assert done.returncode == 0, done.stderr
-    assert "layer 2" in done.stdout
+    assert "layer 3" in done.stdout
     assert "ledger" in done.stdout
     assert "\x1b" not in done.stdout
     assert list(work.iterdir()) == []

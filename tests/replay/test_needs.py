@@ -39,7 +39,7 @@ def test_what_is_still_in_view_or_was_said_since_is_not_needed():
     needs, _ = after(said=f"why does it say\n{LINE}\n?")
     assert needs.wanted(tuple(edit(LINE).entries)) == []
     needs, _ = after()
-    needs.removed("t1", 900, preview=LINE)
+    needs.shown(LINE)
     assert needs.wanted(tuple(edit(LINE).entries)) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ import pytest
 from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
+from reverie.conversation.wire.validate import problems
 from reverie.model_facts import facts_of
 from reverie.replay import compare as compare_module
 from reverie.replay.compare import SHOWN, compare, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import ClearEveryTurnPolicy, ReveriePolicy
 from reverie.replay.recording import RecordedRequest, Recording
+from reverie.replay.report import since_line
+from reverie.replay.request_checks import RequestChecks
 from reverie.replay.run import replay_recording
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
@@ -59,7 +63,8 @@ def test_on_recorded_sessions_balanced_is_a_fifth_below_append_only_and_below_ot
 ):
     ours = money(corpus_report, "balanced")
     assert ours <= 0.80 * money(corpus_report, "append-only")
-    theirs = set(corpus_report.policies) - {"faithful", "balanced", "thrifty", "recorded"}
+    presets = {"faithful", "balanced", "thrifty"}
+    theirs = set(corpus_report.policies) - {"recorded"} - presets - {f"{name}-warm" for name in presets}
     assert all(ours < money(corpus_report, name) for name in theirs)
 
 
@@ -114,19 +119,11 @@ def test_money_adds_up_and_reading_back_is_charged(report: ReplayReport, made: l
 @pytest.mark.requirement("B1")
 def test_a_settings_file_is_a_policy(made: list[Recording], tmp_path: Path):
     file = tmp_path / "careful.toml"
-    file.write_text("[trim]\nkeep_priced = 50\nkeep_cold = 50\n")
+    file.write_text("[compact]\npatience = 50\n")
     report = compare(made[:1], policies=("append-only", "reverie"), extra=settings_named([file]))
     assert report.policies == ("append-only", "reverie", "careful")
     freed = {name: totals(report.of(policy=name))["removed_tokens"] for name in report.policies}
     assert freed["careful"] < freed["reverie"]
-
-
-def test_a_replay_of_the_mode_in_which_the_provider_clears_leaves_no_results_out(made: list[Recording], tmp_path: Path):
-    file = tmp_path / "provider.toml"
-    file.write_text('[trim]\nmode = "provider"\n')
-    report = compare(made[:1], policies=("reverie",), extra=settings_named([file]))
-    freed = {name: totals(report.of(policy=name))["removed_tokens"] for name in report.policies}
-    assert freed["provider"] < freed["reverie"]
 
 
 def test_the_same_replay_gives_the_same_figures(made: list[Recording]):
@@ -165,3 +162,76 @@ def test_a_replay_decides_by_the_prices_the_prefix_and_the_window_of_the_model(
     assert prices is not None
     spent = report.of(policy="append-only")[0].points[-1]
     assert spent.input_usd == pytest.approx(prices.cost(spent.read, spent.write_5m, spent.write_1h, spent.uncached))
+
+
+def faulty(seed: int) -> list[dict[str, Any]]:
+    """Return requests that grow, change and lose messages, some of them so that a provider refuses them."""
+    rng, messages, requests = Random(seed), [{"role": "user", "content": "begin"}], list[dict[str, Any]]()
+    for number in range(30):
+        use = {"type": "tool_use", "id": f"c{number}", "name": "Look", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"result {number}"}
+        messages = [*messages, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+        at = rng.randrange(1, len(messages))
+        kind = rng.random()
+        if kind < 0.1:
+            messages = [
+                *messages[:at],
+                {**messages[at], "content": [{"type": "text", "text": ""}]},
+                *messages[at + 1 :],
+            ]
+        elif kind < 0.2:
+            messages = messages[:1] + messages[1 + 2 * (at // 2) :] or messages
+        elif kind < 0.25:
+            messages = messages[:at] + messages[at + 1 :]
+        elif kind < 0.35:
+            messages = [{"role": "user", "content": "again"}, *messages[len(messages) // 2 * 2 :]]
+        requests.append({"model": "m", "max_tokens": 9, "messages": messages})
+    return requests
+
+
+@pytest.mark.requirement("B1")
+@pytest.mark.parametrize("seed", range(12))
+def test_requests_checked_by_new_messages_are_judged_as_whole_ones(seed: int) -> None:
+    requests = faulty(seed)
+    checks = RequestChecks()
+    for request in requests:
+        checks.add(request)
+    assert checks.invalid() == sum(1 for request in requests if problems(request))
+
+
+def test_a_check_that_trusts_the_length_alone_is_caught() -> None:
+    """Known-bad twin: it checks only the last two messages of each request."""
+    wrong = [
+        seed
+        for seed in range(12)
+        if sum(1 for one in faulty(seed) if problems({**one, "messages": [one["messages"][0], *one["messages"][-2:]]}))
+        != sum(1 for one in faulty(seed) if problems(one))
+    ]
+    assert wrong
+
+
+def test_a_session_in_two_files_counts_once(tmp_path: Path) -> None:
+    recorded = as_claude_code_jsonl(coding_session(3, 20_000))
+    for name in ("one.jsonl", "two.jsonl"):
+        (tmp_path / name).write_bytes(recorded)
+    found, skipped = recordings_in([tmp_path])
+    assert [one.name for one in found] == ["one.jsonl"]
+    assert any("two.jsonl" in note and "counts once" in note for note in skipped)
+
+
+def test_several_processes_give_the_same_outcomes_as_one(
+    made: list[Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = compare(made, policies=("recorded", "balanced"))
+    monkeypatch.setattr(compare_module, "_LEAST_WORK", 1)
+    assert compare(made, policies=("recorded", "balanced")) == alone
+
+
+@pytest.mark.requirement("B1")
+def test_bills_after_a_date_are_compared_with_the_prediction_from_before(made: list[Recording]) -> None:
+    steps = tuple(replace(step, at=step.at + 1e7) for step in made[0].steps)
+    later = replace(made[0], name="later", session="later", steps=steps)
+    report = compare([made[0], later], policies=("uncached", "recorded", "balanced"), check=False)
+    since = made[0].steps[0].at + 5e6
+    assert "Since then you paid" in since_line(report, since)
+    assert "no billed session since" in since_line(report, 1e12)

@@ -9,13 +9,16 @@ import anyio
 import pytest
 
 from reverie import Session
+from reverie.cache.economics import CarryingMeter
 from reverie.conversation.decisions import CallRecorded
 from reverie.events import DecisionMade, Event
+from reverie.layers.l4_compact import expected_compaction
 from reverie.models import ScriptedModel
 from reverie.replay.provider import SimulatedProvider
 from reverie.runtime.agent.idle_cache import IdleCache
 from reverie.settings import Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage
+from reverie.values import replace
 
 MODEL = "claude-opus-5-5"
 
@@ -23,8 +26,9 @@ MODEL = "claude-opus-5-5"
 class Stage:
     """A session whose clock moves only when something waits, a provider that bills, and the pings it got."""
 
-    def __init__(self, home: Path, *, keep_warm: bool = True) -> None:
+    def __init__(self, home: Path, *, keep_warm: bool = True, model: str = MODEL) -> None:
         self.storage = InMemoryStorage()
+        self.model = model
         self.settings = Settings(home=home, keep_warm=keep_warm, switches=Switches(notes=False))
         self.now = 1_800_000_000.0
         self.provider = SimulatedProvider()
@@ -49,16 +53,16 @@ class Stage:
     async def turn(self, session: Session, **options: Any) -> dict[str, Any]:
         """Send one request and log its reply; return the request."""
         await session.say("go on")
-        request = await session.prepare(model=MODEL, max_tokens=4_000, system="S" * 40_000, tools=[], **options)
+        request = await session.prepare(model=self.model, max_tokens=4_000, system="S" * 40_000, tools=[], **options)
         usage = self.provider.bill(request, self.now, output=20)
         reply = {"role": "assistant", "content": [{"type": "text", "text": "done"}]}
-        await session.observe({"id": f"m{self.now}", "model": MODEL, "usage": usage, **reply})
+        await session.observe({"id": f"m{self.now}", "model": self.model, "usage": usage, **reply})
         return request
 
     def answer(self, request: Any) -> dict[str, Any]:
         """Return the provider's reply to a ping."""
         usage = self.provider.bill(request, self.now)
-        return {"id": f"p{self.now}", "model": MODEL, "role": "assistant", "content": [], "usage": usage}
+        return {"id": f"p{self.now}", "model": self.model, "role": "assistant", "content": [], "usage": usage}
 
     async def wait(self, session: Session, *, model: Any = None) -> list[dict[str, Any]]:
         """Let the session idle until it sends no more pings; return the requests that it sent."""
@@ -70,7 +74,7 @@ class Stage:
 
         async with anyio.create_task_group() as tasks:
             IdleCache(session, tasks, sleep=self.sleep).start(
-                model or ScriptedModel(answered, name=f"scripted:{MODEL}")
+                model or ScriptedModel(answered, name=f"scripted:{self.model}")
             )
         return sent
 
@@ -89,12 +93,50 @@ def test_pings_repeat_the_last_request_and_keep_its_cache_until_they_cost_a_thir
             assert len(pings) == 8
             assert all(one.usage["cache_read_input_tokens"] and not one.usage["input_tokens"] for one in pings)
             assert all(one.cost_usd for one in pings)
-            stage.now += 200.0  # 44 minutes after the last prompt, the next request still reads its cache
+            stage.now += 2.0  # 44 minutes after the last prompt, the next request still reads its cache
             await stage.turn(session)
             assert stage.provider.last.read > 9_000
             assert stage.calls[-1].cause.reason == "reply", "no cache break is reported"
 
     anyio.run(steps)
+
+
+@pytest.mark.requirement("C9", "L4.18")
+@pytest.mark.parametrize("counts", [True, False])
+def test_pings_count_as_carrying_and_a_compaction_that_becomes_due_while_idle_is_made_instead(
+    tmp_path: Path, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With pings left out of the meter, as a known-bad twin does, the idle session is pinged to the end."""
+    if not counts:
+        monkeypatch.setattr(CarryingMeter, "kept_warm", lambda meter, *_, **__: meter)
+    stage = Stage(tmp_path, model="claude-sonnet-4-5")
+    cuts: list[int] = []
+
+    async def steps() -> None:
+        async with stage.open() as session:
+            for number in range(30):
+                stage.now += 5.0
+                await session.say(f"{number} " + "word " * 2_000)
+                await stage.turn(session)
+            cache = session.parts.cache
+            assert await session.when_idle(99) == "let go"
+            option = expected_compaction(
+                session.view,
+                session.settings.compact,
+                session.thresholds.effective,
+                live=cache.live_tokens(session.view, stage.now),
+                calls=1,
+                rates=cache.rates,
+            )
+            almost = 3.0 * cache.compaction_due(session.view, option, 3.0).cost - 1_500.0
+            cache.meter = CarryingMeter(almost, cache.meter.window)
+            assert cache.max_pings() == 0, "an entry of an hour keeps the prompt"
+            cache.lifetime = replace(cache.lifetime, kept=0)
+            sent = await stage.wait(session)
+            cuts.extend((len(sent), session.view.cuts))
+
+    anyio.run(steps)
+    assert cuts == ([1, 1] if counts else [3, 0])
 
 
 @pytest.mark.requirement("C9")
@@ -139,7 +181,7 @@ def test_a_resumed_session_knows_that_its_cache_was_kept(tmp_path: Path) -> None
             await stage.turn(session)
             await stage.wait(session)
         async with stage.open() as session:
-            assert session.parts.cache.life(stage.now + 10) == "live"
+            assert session.parts.cache.life(stage.now + 2) == "live"
             assert session.warming_request() is None, "another process sent that request"
 
     anyio.run(steps)

@@ -2,9 +2,9 @@
 
 A request has at most four. The end of the request is always one. The second is the end of the last request or, after a
 decision changed something, the end of an earlier request before the first change: the provider stores entries only at
-breakpoints, so the plan remembers them and finds the longest unchanged prefix however old it is. The settled part of
-the conversation ends in a breakpoint of its own, which may have a longer lifetime than the tail. Free breakpoints go to
-the system prompt and the last tool. Comparisons of requests ignore breakpoints.
+breakpoints, so the plan remembers them and finds the longest unchanged prefix however old it is. The end of the newest
+entry with the long lifetime is one as well, so that a request after a pause finds it. Free breakpoints go to the system
+prompt and the last tool. Comparisons of requests ignore breakpoints.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CacheState:
         idle = now - self.at
         if idle < LIFETIMES["5m"]:
             return "live"
-        return "tail dead" if self.ttl == "1h" and self.settled is not None and idle < LIFETIMES["1h"] else "cold"
+        return "tail dead" if self.ttl == "1h" and idle < LIFETIMES["1h"] else "cold"
 
     def still_held(self, now: float, changed: BlockPosition | None) -> CacheEntry | None:
         """Return the newest entry that a request whose first changed block is ``changed`` can still read, or None.
@@ -147,47 +147,38 @@ def plan_marks(
     ttl: str,
     before: CacheState | None,
     changed: BlockPosition | None = None,
-    settled: int | None = None,
     cleared: int | None = None,
 ) -> BreakpointPlan:
     """Return the breakpoints of one request, and the assumed state of the cache after it.
 
-    ``before`` is the cache state after the last request, ``changed`` the first block that differs from that one,
-    ``settled`` the number of messages that are not expected to change, and ``ttl`` the lifetime of these. ``cleared``
-    is the number of messages up to the last result that the provider leaves out for the first time: its next clearing
-    begins behind them, so a breakpoint follows them.
+    ``before`` is the cache state after the last request, ``changed`` the first block that differs from that one, and
+    ``ttl`` the lifetime of the breakpoint at the end. ``cleared`` is the number of messages up to the last result that
+    the provider leaves out for the first time: its next clearing begins behind them, so a breakpoint follows them.
     """
     end = last_markable(messages, len(messages))
     held = before.still_held(now, changed) if before is not None else None
     while held is not None and not _is_markable(messages, held.place):
         held = held.before
     found = held.place if held is not None else None
-    kept = before.settled if before is not None and _lasts(held, before.settled) else None
-    lasting = _settled(messages, kept, ttl, changed, settled, found) or (end if ttl == "1h" else None)
+    kept = held.lasting if held is not None else None
+    lasting = end if ttl == "1h" else kept.place if kept is not None else None
     wanted: list[tuple[BlockPosition, str]] = []
     if end is not None:
         wanted.append((end, "5m" if lasting != end else ttl))
     if lasting is not None and lasting != end:
-        wanted.append((lasting, ttl))
+        wanted.append((lasting, "1h"))
     if found is not None and found not in (end, lasting):
-        wanted.append((found, ttl if lasting is not None and _precedes(found, lasting) else "5m"))
+        wanted.append((found, "1h" if lasting is not None and _precedes(found, lasting) else "5m"))
     stable = last_markable(messages, cleared) if cleared is not None else None
     if stable is not None and stable not in (end, lasting, found):
-        wanted.append((stable, ttl if lasting is not None and _precedes(stable, lasting) else "5m"))
+        wanted.append((stable, "1h" if lasting is not None and _precedes(stable, lasting) else "5m"))
     marks = sorted(wanted, key=lambda one: (one[0].message, one[0].block))
     free = MAX_MARKS - len(marks)
     for place, lives in marks:
         if found is None or not _precedes(place, found):  # a breakpoint within the found prefix writes nothing
             held = CacheEntry(place, lives, held)
-    return BreakpointPlan(tuple(marks), ttl, free > 0, free > 1, CacheState(ttl, lasting, end, now, held))
-
-
-def _lasts(held: CacheEntry | None, place: BlockPosition | None) -> bool:
-    """Say whether a one-hour entry of this chain ends at this position."""
-    one = held.lasting if held is not None else None
-    while one is not None and place is not None and one.place != place and _precedes(place, one.place):
-        one = one.before.lasting if one.before is not None else None
-    return one is not None and one.place == place
+    longest = "5m" if lasting is None else "1h"
+    return BreakpointPlan(tuple(marks), longest, free > 0, free > 1, CacheState(longest, lasting, end, now, held))
 
 
 def _only_lasting(held: CacheEntry | None) -> CacheEntry | None:
@@ -196,21 +187,6 @@ def _only_lasting(held: CacheEntry | None) -> CacheEntry | None:
     for one in reversed([one for one in held if one.ttl == "1h"] if held is not None else []):
         left = CacheEntry(one.place, one.ttl, left)
     return left
-
-
-def _settled(
-    messages: Sequence[Message],
-    kept: BlockPosition | None,
-    ttl: str,
-    changed: BlockPosition | None,
-    settled: int | None,
-    found: BlockPosition | None,
-) -> BlockPosition | None:
-    """Return the end of the long-lived part: the old one, unless the part after it is written again anyway."""
-    if ttl != "1h" or (kept is not None and changed is None and settled is not None):
-        return kept
-    fresh = last_markable(messages, settled if settled is not None else len(messages))
-    return kept if fresh is None or (found is not None and _precedes(fresh, found)) else fresh
 
 
 def _precedes(one: BlockPosition, other: BlockPosition) -> bool:

@@ -12,9 +12,11 @@ of results it gives exactly the best batch size. A forecast may prevent clearing
 from __future__ import annotations
 
 from itertools import pairwise
+from math import sqrt
 from typing import Literal, TypeAlias
 
 from ..values import record
+from .usage import Usage
 
 __all__ = [
     "PING_SECONDS",
@@ -22,11 +24,12 @@ __all__ = [
     "ClearingOption",
     "Compaction",
     "Forecast",
+    "IdleChoice",
     "Life",
+    "LifetimeAccount",
     "RelativeRates",
     "Verdict",
     "call_price",
-    "choose_ttl",
     "compaction_due",
     "compaction_price",
     "growth_per_turn",
@@ -36,11 +39,13 @@ __all__ = [
     "weigh_compaction",
 ]
 
-_HORIZON_REQUESTS = 30
+_UNCOVERED_SHARE = 0.01  # short sessions cost no more than this share more than without the long lifetime
 PING_SECONDS = 295.0
 """The age at which a cache entry of five minutes is renewed: just before its end."""
 _MOST_PINGS = int(3600 / PING_SECONDS)
 Life: TypeAlias = Literal["live", "tail dead", "cold"]
+IdleChoice: TypeAlias = Literal["ping", "compact", "let go"]
+"""The decision about the cache of an idle session before it ends."""
 
 
 @record
@@ -234,15 +239,37 @@ class CarryingMeter:
     window: int = 0
     """The tokens of the last request and its reply, which the next request has again."""
 
-    def after(self, *, read: int, total: int, output: int, compacted: float, rates: RelativeRates) -> CarryingMeter:
+    def after(
+        self,
+        *,
+        read: int,
+        total: int,
+        output: int,
+        compacted: float,
+        rates: RelativeRates,
+        cleared: bool = False,
+    ) -> CarryingMeter:
         """Return the meter after a request with these tokens; ``compacted`` is the size that a compaction leaves.
 
-        Old content that was written again counts at the write price: a smaller window would have had less of it.
+        Old content that was written again counts at the write price: a smaller window would have had less of it. If it
+        was ``cleared`` on a live cache, clearing had that price, and carrying it costs no more than a read.
         """
         paid = rates.at(total)
         again = max(0.0, min(self.window, total) - max(read, compacted))
-        spent = paid.read * max(0.0, read - compacted) + paid.write_5m * again
+        spent = paid.read * max(0.0, read - compacted) + (paid.read if cleared else paid.write_5m) * again
         return CarryingMeter(self.spent + spent, total + output)
+
+    def kept_warm(self, window: int, *, compacted: float, rates: RelativeRates) -> CarryingMeter:
+        """Return the meter after a ping, which reads the window as a request does."""
+        return CarryingMeter(self.spent + rates.at(window).read * max(0.0, window - compacted), self.window)
+
+    def turns_until(self, price: float, *, excess: float, growth: float, read: float) -> float:
+        """Return the requests until carrying has cost this price, at least 1.
+
+        ``excess`` are the tokens above the compacted size now, ``growth`` is their growth with each request.
+        """
+        left = max(0.0, price - self.spent) / read
+        return max(1.0, (sqrt(excess * excess + 2 * growth * left) - excess) / growth)
 
 
 def compaction_due(
@@ -278,11 +305,14 @@ def call_price(window: int, *, live: int, output: int, rates: RelativeRates) -> 
     return live * paid.read + (window - live) * paid.input + output * paid.output
 
 
-def max_pings(rates: RelativeRates) -> int:
-    """Return how often an idle cache entry of five minutes is renewed: until that cost a third of its rewrite (C9)."""
+def max_pings(rates: RelativeRates, lost: float = 1.0) -> int:
+    """Return how often an idle cache entry of five minutes is renewed: until that cost a third of its rewrite (C9).
+
+    ``lost`` is the share of the prompt that no entry of an hour keeps.
+    """
     if rates.read <= 0:
         return _MOST_PINGS
-    return min(_MOST_PINGS, int((rates.write_5m - rates.read) / (3 * rates.read) + 1e-9))
+    return min(_MOST_PINGS, int(lost * (rates.write_5m - rates.read) / (3 * rates.read) + 1e-9))
 
 
 def growth_per_turn(*, turns: int, window: int, opening: int) -> float:
@@ -299,17 +329,56 @@ def turns_ahead(*, turns: int, window: int, opening: int, limit: int) -> float:
     return max(3.0, min(float(turns), (limit - window) / growth))
 
 
-def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates) -> str:
-    """Return the cheaper cache lifetime for the settled part of a prompt: ``5m`` or ``1h``.
+@record
+class LifetimeAccount:
+    """The bill of a session as far as it concerns the lifetime of its cache, in uncached input tokens.
 
-    ``pauses`` counts requests that came 5 to 60 minutes after the previous one; each of them costs a rewrite with the
-    short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime. Nor
-    does a short session: it might end before the dearer writes have saved anything.
+    A breakpoint with the long lifetime keeps the whole prompt before it and costs more only for the tokens that it
+    writes, so it is set now and then, where it writes little.
     """
-    if rates.write_1h <= rates.write_5m:
-        return "1h"
-    if requests <= _HORIZON_REQUESTS:
-        return "5m"
-    expected = (0.5 + pauses) / (40 + requests) * requests
-    saved = (rates.write_5m - rates.read) * expected
-    return "1h" if saved > rates.write_1h - rates.write_5m else "5m"
+
+    spent: float = 0.0
+    """The price of all input so far."""
+    premium: float = 0.0
+    """The extra price of everything written with the long lifetime."""
+    saved: float = 0.0
+    """The price of the rewrites after pauses that the long lifetime saved."""
+    risk: float = 0.0
+    """The expected price of rewrites after a pause, summed over the requests since the last long-lived breakpoint."""
+    cached: int = 0
+    """The tokens of the last request."""
+    kept: int = 0
+    """The tokens before the last long-lived breakpoint."""
+
+    def choice(self, window: int, life: Life, rates: RelativeRates) -> str:
+        """Return the lifetime, ``5m`` or ``1h``, of the breakpoint at the end of a request.
+
+        The long one is used when the rewrites that it may save are worth its extra price, and when the rewrites that
+        it did save cover its extra price so far, but for a small share of the bill.
+        """
+        if rates.write_1h <= rates.write_5m:
+            return "1h"
+        held = {"live": self.cached, "tail dead": self.kept, "cold": 0}[life]
+        price = (rates.write_1h - rates.write_5m) * max(0, window - held)
+        is_covered = self.premium + price <= self.saved + _UNCOVERED_SHARE * self.spent
+        return "1h" if is_covered and self.risk >= price else "5m"
+
+    def after(self, used: Usage, *, paused: bool, pauses: int, requests: int, rates: RelativeRates) -> LifetimeAccount:
+        """Return the account after a request; ``paused`` if it came 5 to 60 minutes after the one before.
+
+        ``pauses`` of the ``requests`` so far did. The prior is one pause in 80 requests.
+        """
+        paid = rates.at(used.input)
+        spent = used.read * paid.read + used.write_5m * paid.write_5m + used.write_1h * paid.write_1h
+        saved = (paid.write_5m - paid.read) * used.read if paused else 0.0
+        kept = used.input if used.write_1h and not used.write_5m else self.kept if used.read >= self.kept else 0
+        chance = (0.5 + pauses) / (40 + requests)
+        risk = chance * (paid.write_5m - paid.read) * (used.input - kept)
+        return LifetimeAccount(
+            self.spent + spent + used.uncached * paid.input,
+            self.premium + (paid.write_1h - paid.write_5m) * used.write_1h,
+            self.saved + saved,
+            risk + (self.risk if kept == self.kept else 0.0),
+            used.input,
+            kept,
+        )

@@ -26,7 +26,7 @@ from ..model_facts import facts_of
 from ..values import field, record
 from .usage import Usage
 
-__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "messages_key", "positions"]
+__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "is_same_position", "messages_key", "positions"]
 
 _RUNS: Final = frozenset({"tool_use", "tool_result"})
 _LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
@@ -152,6 +152,12 @@ class CacheSimulator:
             self._prune(now)
         return Usage(read=read, write_5m=end - long_end, write_1h=long_end - read, uncached=total - end)
 
+    def readable(
+        self, chain: Sequence[bytes], marks: Sequence[Mark], *, model: str, now: float, positions: Sequence[int]
+    ) -> int:
+        """Return how many blocks of a request would be read from the cache, without sending it."""
+        return self._hit(self._entries.get(model, {}), chain, marks, now, positions) + 1
+
     def streaming_began(self, chain: Sequence[bytes], marks: Sequence[Mark], *, model: str, at: float) -> None:
         """Make the entries of a request that was sent with a later ``readable_at`` readable from this time on."""
         entries = self._entries.get(model, {})
@@ -228,10 +234,15 @@ def positions(types: Iterable[str]) -> list[int]:
     found: list[int] = []
     at, before = -1, ""
     for kind in types:
-        at += not (kind in _RUNS and kind == before)
+        at += not is_same_position(before, kind)
         found.append(at)
         before = kind
     return found
+
+
+def is_same_position(before: str, kind: str) -> bool:
+    """Say whether a block of this type belongs to the position of the block before it."""
+    return kind == before and kind in _RUNS
 
 
 def messages_key(request: Mapping[str, Any]) -> bytes:

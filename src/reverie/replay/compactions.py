@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..cache.economics import RelativeRates
 from ..conversation.decisions import Compacted
 from ..conversation.view import View
 from ..errors import CompactionError
@@ -21,7 +22,7 @@ from ..layers.l4_compact import (
 from ..runtime.session.cache_plan import CachePlan
 from ..values import record
 
-__all__ = ["CompactionRule", "ReplayCompactions"]
+__all__ = ["BreakEvenCompactions", "CompactionRule", "ReplayCompactions"]
 
 
 @record
@@ -31,6 +32,8 @@ class CompactionRule:
     policy: CompactPolicy
     effective: int
     patience: float = 0.0
+    summary_at: int = 0
+    """The token count at which the provider is asked for a summary; 0 if it never is."""
 
 
 class ReplayCompactions:
@@ -45,6 +48,7 @@ class ReplayCompactions:
         self._activity = Activity()
         self._spoken = UserMessages()
         self._made = 0
+        self._drafted = ""
 
     def compacted(self, view: View) -> int:
         """Return the size in tokens that a compaction is expected to leave."""
@@ -54,13 +58,23 @@ class ReplayCompactions:
         """Return the compaction that is due before a request; None if there is none."""
         if view.token_count.tokens >= self._at:
             return self._decision(view, "the window is nearly full")
+        reason, self._drafted = self._drafted or self.price_reason(view, now), ""
+        return self._decision(view, reason) if reason else None
+
+    def draft_when_idle(self, view: View, now: float) -> bool:
+        """Have a summary written while the session is idle, if that is due; say whether it was."""
+        self._drafted = self.price_reason(view, now)
+        return bool(self._drafted)
+
+    def price_reason(self, view: View, now: float) -> str:
+        """Return the reason to compact by price; empty if it does not pay yet."""
         cache = self._cache
         if not self._patience or cache is None or cache.placed is None:
-            return None
-        is_live = cache.life(now) == "live"
-        option = expected_compaction(view, self._policy, self._effective, is_live=is_live, calls=1, rates=cache.rates)
+            return ""
+        live = cache.live_tokens(view, now)
+        option = expected_compaction(view, self._policy, self._effective, live=live, calls=1, rates=cache.rates)
         verdict = cache.compaction_due(view, option, self._patience)
-        return self._decision(view, verdict.reason) if verdict.act else None
+        return verdict.reason if verdict.act else ""
 
     def _decision(self, view: View, reason: str) -> Compacted | None:
         """Return the compaction of a view; None if there is nothing to compact."""
@@ -73,7 +87,33 @@ class ReplayCompactions:
         notes = take_notes(activity, budget=NotesBudget(room.section, room.notes))
         body = notes_text(notes.sections, section_tokens=room.section, total_tokens=room.notes)
         self._made += 1
-        cause = CompactionCause("auto", reason, f"cut-{self._made}")
+        cause = CompactionCause("auto", reason, f"cut-{self._made:012x}")  # as long as that of a live session
         text = CompactionText("notes", body, dict(activity.names))
         made, _ = compaction(view, taking, text, room, cause, spoken=self._spoken.spoken)
         return made
+
+
+class BreakEvenCompactions(ReplayCompactions):
+    """Compacts when the requests to come would pay for it and for the rest of the last one (SoL-Pi's rule).
+
+    As many requests are expected as there were so far. A second compaction needs half as much again.
+    """
+
+    def __init__(self, rule: CompactionRule, *, at: int, rates: RelativeRates) -> None:
+        super().__init__(rule, at=at)
+        self._rates = rates
+        self._debt = 0.0
+        self._requests = 0
+
+    def price_reason(self, view: View, now: float) -> str:
+        """Return the reason to compact; empty if the requests to come would not pay for it."""
+        self._requests += 1
+        after = self.compacted(view)
+        saved = view.token_count.tokens - after
+        again = after * (self._rates.write_5m / self._rates.read - 1)
+        margin = 1.5 if self._made else 1.0
+        if saved <= 0 or margin * (self._debt + again) / saved > self._requests:
+            self._debt = max(0.0, self._debt - max(0, saved))
+            return ""
+        self._debt += again
+        return "the requests to come pay for it"

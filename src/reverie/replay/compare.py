@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import copyreg
+import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import current_process
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from ..cache.economics import RelativeRates, max_pings
 from ..cache.prices import Prices, prices_for, rates_of
+from ..conversation.rounds import reply_id
 from ..conversation.tokens.window import Thresholds
 from ..errors import InputError
 from ..importers import find_sessions, read_session
 from ..layers.l1_offload import OffloadPolicy
 from ..model_facts import ModelFacts, default_model, facts_of
-from ..runtime.session.limits import compact_patience, thresholds_for, trim_policy, window_of
+from ..runtime.session.limits import EDITING_BETA, compact_patience, thresholds_for, trim_policy, window_of
 from ..settings import Settings, load_settings
 from ..values import record, replace
-from .compactions import CompactionRule, ReplayCompactions
+from .compactions import BreakEvenCompactions, CompactionRule, ReplayCompactions
 from .outcome import ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
 from .policies import (
     AppendOnlyPolicy,
@@ -40,14 +46,21 @@ SHOWN: Final = (
     "recorded",
     "append-only",
     "append-only-1h",
+    "append-only-warm",
+    "append-only-by-value",
     "sliding-window",
     "clear-every-turn",
     "compact-150k",
+    "compact-300k",
+    "break-even",
     *_PRESETS,
+    *(preset + WARM for preset in _PRESETS),
 )
-"""The policies of a report by default."""
-NAMES: Final = (*SHOWN, "compact-300k", "append-only-warm", *(preset + WARM for preset in _PRESETS), "reverie")
-"""All policies that can be named; with ``-warm`` the cache is renewed while the session is idle."""
+"""The policies of a report by default; with ``-warm`` the cache is renewed while the session is idle."""
+NAMES: Final = (*SHOWN, "reverie")
+"""All policies that can be named."""
+_LEAST_WORK: Final = 4_000
+"""The requests to replay from which on several processes share the work."""
 
 
 def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list[Recording], list[str]]:
@@ -76,7 +89,14 @@ def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list
                     found.append(recording)
                 else:
                     skipped.append(f"{recording.name}: no request in it")
-    return found, skipped
+    longest: dict[tuple[str, str], Recording] = {}
+    for recording in sorted(found, key=lambda one: -len(one.steps)):
+        longest.setdefault((recording.session, reply_id(recording.steps[0].reply[0])), recording)
+    kept = {id(one) for one in longest.values()}
+    twice = [one.name for one in found if id(one) not in kept]
+    if twice:
+        skipped.append(_note("another file has the same session, which counts once", twice))
+    return [one for one in found if id(one) in kept], skipped
 
 
 def settings_named(files: Iterable[Path]) -> dict[str, Settings]:
@@ -114,34 +134,77 @@ def compare(
     unknown = [name for name in policies if name not in NAMES]
     if unknown:
         raise InputError(f"no policy is called {unknown[0]!r}; there are {', '.join(NAMES)} and settings files")
-    outcomes: list[ReplayOutcome] = []
-    as_billed: list[tuple[ReplayOutcome, ReplayOutcome]] = []
     notes: dict[str, list[str]] = {}
+    jobs: list[_Job] = []
     for recording in recordings:
         named = model or recording.model
-        prices, whole = _prices(named, recording, notes), joined(recording)
-        for name in policies:
-            if progress is not None:
-                progress(f"{recording.name}: {name}")
-            if name == "recorded":
-                billed = billed_outcome(recording, prices)
-                if billed is None:
-                    notes.setdefault("no billed usage", []).append(recording.name)
-                    continue
-                outcomes.append(billed)
-                as_billed.append((replay_recording(recording, AsRecordedPolicy(ttl), prices, check=False), billed))
-                continue
-            policy = _policy(name, _ReplaySetup(named, prices, settings, ttl))
-            outcomes.append(replay_recording(whole, policy, prices, model=named, check=check))
-        for name, mine in extra.items():
-            policy = _reverie(_ReplaySetup(named, prices, mine, ttl), name)
-            outcomes.append(replay_recording(whole, policy, prices, model=named, check=check))
+        setup = _ReplaySetup(named, _prices(named, recording, notes), settings, ttl)
+        if "recorded" in policies and not recording.billed:
+            notes.setdefault("no billed usage", []).append(recording.name)
+        wanted = [name for name in policies if name != "recorded" or recording.billed]
+        jobs += [_Job(recording, name, setup, check) for name in wanted]
+        jobs += [_Job(recording, name, replace(setup, settings=mine), check, True) for name, mine in extra.items()]
+    outcomes: list[ReplayOutcome] = []
+    as_billed: list[tuple[ReplayOutcome, ReplayOutcome]] = []
+    for job, (outcome, simulated) in zip(jobs, _replayed(jobs), strict=True):
+        if progress is not None:
+            progress(f"{job.recording.name}: {job.policy}")
+        outcomes.append(outcome)
+        if simulated is not None:
+            as_billed.append((simulated, outcome))
     files = tuple(dict.fromkeys(recording.name for recording in recordings))
     models = sorted({recording.model for recording in recordings if recording.model})
     shown = model or (models[0] if len(models) == 1 else "as recorded")
     names = tuple(name for name in (*policies, *extra) if any(outcome.policy == name for outcome in outcomes))
     said = (*skipped, *(_note(reason, where) for reason, where in notes.items()))
     return ReplayReport(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed))
+
+
+@record
+class _Job:
+    """One recording to replay under one policy; ``is_own`` if the policy is a file of settings."""
+
+    recording: Recording
+    policy: str
+    setup: _ReplaySetup
+    check: bool
+    is_own: bool = False
+
+    def run(self) -> tuple[ReplayOutcome, ReplayOutcome | None]:
+        """Return the outcome, and for the recorded one also that of the simulator."""
+        recording, one = self.recording, self.setup
+        if self.policy == "recorded":
+            billed = billed_outcome(recording, one.prices)
+            assert billed is not None
+            return billed, replay_recording(recording, AsRecordedPolicy(one.ttl), one.prices, check=False)
+        policy = _reverie(one, self.policy) if self.is_own else _policy(self.policy, one)
+        return replay_recording(joined(recording), policy, one.prices, model=one.model, check=self.check), None
+
+
+def _read_only(table: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(table)
+
+
+def _pickled(table: MappingProxyType[Any, Any]) -> tuple[Any, tuple[dict[Any, Any]]]:
+    """Return how to make a read-only table of the settings in another process; pickle does not know them."""
+    return _read_only, (dict(table),)
+
+
+copyreg.pickle(cast("type[MappingProxyType[Any, Any]]", MappingProxyType), _pickled)
+
+
+def _run(job: _Job) -> tuple[ReplayOutcome, ReplayOutcome | None]:
+    return job.run()
+
+
+def _replayed(jobs: Sequence[_Job]) -> Iterable[tuple[ReplayOutcome, ReplayOutcome | None]]:
+    """Yield the outcomes of jobs in their order, on all cores if there is much to do."""
+    cores = min(os.cpu_count() or 1, len(jobs))
+    if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK or current_process().daemon:
+        yield from map(_run, jobs)
+        return
+    with ProcessPoolExecutor(cores) as pool:
+        yield from pool.map(_run, jobs)
 
 
 def _note(reason: str, where: list[str]) -> str:
@@ -185,6 +248,11 @@ class _ReplaySetup:
         """The token counts at which the model's window compacts and blocks."""
         return thresholds_for(window_of(self.model, self.settings), self.settings)
 
+    def pings_by_value(self, tokens: int) -> int:
+        """Return how often pi would renew the cache of a window: while 15 % of a miss is worth 5 cents more than it."""
+        kept, lost = self.prices.cost(read=tokens), self.prices.cost(write_5m=tokens)
+        return max_pings(replace(self.rates, read=0.0)) if 0.15 * (lost - kept) - kept >= 0.05 else 0
+
     def compactions(self, at: int | None = None) -> ReplayCompactions:
         """Return compactions at a token count, by default at the end of the window."""
         limits = self.thresholds
@@ -195,16 +263,22 @@ class _ReplaySetup:
 def _policy(name: str, one: _ReplaySetup) -> ReplayPolicy:
     """Return a policy by its name."""
     base, _, warm = name.partition(WARM)
-    pings = max_pings(one.rates)
     match name:
         case "uncached":
             return UncachedPolicy(compactions=one.compactions())
-        case "append-only":
-            return AppendOnlyPolicy(one.ttl, compactions=one.compactions())
-        case "append-only-1h":
-            return AppendOnlyPolicy("1h", name=name, compactions=one.compactions())
+        case "append-only" | "append-only-1h":
+            ttl = one.ttl if name == "append-only" else "1h"
+            return AppendOnlyPolicy(ttl, name=name, compactions=one.compactions())
         case "append-only-warm":
-            return AppendOnlyPolicy("5m", name=name, pings=pings, compactions=one.compactions())
+            most = max_pings(one.rates)
+            return AppendOnlyPolicy("5m", name=name, pings=lambda _: most, compactions=one.compactions())
+        case "append-only-by-value":
+            return AppendOnlyPolicy("5m", name=name, pings=one.pings_by_value, compactions=one.compactions())
+        case "break-even":
+            limits = one.thresholds
+            rule = CompactionRule(one.settings.compact, limits.effective)
+            break_even = BreakEvenCompactions(rule, at=limits.auto_compact, rates=one.rates)
+            return AppendOnlyPolicy(one.ttl, name=name, compactions=break_even)
         case "compact-150k" | "compact-300k":
             at = int(name.removeprefix("compact-").removesuffix("k")) * 1_000
             return AppendOnlyPolicy(one.ttl, name=name, compactions=one.compactions(at))
@@ -212,24 +286,23 @@ def _policy(name: str, one: _ReplaySetup) -> ReplayPolicy:
             return SlidingWindowPolicy(one.ttl)
         case "clear-every-turn":
             return ClearEveryTurnPolicy(one.ttl, compactions=one.compactions())
-        case "reverie":
-            return _reverie(one, name)
         case _:
             settings = replace(one.settings, preset=cast("Any", base), keep_warm=warm == "" and name != base)
-            return _reverie(replace(one, settings=settings), name)
+            return _reverie(one if name == "reverie" else replace(one, settings=settings), name)
 
 
 def _reverie(one: _ReplaySetup, name: str) -> ReveriePolicy:
     """Return the policy of the settings, with the preset that they name."""
     settings, limits = one.settings, one.thresholds
+    summary_at = limits.warning if settings.compact.prefers_provider(one.facts) else 0
     return ReveriePolicy(
-        trim=trim_policy(settings),
+        trim=trim_policy(settings, one.facts, (EDITING_BETA,)),
         offload=OffloadPolicy(override_chars=settings.offload_limits),
         compact_at=limits.auto_compact,
         rates=one.rates,
         least_cached=one.facts.least_cached_tokens,
         name=name,
-        compact=CompactionRule(settings.compact, limits.effective, compact_patience(settings)),
+        compact=CompactionRule(settings.compact, limits.effective, compact_patience(settings), summary_at),
         keep_warm=settings.keep_warm,
     )
 
@@ -241,7 +314,10 @@ def _simulator(pairs: Sequence[tuple[ReplayOutcome, ReplayOutcome]]) -> Simulato
     simulated, billed = totals(one for one, _ in pairs), totals(one for _, one in pairs)
     if not billed["input_usd"]:
         return None
-    return SimulatorAccuracy(_read_share(simulated), _read_share(billed), simulated["input_usd"] / billed["input_usd"])
+    ratio = simulated["input_usd"] / billed["input_usd"]
+    each = tuple((two.file, one.input_usd / two.input_usd) for one, two in pairs if two.input_usd)
+    foreign = tuple(two.file for _, two in pairs if two.model and facts_of(two.model).api != "messages")
+    return SimulatorAccuracy(_read_share(simulated), _read_share(billed), ratio, each, foreign)
 
 
 def _read_share(found: dict[str, float]) -> float:

@@ -14,16 +14,40 @@ from typing import Any, Final, cast
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.wire.blocks import Block, as_blocks
 
-__all__ = ["NeededResults", "lines_of_block", "lines_of_result"]
+__all__ = ["BlockLines", "NeededResults"]
 
 _LEAST_CHARS: Final = 30
 _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
 
 
+class BlockLines:
+    """The long lines of blocks, without line numbers; shorter lines are not distinctive. Each block is split once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Block, tuple[str, ...]]] = {}
+
+    def of(self, block: Block) -> tuple[str, ...]:
+        """Return the long lines of a text, of a result, or of the arguments of a call; other blocks have none."""
+        found = self._known.get(id(block))
+        if found is None:
+            kind = block["type"]
+            if kind == "tool_result":
+                text = _text(block.get("content"))
+            else:
+                text = _inputs(block) if kind == "tool_use" else block.get("text", "") if kind == "text" else ""
+            found = self._known[id(block)] = (block, tuple(_lines(text)))
+        return found[1]
+
+    def __reduce__(self) -> tuple[type[BlockLines], tuple[()]]:
+        """Leave the lines out of a copy in another process, where the blocks are other objects."""
+        return BlockLines, ()
+
+
 class NeededResults:
     """An index of the lines in results and other messages, which finds removed results that are used later."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: BlockLines | None = None) -> None:
+        self._lines = lines or BlockLines()
         self._results_with: dict[str, list[str]] = {}
         self._said: set[str] = set()
         self._paths: dict[str, str] = {}
@@ -35,13 +59,13 @@ class NeededResults:
         for block in _blocks(entry):
             kind = block["type"]
             if kind == "tool_result":
-                for line in lines_of_result(block):
+                for line in self._lines.of(block):
                     self._results_with.setdefault(line, []).append(block["tool_use_id"])
             elif kind == "tool_use":
                 again.update(self._read(block))
-                self._said.update(lines_of_block(block))
+                self._said.update(self._lines.of(block))
             elif kind == "text":
-                self._said.update(lines_of_block(block))
+                self._said.update(self._lines.of(block))
         return again
 
     def _read(self, block: Block) -> dict[str, int]:
@@ -56,10 +80,13 @@ class NeededResults:
         self._paths[block["id"]] = path
         return again
 
-    def removed(self, tool_use_id: str, tokens: int, preview: str = "") -> None:
-        """Note that the result of a call, with its size in tokens, left the view, except for a preview."""
+    def removed(self, tool_use_id: str, tokens: int) -> None:
+        """Note that the result of a call, with its size in tokens, left the view."""
         self._gone[tool_use_id] = tokens
-        self._said.update(_lines(preview))
+
+    def shown(self, text: str) -> None:
+        """Note a preview or a summary that takes the place of removed content."""
+        self._said.update(_lines(text))
 
     def wanted(self, reply: tuple[Entry, ...]) -> list[tuple[str, int]]:
         """Return the call ids and sizes of removed results that a reply needs, and count them as in view again."""
@@ -68,23 +95,11 @@ class NeededResults:
             return found
         for entry in reply:
             for block in _blocks(entry):
-                for line in lines_of_block(block):
+                for line in self._lines.of(block):
                     holders = self._results_with.get(line)
                     if holders and line not in self._said and all(called in self._gone for called in holders):
                         found.append((holders[-1], self._gone.pop(holders[-1])))
         return found
-
-
-def lines_of_result(block: Block) -> Iterator[str]:
-    """Yield the long lines of a tool result, without line numbers; shorter lines are not distinctive."""
-    return _lines(_text(block.get("content")))
-
-
-def lines_of_block(block: Block) -> Iterator[str]:
-    """Yield the long lines of a text block, or of the arguments of a call; other blocks have none."""
-    if block["type"] == "tool_use":
-        return _lines(_inputs(block))
-    return _lines(block.get("text", "")) if block["type"] == "text" else iter(())
 
 
 def _blocks(entry: Entry) -> Iterator[Block]:

@@ -77,6 +77,10 @@ class ReplayOutcome:
     pings: int = 0
     ping_usd: float = 0.0
     """The price of renewing the cache, also after the last request."""
+    after_usd: float = 0.0
+    """The part of the pings and summaries that came after the last request."""
+    needing: int = 0
+    """The number of requests that needed removed content again."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,6 +112,10 @@ class SimulatorAccuracy:
     read_share: float
     billed_read_share: float
     cost_ratio: float
+    sessions: tuple[tuple[str, float], ...] = ()
+    """The simulated cost over the billed one of each file."""
+    foreign: tuple[str, ...] = ()
+    """The files whose bill follows the cache rules of another provider."""
 
 
 @record
@@ -173,6 +181,7 @@ def totals(outcomes: Iterable[ReplayOutcome]) -> dict[str, Any]:
         "ping_usd": sum(outcome.ping_usd for outcome in found),
         "removed_tokens": removed,
         "needed_share": needed / removed if removed else 0.0,
+        "needing_requests": sum(outcome.needing for outcome in found),
         "peak_window": max((outcome.peak_window for outcome in found), default=0),
         "mean_window": round(sum(point.window for point in points) / len(points)) if points else 0,
         "layers": acts,

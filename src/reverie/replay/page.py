@@ -18,6 +18,7 @@ from .report import (
     costs_by_reason,
     count_text,
     figures,
+    headline,
     money_text,
     notes_of,
     places,
@@ -108,13 +109,9 @@ def _header(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
 
 def _headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
     those = "This session" if len(sessions_of(report)) == 1 else "These sessions"
-    ratio = found.get(OURS, {}).get("cost_vs_append_only")
-    best = cheapest(report)
-    if ratio is not None:
-        share = f"{abs(1 - ratio):.0%}"
-        word = "the same" if share == "0%" else f"{share} less" if ratio < 1 else f"{share} more"
-        end = " with Reverie as with an append-only window." if share == "0%" else " with Reverie than append-only."
-        return el("h1", f"{those} would have cost ", el("b", word), end)
+    said, best = headline(report, found), cheapest(report)
+    if said is not None:
+        return el("h1", said[0], el("b", said[1]), said[2])
     if best is not None:
         usd = found[best]["input_usd"]
         return el("h1", f"{those} would have cost least with ", el("b", best), f": {_exact(usd)}.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_marks
-from ..cache.economics import RelativeRates, max_pings
+from ..cache.economics import IdleChoice, RelativeRates
 from ..cache.usage import Usage
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import USER, Entry
@@ -55,10 +56,14 @@ class ReplayPolicy(Protocol):
         """Take note of a request's bill."""
         ...
 
-    pings: int
-    """How often an idle cache is renewed."""
+    hidden_tokens: int
+    """The tokens of results that the provider leaves out of the view."""
 
-    def pinged(self, now: float) -> None:
+    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
+        """Return the decision about a cache that ends soon, after so many pings in this pause."""
+        ...
+
+    def pinged(self, view: View, now: float) -> None:
         """Take note that the last request was sent again to renew the cache."""
         ...
 
@@ -66,7 +71,7 @@ class ReplayPolicy(Protocol):
 class UncachedPolicy:
     """Send everything, cache nothing; compact only as ``compactions`` says."""
 
-    pings = 0
+    hidden_tokens = 0
 
     def __init__(self, *, name: str = "uncached", compactions: ReplayCompactions | None = None) -> None:
         self.name = name
@@ -88,19 +93,23 @@ class UncachedPolicy:
     def billed(self, view: View, usage: Usage) -> None:
         """Do nothing: no decision depends on a bill."""
 
-    def pinged(self, now: float) -> None:
+    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
+        """Let the cache go."""
+        return "let go"
+
+    def pinged(self, view: View, now: float) -> None:
         """Do nothing: no decision depends on a ping."""
 
 
 class AppendOnlyPolicy(UncachedPolicy):
-    """Send everything, cached as documented; ``pings`` renew the cache while the session is idle."""
+    """Send everything, cached as documented; ``pings`` of a window of some tokens renew an idle cache."""
 
     def __init__(
         self,
         ttl: str = "5m",
         *,
         name: str = "append-only",
-        pings: int = 0,
+        pings: Callable[[int], int] = lambda tokens: 0,
         compactions: ReplayCompactions | None = None,
     ) -> None:
         super().__init__(name=name, compactions=compactions)
@@ -119,8 +128,7 @@ class AppendOnlyPolicy(UncachedPolicy):
         ttl = self.ttl_of(step)
         changed = 0 if view.cuts != self._cuts else self._changed
         self._cuts, self._changed = view.cuts, None
-        settled = len(messages) if ttl == "1h" else None
-        planned = plan_marks(messages, now=step.at, ttl=ttl, before=None, settled=settled)
+        planned = plan_marks(messages, now=step.at, ttl=ttl, before=None)
         marks = list(planned.marks)
         end = self._placed.end if self._placed is not None else None
         found = end if changed is None else last_markable(messages, changed)
@@ -128,6 +136,10 @@ class AppendOnlyPolicy(UncachedPolicy):
             marks.insert(0, (found, ttl))
         self._placed = planned.after
         return BreakpointPlan(tuple(marks), ttl, True, False, planned.after)
+
+    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
+        """Ping as often as it pays for this window."""
+        return "ping" if pings < self.pings(view.token_count.tokens) else "let go"
 
     def ttl_of(self, step: RecordedRequest) -> str:
         """Return the cache lifetime of a request's breakpoints, here the same for all requests."""
@@ -223,8 +235,8 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
 class ReveriePolicy(UncachedPolicy):
     """Layers 1, 2 and 4, the breakpoints and the pings, as a live session runs them.
 
-    ``compact_at`` is the token count of the last possible compaction. Without ``compact`` there is none, so that the
-    compactions of a recording stay.
+    ``compact_at`` is the token count of the last possible compaction. Results that the provider clears are cleared here
+    in its place. Without ``compact`` there is no compaction, so that those of a recording stay.
     """
 
     def __init__(
@@ -240,10 +252,10 @@ class ReveriePolicy(UncachedPolicy):
         keep_warm: bool = False,
     ) -> None:
         super().__init__(name=name)
-        ttl = "5m" if keep_warm else None
-        self._cache = CachePlan(compact_at=compact_at, ttl=ttl, rates=rates, least_cached=least_cached)
-        self.pings = max_pings(rates) if keep_warm else 0
+        self._cache = CachePlan(compact_at=compact_at, rates=rates, least_cached=least_cached)
+        self._keep_warm = keep_warm
         self.trimmer = Trimmer(trim or TrimPolicy(), self._cache)
+        self.trimmer.summary_at = compact.summary_at if compact is not None else 0
         self._offload = offload or OffloadPolicy()
         self._store = ResultStore(InMemoryStorage(), "replay")
         if compact is not None:
@@ -267,25 +279,35 @@ class ReveriePolicy(UncachedPolicy):
         together = offload_aggregate(self._store, view, self._offload).before
         due = super().prepare(view, step)
         if due:
+            self.hidden_tokens = 0
             return [*together, *due]
         planned = self.trimmer.plan(view, step.at)
+        if isinstance(planned, BoundaryPlan):
+            planned = planned.as_trim()
+            self.hidden_tokens += planned.decision.cause.frees
         if isinstance(planned, TrimPlan):
             self.trimmer.record(planned.decision)
             planned = planned.decision
-        elif isinstance(planned, BoundaryPlan):  # a replay has no provider that clears
-            planned = None
         return [*together, *([planned] if planned is not None else ())]
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
         """Return breakpoints placed as a live session places them."""
-        settled, tail_offset = self.trimmer.unsettled()
-        return self._cache.mark(view, messages, step.at, settled=settled, tail_offset=tail_offset)
+        return self._cache.mark(view, messages, step.at)
 
     def billed(self, view: View, usage: Usage) -> None:
         """Add a request's bill to the cost of carrying the window."""
         if self.compactions is not None:
             self._cache.billed(usage, self.compactions.compacted(view))
 
-    def pinged(self, now: float) -> None:
-        """Count the cache as renewed."""
-        self._cache.pinged(now)
+    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
+        """Compact while the prefix is cached if that is due by price, else ping as often as it pays (C9)."""
+        if not self._keep_warm:
+            return "let go"
+        if self.compactions is not None and self.compactions.draft_when_idle(view, now):
+            return "compact"
+        return "ping" if pings < self._cache.max_pings() else "let go"
+
+    def pinged(self, view: View, now: float) -> None:
+        """Count the cache as renewed, and the price of that as one of carrying the window."""
+        compacted = self.compactions.compacted(view) if self.compactions is not None else None
+        self._cache.pinged(now, compacted)

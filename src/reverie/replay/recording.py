@@ -7,7 +7,7 @@ attachment of the billed size. Recordings without usage keep the estimates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ..cache.usage import Usage, usage_of
@@ -17,7 +17,8 @@ from ..conversation.tokens.estimate import estimate_block, estimate_request
 from ..conversation.view import View
 from ..conversation.wire.blocks import Block, accepted_message, as_blocks
 from ..importers import ImportedSession
-from ..values import record, replace
+from ..values import field, record, replace
+from .needs import BlockLines
 
 __all__ = ["BlockSizes", "RecordedRequest", "Recording", "joined", "recording_of"]
 
@@ -51,6 +52,14 @@ class BlockSizes:
         self._known: dict[int, tuple[Block, int]] = {}
         self.factor = 1.0
 
+    def __getstate__(self) -> tuple[list[tuple[Block, int]], float]:
+        """Return the sizes by block: in a copy in another process the blocks are other objects."""
+        return list(self._known.values()), self.factor
+
+    def __setstate__(self, state: tuple[list[tuple[Block, int]], float]) -> None:
+        known, self.factor = state
+        self._known = {id(block): (block, tokens) for block, tokens in known}
+
     def set(self, block: Block, tokens: int) -> None:
         """Set the size of a block in tokens; a block is recognised as an object, not by its content."""
         self._known[id(block)] = (block, tokens)
@@ -76,6 +85,7 @@ class Recording:
     """Tokens before the messages, in the pieces that the recording shows to be cached separately."""
     timed: bool
     billed: bool
+    lines: BlockLines = field(default_factory=BlockLines)
 
 
 def recording_of(imported: ImportedSession, name: str) -> Recording:
@@ -175,7 +185,7 @@ def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[Record
     first = steps[0].billed
     assert first is not None
     opening = sum(estimate_block(block) for entry in steps[0].entries for block in _blocks(entry))
-    base = max(first.input - opening, min(first.read, first.input))
+    base = max(0, min(max(first.input - opening, min(first.read, first.input)), *_after_cuts(steps), first.input))
     view, total, out = View(), base, list[RecordedRequest]()
     for step in steps:
         assert step.billed is not None
@@ -199,6 +209,21 @@ def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[Record
     raw = sum(estimate_block(block) for block in factors) or 1
     sizes.factor = min(_MOST, max(_LEAST, sum(sizes.of(block) for block in factors) / raw))
     return out, _pieces(out, base)
+
+
+def _after_cuts(steps: list[RecordedRequest]) -> Iterator[int]:
+    """Yield the billed tokens besides the messages after each recorded compaction.
+
+    A recording that begins in the middle of a conversation has more of them at first: that is its lost past, not a
+    system prompt, and a compaction ends it.
+    """
+    view = View()
+    for step in steps:
+        cuts = view.facts.compactions
+        view = view.fold_all(step.entries)
+        if view.facts.compactions != cuts and step.billed is not None:
+            shown = (block for message in view.messages() for block in as_blocks(message))
+            yield step.billed.input - sum(estimate_block(block) for block in shown)
 
 
 def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:

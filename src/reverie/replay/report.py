@@ -13,6 +13,7 @@ from .outcome import ReplayBreak, ReplayOutcome, ReplayReport, totals
 __all__ = [
     "APPEND_ONLY",
     "OURS",
+    "RECORDED",
     "UNCACHED",
     "BreakCosts",
     "break_costs",
@@ -20,11 +21,14 @@ __all__ = [
     "costs_by_reason",
     "count_text",
     "figures",
+    "headline",
+    "losses",
     "money_text",
     "notes_of",
     "places",
     "report_json",
     "sessions_of",
+    "since_line",
     "summary_line",
     "ttl_text",
 ]
@@ -32,6 +36,7 @@ __all__ = [
 UNCACHED: Final = "uncached"
 APPEND_ONLY: Final = "append-only"
 OURS: Final = "balanced"
+RECORDED: Final = "recorded"
 
 
 @record
@@ -48,11 +53,12 @@ class BreakCosts:
 
 def report_json(report: ReplayReport) -> dict[str, Any]:
     """Return the report as plain JSON: the totals of each policy, and the same for each file."""
+    found = figures(report)
     return {
         "sessions": len(sessions_of(report)),
         "model": report.model,
         "ttl": report.ttl,
-        "policies": figures(report),
+        "policies": found,
         "cheapest": cheapest(report),
         "files": [
             {
@@ -65,6 +71,7 @@ def report_json(report: ReplayReport) -> dict[str, Any]:
         "skipped": list(report.skipped),
         "simulator": None if report.simulator is None else asdict(report.simulator),
         "notes": notes_of(report),
+        "losses": losses(report, found),
     }
 
 
@@ -169,6 +176,95 @@ def money_text(usd: float, decimals: int = 2) -> str:
     """Return an amount of dollars as text."""
     sign = "-" if usd < 0 and round(-usd, decimals) > 0 else ""
     return f"{sign}${abs(usd):,.{decimals}f}"
+
+
+def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[str, str, str] | None:
+    """Return a sentence in three parts, the middle one to stress: our cost beside the bill, else beside append-only.
+
+    None if our policy was not replayed.
+    """
+    ours = found.get(OURS)
+    if ours is None:
+        return None
+    those = "This session" if len(sessions_of(report)) == 1 else "These sessions"
+    billed = found.get(RECORDED)
+    mine = [one for one in report.of(policy=OURS) if billed is None or is_billed(report, one)]
+    usd = sum(one.input_usd for one in mine)
+    if billed is not None and billed["input_usd"] and not (report.simulator and report.simulator.foreign):
+        decimals = places([billed["input_usd"], usd])
+        amount = money_text(billed["input_usd"], decimals)
+        paid = f"You paid {amount} for input at the prices of {report.model}. With Reverie it would have been "
+        return paid, _compared(usd / billed["input_usd"]), f": {money_text(usd, decimals)}."
+    ratio = ours["cost_vs_append_only"]
+    if ratio is None:
+        return None
+    end = (
+        " with Reverie as with an append-only window."
+        if "same" in _compared(ratio)
+        else " with Reverie than append-only."
+    )
+    return f"{those} would have cost ", _compared(ratio), end
+
+
+def is_billed(report: ReplayReport, outcome: ReplayOutcome) -> bool:
+    """Say whether a session's bill is part of the report."""
+    return any(one.session == outcome.session for one in report.of(policy=RECORDED, file=outcome.file))
+
+
+def _compared(ratio: float) -> str:
+    share = f"{abs(1 - ratio):.0%}"
+    return "the same" if share == "0%" else f"{share} less" if ratio < 1 else f"{share} more"
+
+
+def losses(report: ReplayReport, found: dict[str, dict[str, Any]]) -> list[str]:
+    """Return sentences on where our default policy loses: to other policies, and in single sessions."""
+    ours = found.get(OURS)
+    if ours is None or not ours["input_usd"]:
+        return []
+    said: list[str] = []
+    every = ours["sessions"]
+    better = {name: one["input_usd"] for name, one in found.items() if one["sessions"] == every and name != OURS}
+    cheaper = [f"{name} ({1 - usd / ours['input_usd']:.0%})" for name, usd in better.items() if usd < ours["input_usd"]]
+    if cheaper:
+        said.append(f"Cheaper than {OURS} here: {', '.join(cheaper)}.")
+    plain = {(one.file, one.session): one.input_usd for one in report.of(policy=APPEND_ONLY)}
+    ratios = {
+        one.file: (one.input_usd - one.after_usd) / usd
+        for one in report.of(policy=OURS)
+        if (usd := plain.get((one.file, one.session)))
+    }
+    dearer = [file for file, ratio in ratios.items() if ratio > 1.01]
+    if ratios:
+        worst = max(ratios, key=lambda file: ratios[file])
+        said.append(
+            f"{OURS} is more than 1 % dearer than {APPEND_ONLY} in {len(dearer)} of {counted(len(ratios), 'session')}; "
+            f"the worst is {worst} at {ratios[worst]:.3f}."
+        )
+    return said
+
+
+def since_line(report: ReplayReport, since: float) -> str:
+    """Return a sentence that compares the prediction from the sessions before a time with the bills after it."""
+    shares: list[dict[str, float]] = []
+    for is_after in (False, True):
+        sessions = {
+            (one.file, one.session)
+            for one in report.of(policy=RECORDED)
+            if one.points and (one.points[0].at >= since) == is_after
+        }
+        usd = {
+            name: sum(one.input_usd for one in report.of(policy=name) if (one.file, one.session) in sessions)
+            for name in (UNCACHED, RECORDED, OURS)
+        }
+        shares.append({name: usd[name] / usd[UNCACHED] for name in usd} if usd[UNCACHED] else {})
+    before, after = shares
+    if not before or not after:
+        return "no billed session before that date" if not before else "no billed session since that date"
+    return (
+        f"Before, you paid {before[RECORDED]:.3f} of the uncached price, and {before[OURS]:.3f} was predicted with "
+        f"{OURS}. Since then you paid {after[RECORDED]:.3f}, and the simulator predicts {after[OURS]:.3f} for these "
+        "sessions."
+    )
 
 
 def summary_line(report: ReplayReport, found: dict[str, dict[str, Any]]) -> str:

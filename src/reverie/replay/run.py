@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import count, takewhile
+from math import inf
 from typing import Final
 
 from ..cache.economics import PING_SECONDS
 from ..cache.prices import Prices
-from ..cache.simulator import CacheSimulator, Mark, SimBlock
 from ..cache.usage import Usage, usage_fields
 from ..conversation.decisions import (
     Compacted,
@@ -25,18 +25,19 @@ from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_text
 from ..conversation.view import View
 from ..conversation.wire.request import build_request
-from ..conversation.wire.validate import problems
-from ..layers.l4_compact import tokens_of
+from ..layers.l4_compact import CompactPolicy, tokens_of
 from ..values import replace
 from .drops import drops
 from .needs import NeededResults
 from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
 from .policies import ReplayPolicy
 from .recording import RecordedRequest, Recording
+from .request_checks import RequestChecks
 from .simulated_requests import RequestSimulator
 
 __all__ = ["billed_outcome", "replay_recording"]
 
+EXPECTED_TOKENS: Final = CompactPolicy().expected_tokens
 _BROKEN_SHARE: Final = 0.95
 _BROKEN_TOKENS: Final = 2_000
 
@@ -69,9 +70,9 @@ def replay_recording(
     run = _PolicyRun(recording, policy, prices, model or recording.model, check)
     for step in recording.steps:
         run.step(step)
-    if recording.steps:
-        run.keep_warm(float("inf"))
-    return run.outcome()
+    before = run.ping_usd + run.summary_usd
+    run.keep_warm(inf)
+    return replace(run.outcome(), after_usd=run.ping_usd + run.summary_usd - before, needing=len(run.needing))
 
 
 class _PolicyRun:
@@ -79,29 +80,28 @@ class _PolicyRun:
 
     def __init__(self, recording: Recording, policy: ReplayPolicy, prices: Prices, model: str, check: bool) -> None:
         self.recording = recording
-        self.model = model
         self.policy = policy
         self.prices = prices
-        self.check = check
+        self.checks = RequestChecks() if check else None
         self.view = View()
-        self.cache = CacheSimulator()
-        self.sender = RequestSimulator(recording)
-        self.needs = NeededResults()
+        self.sender = RequestSimulator(recording, model)
+        self.needs = NeededResults(recording.lines)
         self.points: list[Point] = []
         self.acts: list[LayerAction] = []
         self.breaks: list[ReplayBreak] = []
-        self.invalid = 0
         self.read_backs = self.read_back_tokens = 0
         self.read_back_usd = 0.0
         self.removed = 0
         self.needed: dict[str, int] = {}
+        self.needing: set[int] = set()
         self.sent: RecordedRequest | None = None
         self.usage = Usage()
         self.made = 0
         self.compactions = self.pings = 0
         self.summary_usd = self.ping_usd = 0.0
-        self.sent_request: tuple[list[SimBlock], list[Mark], float] | None = None
-        self.warm_at = 0.0
+        self.is_summarised = False
+        self.warm_at: float | None = None
+        """The time at which the cache was used last."""
 
     def step(self, step: RecordedRequest) -> None:
         """Replay one request: fold its entries and decisions, send it, record its cost, breaks and read-backs."""
@@ -109,8 +109,8 @@ class _PolicyRun:
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
         request = build_request(self.view)
-        if self.check and problems(request):
-            self.invalid += 1
+        if self.checks is not None:
+            self.checks.add(request)
         usage = self.send(step, request["messages"])
         self.policy.billed(self.view, replace(usage, output=step.output_tokens))
         self.watch(step, usage, moved)
@@ -122,7 +122,9 @@ class _PolicyRun:
         """Fold the entries between two requests; return a reason for each recorded compaction among them."""
         moved: list[str] = []
         for entry in step.entries:
-            self.needed.update(self.needs.add(entry))
+            again = self.needs.add(entry)
+            self.needed.update(again)
+            self.needing.update([step.number] if again else [])
             self.decide(step, self.policy.arrived(self.view, entry))
             cuts = self.view.cuts
             self.view = self.view.fold(self._as_simulated(entry))
@@ -136,7 +138,10 @@ class _PolicyRun:
         if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != reply_id(self.sent.reply[0]):
             return entry
         usage = usage_fields(self.usage, self.sent.output_tokens)
-        return replace(entry, body={**entry.body, "reply": {**entry.reply, "usage": usage}})
+        edits = {"applied_edits": [{"cleared_input_tokens": self.policy.hidden_tokens}]}
+        return replace(
+            entry, body={**entry.body, "reply": {**entry.reply, "usage": usage, "context_management": edits}}
+        )
 
     def decide(self, step: RecordedRequest, decisions: Sequence[Decision]) -> list[str]:
         """Fold decisions into the view and record their effects; return the names of prefix-moving ones."""
@@ -154,7 +159,8 @@ class _PolicyRun:
             elif isinstance(decision, Compacted):
                 self.compact(step, decision)
             elif isinstance(decision, ResultOffloaded):
-                self.needs.removed(decision.tool_use_id, cause.frees, decision.text)
+                self.needs.removed(decision.tool_use_id, cause.frees)
+                self.needs.shown(decision.text)
                 self.removed += cause.frees
             if not isinstance(decision, ResultsKept):
                 self.acts.append(LayerAction(step.number, step.at, cause.layer, cause.reason, items, cause.frees))
@@ -181,43 +187,46 @@ class _PolicyRun:
         }
         for one in self.view.results:
             if one.message in cut:
-                self.needs.removed(one.tool_use_id, one.tokens, decision.summary)
+                self.needs.removed(one.tool_use_id, one.tokens)
+        self.needs.shown(decision.summary)
         self.removed += sum(tokens_of(self.view, item) for item in cut.values())
-        window, output = self.view.token_count.tokens, estimate_text(decision.summary)
-        live = bool(self.sent_request) and step.at - self.warm_at < 300
-        held = self.usage.read + self.usage.write if live else 0
-        read = min(held, window)
-        self.summary_usd += self.prices.cost(read=read, uncached=window - read, output=output)
+        if not self.is_summarised:
+            self.summarise(step.at, estimate_text(decision.summary))
+        self.is_summarised = False
         self.compactions += 1
 
     def keep_warm(self, until: float) -> None:
         """Send the last request again before its cache entries end, as often as the policy wants."""
-        if self.sent_request is None or not self.policy.pings:
-            return
-        blocks, marks, at = self.sent_request
-        for _ in range(self.policy.pings):
-            at += PING_SECONDS
+        for pings in count() if self.warm_at is not None else ():
+            at = (self.warm_at or 0.0) + PING_SECONDS
             if at >= until:
                 return
-            used = self.cache.request(blocks, marks, model=self.model, now=at)
+            choice = self.policy.when_idle(self.view, at, pings)
+            if choice == "compact":
+                self.summarise(at, EXPECTED_TOKENS)
+                self.is_summarised = True
+            if choice != "ping":
+                return
+            used = self.sender.again(at)
             self.ping_usd += self.prices.cost(used.read, used.write_5m, used.write_1h, used.uncached)
             self.pings += 1
             self.warm_at = at
-            self.policy.pinged(at)
+            self.policy.pinged(self.view, at)
+
+    def summarise(self, at: float, output: int) -> None:
+        """Charge a request for a summary."""
+        counted = self.view.token_count
+        # The request for it shows the results that the provider left out, which no cache has.
+        read = min(self.sender.held(at), round(counted.overhead) if counted.cleared_tokens else counted.raw_tokens)
+        self.summary_usd += self.prices.cost(read=read, uncached=counted.raw_tokens - read, output=output)
 
     def send(self, step: RecordedRequest, messages: list[dict[str, object]]) -> Usage:
         """Send one request to the simulated cache and return its usage."""
-        blocks, starts = self.sender.blocks(messages)
         planned = self.policy.mark(self.view, messages, step)
-        if planned is None:
-            return Usage(uncached=sum(block.tokens for block in blocks))
-        warm = self.sender.warmed(step)
-        if warm is not None:
-            mark = Mark(warm - 1, planned.prefix_ttl)
-            self.cache.request(self.sender.prefix[:warm], [mark], model=self.model, now=step.at - 0.5)
-        marks = self.sender.marks(planned, starts, len(blocks))
-        self.sent_request, self.warm_at = (blocks, marks, step.at), step.at
-        return self.cache.request(blocks, marks, model=self.model, now=step.at)
+        if planned is not None:
+            self.sender.warm(step, planned.prefix_ttl)
+            self.warm_at = step.at
+        return self.sender.send(messages, planned, step.at)
 
     def watch(self, step: RecordedRequest, usage: Usage, moved: list[str]) -> None:
         """Record a break if a large part of the tokens that the last request left in the cache was not read.
@@ -244,6 +253,7 @@ class _PolicyRun:
             self.read_backs += 1
             self.read_back_tokens += tokens
             self.needed[called] = tokens
+            self.needing.add(step.number)
             write = {"write_1h": tokens} if usage.write_1h and not usage.write_5m else {"write_5m": tokens}
             self.read_back_usd += self.prices.cost(read=usage.input, **write)
             trimmer = getattr(self.policy, "trimmer", None)
@@ -266,12 +276,12 @@ class _PolicyRun:
             self.read_back_usd,
             self.removed,
             sum(self.needed.values()),
-            self.invalid,
+            self.checks.invalid() if self.checks is not None else 0,
             self.compactions,
             self.summary_usd,
             self.pings,
             self.ping_usd,
-            notes,
+            notes=notes,
         )
 
 

@@ -6,7 +6,8 @@ from hashlib import blake2b
 from typing import Final
 
 from ..cache.breakpoints import BreakpointPlan
-from ..cache.simulator import Mark, SimBlock
+from ..cache.simulator import CacheSimulator, Mark, SimBlock, is_same_position
+from ..cache.usage import Usage
 from ..conversation.entries import Message
 from ..conversation.wire.blocks import as_blocks
 from ..conversation.wire.canonical import canonical_block
@@ -29,47 +30,98 @@ def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
 
 
 class RequestSimulator:
-    """Turns requests into simulated blocks; the blocks of a message are made once."""
+    """Sends requests to a simulated cache; only the messages that a request adds or changes are looked at."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, model: str) -> None:
         self._recording = recording
-        self._known: dict[tuple[int, bytes], tuple[Message, list[SimBlock]]] = {}
+        self._model = model
+        self._cache = CacheSimulator()
         self.prefix, self._context = prefix_blocks(recording)
-        self.salt = b""
         self.epoch = 0
+        self._shown_epoch = -1
+        self._messages: list[Message] = []
+        self._starts: list[int] = []
+        self._chain: list[bytes] = []
+        self._totals: list[int] = []
+        self._types: list[str] = []
+        self._positions: list[int] = []
+        self._marks: list[Mark] = []
 
-    def blocks(self, messages: list[Message]) -> tuple[list[SimBlock], list[int]]:
-        """Return the blocks of a whole request, and the index of each message's first block."""
-        out = list(self.prefix)
-        if self._context:
-            out.append(SimBlock(b"context %d" % self.epoch, self._context))
-        starts: list[int] = []
-        for message in messages:
-            starts.append(len(out))
-            out += self._message(message)
-        return out, starts
+    def send(self, messages: list[Message], planned: BreakpointPlan | None, now: float) -> Usage:
+        """Send a request and return its usage; without breakpoints nothing is cached."""
+        self._take(messages)
+        if planned is None:
+            return Usage(uncached=self._totals[-1])
+        self._marks = self.marks(planned)
+        return self.again(now)
 
-    def _message(self, message: Message) -> list[SimBlock]:
-        key = (id(message), self.salt)
-        found = self._known.get(key)
-        if found is None:
-            role: str = message["role"]
-            made = [
-                SimBlock(
-                    blake2b(self.salt + canonical_block(block, role), digest_size=_DIGEST).digest(),
-                    self._recording.sizes.of(block),
-                    str(block["type"]),
-                )
-                for block in as_blocks(message)
-            ]
-            found = self._known[key] = (message, made)
-        return found[1]
+    def again(self, now: float) -> Usage:
+        """Send the last request as it was."""
+        return self._cache.request_chained(
+            self._chain, self._totals, self._marks, model=self._model, now=now, positions=self._positions
+        )
 
-    def marks(self, planned: BreakpointPlan, starts: list[int], size: int) -> list[Mark]:
-        """Return planned breakpoints by the index of their block, in order; ``size`` counts all blocks."""
+    def held(self, now: float) -> int:
+        """Return the tokens of the last request that are still in the cache."""
+        blocks = self._cache.readable(self._chain, self._marks, model=self._model, now=now, positions=self._positions)
+        return self._totals[blocks - 1] if blocks else 0
+
+    def warm(self, step: RecordedRequest, ttl: str) -> None:
+        """Put the part of the prefix into the cache that another session had there, by the bill of a request."""
+        pieces = self.warmed(step)
+        if pieces is not None:
+            mark = Mark(pieces - 1, ttl)
+            self._cache.request(self.prefix[:pieces], [mark], model=self._model, now=step.at - 0.5)
+
+    def _take(self, messages: list[Message]) -> None:
+        """Make the lists of blocks those of a request: keep the part that it has in common with the last one."""
+        if self.epoch != self._shown_epoch:
+            self._shown_epoch, self._messages = self.epoch, []
+            self._cut(0)
+            context = [SimBlock(b"context %d" % self.epoch, self._context)] if self._context else []
+            self._extend([*self.prefix, *context])
+        before = self._messages
+        common = len(before)
+        if messages[:common] != before:
+            common = next(at for at, one in enumerate(before) if at >= len(messages) or messages[at] != one)
+            self._cut(self._starts[common])
+            del self._starts[common:]
+        for message in messages[common:]:
+            self._starts.append(len(self._chain))
+            self._extend(self._blocks(message))
+        self._messages = messages
+
+    def _cut(self, size: int) -> None:
+        for kept in (self._chain, self._totals, self._types, self._positions):
+            del kept[size:]
+        if not size:
+            self._starts = []
+
+    def _extend(self, blocks: list[SimBlock]) -> None:
+        after = self._chain[-1] if self._chain else b""
+        self._chain += self._cache.chain((block.digest for block in blocks), after)
+        for block in blocks:
+            self._totals.append(block.tokens + (self._totals[-1] if self._totals else 0))
+            is_run = bool(self._types) and is_same_position(self._types[-1], block.type)
+            self._positions.append((self._positions[-1] if self._positions else -1) + (not is_run))
+            self._types.append(block.type)
+
+    def _blocks(self, message: Message) -> list[SimBlock]:
+        role: str = message["role"]
+        return [
+            SimBlock(
+                blake2b(canonical_block(block, role), digest_size=_DIGEST).digest(),
+                self._recording.sizes.of(block),
+                str(block["type"]),
+            )
+            for block in as_blocks(message)
+        ]
+
+    def marks(self, planned: BreakpointPlan) -> list[Mark]:
+        """Return the breakpoints planned for the last request by the index of their block, in order."""
         prefix = {len(self.prefix) - 1: planned.prefix_ttl} if planned.marks_system else {}
         for place, ttl in planned.marks:
-            prefix[min(starts[place.message] + place.block, size - 1)] = ttl
+            prefix[min(self._starts[place.message] + place.block, len(self._chain) - 1)] = ttl
         return [Mark(at, ttl) for at, ttl in sorted(prefix.items())]
 
     def warmed(self, step: RecordedRequest) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -15,7 +16,9 @@ from ..sessions.export import write
 @click.command(short_help="Replay recorded sessions under caching policies and price them.")
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
 @click.option("--policy", "chosen", multiple=True, metavar="NAME|FILE.toml", help="Only these policies (repeatable).")
-@click.option("--model", metavar="NAME", help="Use the prices of this model; default: the recorded one.")
+@click.option(
+    "--model", metavar="NAME", help="Prices, window and cache rules of this model; default: the recorded one."
+)
 @click.option(
     "--ttl", type=click.Choice(("5m", "1h")), default="5m", show_default=True, help="Lifetime of cache entries."
 )
@@ -23,6 +26,12 @@ from ..sessions.export import write
     "--html", "html", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the report as an HTML page."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing page.")
+@click.option(
+    "--since",
+    metavar="DATE",
+    type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S")),
+    help="Compare the bills since DATE with the prediction from before it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     paths: tuple[str, ...],
@@ -31,6 +40,7 @@ def command(
     ttl: str,
     html: str | None,
     force: bool,
+    since: datetime | None,
     as_json: bool,
 ) -> None:
     """Replay recorded sessions of Claude Code, Codex and other agents in a simulator of the provider's cache.
@@ -39,7 +49,7 @@ def command(
     A policy FILE.toml replays with those settings. Content that a policy removed and the agent needed again is charged.
     """
     from ...replay.compare import SHOWN, compare, recordings_in, settings_named
-    from ...replay.report import report_json
+    from ...replay.report import report_json, since_line
 
     target = None if html is None else Path(html)
     if target is not None:
@@ -61,11 +71,11 @@ def command(
 
         write(target, page(report).encode(), force=force, dry_run=False)
     if as_json:
-        emit_json(report_json(report))
+        emit_json({**report_json(report), **({"since": since_line(report, since.timestamp())} if since else {})})
         return
     from .replay_table import show
 
-    show(report)
+    show(report, since.timestamp() if since else None)
     if target is not None:
         say(f"\nThe page is at {target}")
 

@@ -8,18 +8,23 @@ from typing import Any, Final
 from ...replay.outcome import ReplayReport
 from ...replay.report import (
     OURS,
+    RECORDED,
     UNCACHED,
     BreakCosts,
     cheapest,
     costs_by_reason,
     count_text,
     figures,
+    headline,
+    losses,
     money_text,
     notes_of,
     places,
     sessions_of,
+    since_line,
     summary_line,
 )
+from ...settings import PRESETS
 from ..output import StyledCell, bar, bar_cell, coloured, console, counted, paint, say, table
 
 WIDE: Final = 118
@@ -27,12 +32,20 @@ LISTED: Final = 12
 MAX_BAR: Final = 30
 
 
-def show(report: ReplayReport) -> None:
-    """Print the report's tables and notes, laid out for the width of the terminal."""
+def show(report: ReplayReport, since: float | None = None) -> None:
+    """Print the report's tables and notes, laid out for the width of the terminal.
+
+    With ``since``, the bills after that time are compared with the prediction from before.
+    """
     found = figures(report)
     if not found:
         say("Nothing was replayed.")
         return draw_left_out(report)
+    said = headline(report, found)
+    if said is not None:
+        paint([(said[0], ""), (said[1], "bold"), (said[2] + "\n", "")], wrap=True)
+    if since is not None:
+        paint([(since_line(report, since) + "\n", "")], wrap=True)
     paint([(summary_line(report, found) + "\n\n", "dim")], wrap=True)
     if console().width >= WIDE:
         draw_all(report, found)
@@ -44,7 +57,11 @@ def show(report: ReplayReport) -> None:
         table(headings, token_rows(found), right=range(1, 8))
     if cheapest(report):
         paint([("* cheapest input; the cost of read-backs is included\n", "dim")])
+    for one in losses(report, found):
+        paint([(one + "\n", "dim")], wrap=True)
     draw_invalid(found)
+    draw_presets(found)
+    draw_needed(found)
     draw_layers(found)
     draw_breaks(costs_by_reason(report))
     draw_left_out(report)
@@ -88,7 +105,9 @@ def labels_of(report: ReplayReport, found: dict[str, dict[str, Any]]) -> dict[st
     """Return each policy's label: its name, with a star if cheapest, or a session count if it skipped sessions."""
     best, every = cheapest(report), len(sessions_of(report))
     partly = {policy: f" ({one['sessions']} of {every})" for policy, one in found.items() if one["sessions"] < every}
-    return {policy: policy + (" *" if policy == best else partly.get(policy, "")) for policy in found}
+    foreign = " (other rules)" if report.simulator is not None and report.simulator.foreign else ""
+    marks = {policy: partly.get(policy, "") + (foreign if policy == RECORDED else "") for policy in found}
+    return {policy: policy + (" *" if policy == best else marks[policy]) for policy in found}
 
 
 def fits(character: str) -> bool:
@@ -137,19 +156,36 @@ def draw_layers(found: dict[str, dict[str, Any]]) -> None:
             for layer, did in one["layers"].items()
         ]
         table(["layer", "actions", "items", "tokens freed"], rows, right=(1, 2, 3))
-        if one["removed_tokens"]:
-            paint([(read_back_line(one) + "\n", "dim")], wrap=True)
 
 
-def read_back_line(one: dict[str, Any]) -> str:
-    """Return one sentence: the share of removed tokens that was needed later, and the cost of reading it back."""
-    removed, backs = one["removed_tokens"], one["read_backs"]
-    needed = f"{one['needed_share']:.1%} of the {count_text(removed)} removed tokens were needed later"
-    if not backs:
-        return f"{needed}; none had to be read back."
-    usd = money_text(one["read_back_usd"], places([one["read_back_usd"]]))
-    count = counted(backs, "read-back")
-    return f"{needed}; {count} ({count_text(one['read_back_tokens'])} tokens, {usd}) are included in the cost."
+def draw_presets(found: dict[str, dict[str, Any]]) -> None:
+    """Print the effect of each preset in words, with its cost on these sessions."""
+    shown = {name: effect for name, effect in PRESETS.items() if name in found}
+    if not shown:
+        return
+    paint([("\nPresets\n", "bold")])
+    decimals = places(found[name]["input_usd"] for name in shown)
+    rows = [(name, money_text(found[name]["input_usd"], decimals), effect) for name, effect in shown.items()]
+    table(["preset", "input", "effect"], rows, right=(1,), cut=2)
+
+
+def draw_needed(found: dict[str, dict[str, Any]]) -> None:
+    """Print, for each policy that removed content, how much of it the agent needed again, and in how many requests."""
+    rows = [
+        (
+            policy,
+            count_text(one["removed_tokens"]),
+            f"{one['needed_share']:.1%}",
+            f"{one['needing_requests']:,} of {one['requests']:,}",
+            money_text(one["read_back_usd"], places([one["read_back_usd"]])),
+        )
+        for policy, one in found.items()
+        if one["removed_tokens"]
+    ]
+    if rows:
+        paint([("\nNeeded again: removed content that the agent quoted or read again later\n", "bold")])
+        headings = ["policy", "tokens removed", "needed again", "in requests", "read back for"]
+        table(headings, rows, right=(1, 2, 3, 4))
 
 
 def draw_breaks(rows: Sequence[BreakCosts]) -> None:
@@ -185,6 +221,14 @@ def draw_left_out(report: ReplayReport) -> None:
             f"check of the simulator on the sessions as recorded: cost {check.cost_ratio - 1:+.1%} against the real "
             f"bill; cache hits {check.read_share:.1%}, in reality {check.billed_read_share:.1%}"
         )
+        errors = sorted(check.sessions, key=lambda one: -abs(one[1] - 1))
+        shown = ", ".join(f"{file} {ratio - 1:+.1%}" for file, ratio in errors[:LISTED])
+        notes.append(f"by session: {shown}{' ...' if len(errors) > LISTED else ''}")
+        if check.foreign:
+            notes.append(
+                f"{RECORDED}: {counted(len(check.foreign), 'session')} followed the cache rules of another provider; "
+                "do not compare that row with the others"
+            )
     lines = [*notes[:LISTED], *left_out[:LISTED]]
     hidden = len(notes) + len(left_out) - len(lines)
     if lines:

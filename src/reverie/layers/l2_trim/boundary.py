@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...cache.economics import Forecast, Verdict, weigh_clearing
 from ...values import record, replace
 from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
-from .plan import TrimFacts, clearing_at
+from .plan import TrimFacts, TrimPlan, clearing_at, trimming
 from .policy import TrimPolicy
 
 
@@ -15,6 +15,10 @@ class BoundaryPlan:
 
     results: tuple[ClearableResult, ...]
     reason: str
+
+    def as_trim(self) -> TrimPlan:
+        """Return the clearing that shows the model the same, for a replay without a provider."""
+        return trimming(self.results, self.reason, "priced")
 
 
 def plan_boundary(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> BoundaryPlan | None:
@@ -58,7 +62,8 @@ def _verdict(
     kept_from = next((one for one in pending.candidates if one.group > old[-1].group), None)
     tail = pending.written - pending.start(kept_from) if kept_from is not None else 0
     option = clearing_at(after, len(old), frees, tail, carried, pending.written, facts)
-    left = max(0.0, (facts.summary_at - facts.raw_tokens) / max(1.0, facts.growth))  # turns until the next summary
+    # The turns until the next summary.
+    left = min(facts.turns_to_summary, max(0.0, (facts.summary_at - facts.raw_tokens) / max(1.0, facts.growth)))
     option = replace(option, later=_dearer_summary(ahead, left, facts))
     turns = min(facts.turns, left) if facts.summary_at else facts.turns
     forecast = Forecast(turns, facts.need(policy), facts.window, facts.growth)
@@ -69,10 +74,12 @@ def _dearer_summary(ahead: int, left: float, facts: TrimFacts) -> float:
     """Return the expected price of a summary by the provider that cannot read the cache behind the first clearing.
 
     The request for it has no context edits, so it contains all results, and reads them from the cache only if none was
-    cleared. A session that had as many turns as are left until then is as likely to reach it as not.
+    cleared. A session that had as many turns as are left until then is as likely to reach it as not. A compaction by
+    price that costs more also comes later: carrying costs its price as often as the patience says.
     """
     if not facts.summary_at or facts.raw_tokens > facts.window:  # without a summary, or paid with an earlier clearing
         return 0.0
     chance = facts.round / max(1.0, facts.round + left)
-    rates = facts.rates.at(facts.summary_at)
-    return chance * (rates.write_5m - rates.read) * max(0, max(facts.summary_at, facts.raw_tokens) - ahead)
+    tokens = facts.raw_tokens + facts.growth * left
+    rates = facts.rates.at(tokens)
+    return chance * (1 + facts.patience) * (rates.input - rates.read) * max(0.0, tokens - ahead)

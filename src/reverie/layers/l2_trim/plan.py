@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from ...cache.economics import ClearingOption, Forecast, Life, RelativeRates, Verdict, weigh_clearing
@@ -43,6 +44,10 @@ class TrimFacts:
     """The tokens of the window with everything that the provider leaves out of it."""
     summary_at: int = 0
     """The raw token count at which the provider is asked for a summary of everything; 0 if it never is."""
+    turns_to_summary: float = inf
+    """The turns until it is asked for one by price."""
+    patience: float = 0.0
+    """How many times its price carrying must cost before it is asked for one by price; 0 if it never is."""
 
     def need(self, policy: TrimPolicy) -> float:
         """Return the chance that a cleared result is read again, from the policy and this session's history."""
@@ -69,7 +74,7 @@ def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> 
         return None
     if facts.life == "cold":
         old = _old(pending, max(1, policy.keep_cold), facts.pinned) if policy.idle else []
-        return _trimming(old, "the cache is cold, so clearing is free", "idle") if old else None
+        return trimming(old, "the cache is cold, so clearing is free", "idle") if old else None
     if not policy.priced or policy.mode == "cache_edit":
         return None
     return _forced(pending, facts, policy) or (_priced(pending, facts, policy) if policy.live else None)
@@ -93,7 +98,7 @@ def _forced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
     old = _old(pending, max(1, policy.keep_priced), facts.pinned)
     if sum(one.tokens - STUB_TOKENS for one in old) < policy.forced_share * facts.limit:
         return None
-    return _trimming(old, f"the window is full at {facts.limit:,} tokens", "window")
+    return trimming(old, f"the window is full at {facts.limit:,} tokens", "window")
 
 
 def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
@@ -142,7 +147,7 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
             best = (verdict, at)
     if best is None:
         return None
-    return _trimming(may_go[best[1] :], best[0].reason, "priced", best[0])
+    return trimming(may_go[best[1] :], best[0].reason, "priced", best[0])
 
 
 def clearing_at(
@@ -160,7 +165,7 @@ def clearing_at(
     return ClearingOption(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
 
 
-def _trimming(gone: Sequence[ClearableResult], reason: str, trigger: str, verdict: Verdict | None = None) -> TrimPlan:
+def trimming(gone: Sequence[ClearableResult], reason: str, trigger: str, verdict: Verdict | None = None) -> TrimPlan:
     frees = sum(one.tokens - STUB_TOKENS for one in gone)
     replaced = [
         Replacement(one.tool_use_id, cleared_text(one.tool_use_id), one.tool_use_id, one.tokens) for one in gone
@@ -187,7 +192,7 @@ def plan_budget(
         total -= one.tokens - STUB_TOKENS
     if not gone:
         return None
-    return _trimming(gone, f"clearable results were above {target:,} tokens", "budget")
+    return trimming(gone, f"clearable results were above {target:,} tokens", "budget")
 
 
 def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> CacheEdits | None:

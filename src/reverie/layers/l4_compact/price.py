@@ -21,13 +21,19 @@ def expected_compaction(
     policy: CompactPolicy,
     effective: int,
     *,
-    is_live: bool,
+    live: int,
     calls: int,
     rates: RelativeRates,
     lost_thinking: int = 0,
 ) -> Compaction:
-    """Return a compaction of a view as it may be expected, with the price of the ``calls`` that write its summary."""
-    window, after = view.token_count.tokens, compacted_tokens(view, policy, effective)
-    live = window if is_live else 0
-    call = calls * call_price(window, live=live, output=policy.expected_tokens, rates=rates)
-    return Compaction(window, min(after, window), live, round(view.token_count.overhead), call, lost_thinking)
+    """Return a compaction of a view as it may be expected, with the price of the ``calls`` that write its summary.
+
+    ``live`` are the tokens of the window that the cache still holds.
+    """
+    counted, after = view.token_count, compacted_tokens(view, policy, effective)
+    window, prefix = counted.tokens, round(counted.overhead)
+    live = min(live, window)
+    # A request for a summary shows the results that the provider leaves out; its cache ends before the first of them.
+    readable = min(live, prefix) if counted.cleared_tokens else live
+    call = calls * call_price(counted.raw_tokens, live=readable, output=policy.expected_tokens, rates=rates)
+    return Compaction(window, min(after, window), live, prefix, call, lost_thinking)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import anyio
 from anyio.abc import TaskGroup
 
 from ...errors import ReverieError
 from ...ports import Model
+from ..session.cache_renewal import keeps_warm
 from ..session.session import Session
 
 __all__ = ["IdleCache"]
 
 
 class IdleCache:
-    """Renews the provider's cache between two prompts, as often as it pays."""
+    """Renews the provider's cache between two prompts as often as it pays, or compacts while it is cached."""
 
     def __init__(
         self, session: Session, tasks: TaskGroup, *, sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -28,7 +30,7 @@ class IdleCache:
     def start(self, model: Model) -> None:
         """Begin to wait for the end of the cache's lifetime; do nothing unless the user turned it on."""
         self.stop()
-        if self._session.pings_allowed():
+        if keeps_warm(self._session.parts):
             self._scope = anyio.CancelScope()
             self._tasks.start_soon(self._run, model, self._scope)
 
@@ -41,10 +43,10 @@ class IdleCache:
     async def _run(self, model: Model, scope: anyio.CancelScope) -> None:
         session = self._session
         with scope:
-            for _ in range(session.pings_allowed()):
+            for pings in count():
                 await self._sleep(session.seconds_to_ping())
                 request = session.warming_request()
-                if request is None:
+                if request is None or await session.when_idle(pings) != "ping":
                     return
                 try:
                     reply = await model.complete(request)

@@ -7,6 +7,7 @@ session continues from it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from itertools import islice
 from typing import Any
 
@@ -17,11 +18,12 @@ from ...cache.economics import (
     CarryingMeter,
     Compaction,
     Life,
+    LifetimeAccount,
     RelativeRates,
     Verdict,
-    choose_ttl,
     compaction_due,
     growth_per_turn,
+    max_pings,
     turns_ahead,
     weigh_compaction,
 )
@@ -44,7 +46,6 @@ class _CacheState:
     at: float
     settled: tuple[int, int] | None = None
     end: tuple[int, int] | None = None
-    settled_offset: int | None = None
     cuts: int = 0
     opening: int = 0
     requests: int = 0
@@ -52,6 +53,7 @@ class _CacheState:
     held: tuple[tuple[int, int, str], ...] = ()
     boundary: int = -1
     carried: tuple[float, int] = (0.0, 0)
+    lifetime: tuple[float, float, float, float, int, int] = (0.0, 0.0, 0.0, 0.0, 0, 0)
     turns_left: float | None = None
 
 
@@ -113,21 +115,25 @@ class CachePlan:
         self.least_cached = least_cached
         self.model = ""
         """The model whose prices ``rates`` are; empty before the first request."""
-        self.settled_offset: int | None = None
         self._logged: _CacheState | None = None
         self._logged_cache: CacheState | None = None
         self._requests = 0
         self._ttl = ttl
         self._pauses = 0
         self.meter = CarryingMeter()
+        self.lifetime = LifetimeAccount()
+        self._paused = False
         self.turns_left: float | None = None
         """The least number of requests before the next compaction by price; None if it is unknown."""
+        self.patience = 0.0
+        """How many times its price carrying must cost before a compaction by price."""
         self.is_priced = True
         """Whether ``rates`` are prices that somebody pays; a model without a price has only assumed ratios."""
         self.cuts = 0
         """How many cuts the view had at the last request."""
         self._opening = 0
         self._boundary = -1
+        self._is_rewrite = False
         # The last request: messages inserted by the builder, the view's list of finished messages, and the rest.
         self._first: list[Any] = []
         self._known: tuple[list[Any], int] | None = None
@@ -143,13 +149,13 @@ class CachePlan:
             "settled": _spelled(placed.settled),
             "end": _spelled(placed.end),
             "at": placed.at,
-            "settled_offset": self.settled_offset,
             "cuts": self.cuts,
             "opening": self._opening,
             "requests": self._requests,
             "pauses": self._pauses,
             "boundary": self._boundary,
             "carried": [self.meter.spent, self.meter.window],
+            "lifetime": list(astuple(self.lifetime)),
             "turns_left": self.turns_left,
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
@@ -169,48 +175,33 @@ class CachePlan:
         if found is None:
             self.placed = None
             return
-        self.settled_offset = found.settled_offset
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary
         self.meter, self.turns_left = CarryingMeter(*found.carried), found.turns_left
+        self.lifetime = LifetimeAccount(*found.lifetime)
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
-    def mark(
-        self,
-        view: View,
-        messages: list[Any],
-        now: float,
-        *,
-        settled: int | None,
-        tail_offset: int,
-    ) -> BreakpointPlan:
-        """Return the breakpoints of a request, and record them and the cache entries that the request writes.
-
-        ``settled`` counts the view's messages before the results that may be cleared soon, here or by the provider;
-        ``tail_offset`` is the token count before those results.
-        """
-        if self.placed is not None and _PAUSE_SECONDS[0] <= now - self.placed.at < _PAUSE_SECONDS[1]:
-            self._pauses += 1
-        ttl = self.ttl(now)
+    def mark(self, view: View, messages: list[Any], now: float) -> BreakpointPlan:
+        """Return the breakpoints of a request, and record them and the cache entries that the request writes."""
+        self._paused = self.placed is not None and _PAUSE_SECONDS[0] <= now - self.placed.at < _PAUSE_SECONDS[1]
+        self._pauses += self._paused
+        ttl = self.ttl(view, now)
         cut, self.cuts = view.cuts != self.cuts, view.cuts
         if cut:
             self.meter = CarryingMeter()
         inserted = messages_added_before(view)
         cleared = self._newly_cleared(view, inserted)
         changed = _earlier(self._first_change(view, messages, inserted), cleared)
-        upto = settled + inserted if settled is not None else None
+        self._is_rewrite = changed is not None and self.life(now) == "live"
         planned = plan_marks(
             messages,
             now=now,
             ttl=ttl,
             before=self.placed,
             changed=changed,
-            settled=upto,
             cleared=self._boundary + 2 + inserted if cleared is not None else None,
         )
-        if planned.after.settled != (self.placed.settled if self.placed is not None else None):
-            self.settled_offset = tail_offset
         self.placed = planned.after
         self._requests += 1
         if self._requests == 1 or cut:
@@ -220,13 +211,28 @@ class CachePlan:
     def billed(self, used: Usage, compacted: float) -> None:
         """Add the tokens of a reply to the carrying cost; ``compacted`` is the size that a compaction leaves."""
         self.meter = self.meter.after(
-            read=used.read, total=used.input, output=used.output, compacted=compacted, rates=self.rates
+            read=used.read,
+            total=used.input,
+            output=used.output,
+            compacted=compacted,
+            rates=self.rates,
+            cleared=self._is_rewrite,
+        )
+        self.lifetime = self.lifetime.after(
+            used, paused=self._paused, pauses=self._pauses, requests=self._requests, rates=self.rates
         )
 
-    def pinged(self, now: float) -> None:
-        """Record that the last request was sent again, which renews its cache entries."""
+    def max_pings(self) -> int:
+        """Return how often the cache may be renewed before the next request (C9)."""
+        account = self.lifetime
+        return max_pings(self.rates, 1 - account.kept / account.cached if account.cached else 1.0)
+
+    def pinged(self, now: float, compacted: float | None = None) -> None:
+        """Record that the last request was sent again, which renews its cache entries and costs a read."""
         if self.placed is not None:
             self.placed = replace(self.placed, at=now)
+        if compacted is not None:
+            self.meter = self.meter.kept_warm(self.lifetime.cached, compacted=compacted, rates=self.rates)
 
     def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> BreakpointPlan:
         """Return the breakpoints that a request with these messages would get, without recording them."""
@@ -235,7 +241,7 @@ class CachePlan:
             changed = self._first_change(view, list(messages), messages_added_before(view))
         finally:
             self._first, self._known, self._rest = before
-        return plan_marks(messages, now=now, ttl=self.ttl(now), before=self.placed, changed=changed)
+        return plan_marks(messages, now=now, ttl=self.ttl(view, now), before=self.placed, changed=changed)
 
     def _first_change(self, view: View, messages: list[Any], inserted: int) -> BlockPosition | None:
         """Return the first block that differs from the last request, None if none does; store this request.
@@ -281,13 +287,14 @@ class CachePlan:
         life = self.placed.life(now)
         return "live" if life == "live" else "tail dead" if life == "tail dead" else "cold"
 
-    def ttl(self, now: float) -> str:
-        """Return the TTL of the cache entries in use; if the cache is cold, the TTL to choose for new entries."""
-        return self.placed.ttl if self.placed is not None and self.life(now) != "cold" else self.chosen_ttl()
+    def live_tokens(self, view: View, now: float) -> int:
+        """Return the tokens of the next request that the cache holds."""
+        life = self.life(now)
+        return view.token_count.tokens if life == "live" else self.lifetime.kept if life == "tail dead" else 0
 
-    def chosen_ttl(self) -> str:
+    def ttl(self, view: View, now: float) -> str:
         """Return the TTL given at construction, else the one that costs least with this session's pauses."""
-        return self._ttl or choose_ttl(pauses=self._pauses, requests=self._requests, rates=self.rates)
+        return self._ttl or self.lifetime.choice(view.token_count.tokens, self.life(now), self.rates)
 
     def turns_ahead(self, view: View) -> float:
         """Estimate how many turns this session will still have before its next compaction."""
@@ -307,7 +314,6 @@ class CachePlan:
             turns=self.turns_ahead(view),
             rates=self.rates,
             growth=self.growth(view),
-            ttl=self.chosen_ttl(),
         )
 
     def compaction_due(self, view: View, compaction: Compaction, patience: float) -> Verdict:
@@ -320,6 +326,9 @@ class CachePlan:
             patience=patience,
             rates=self.rates,
         )
-        each = self.rates.carrying(compaction.window) - self.rates.carrying(compaction.after)
-        self.turns_left = max(1.0, (patience * verdict.cost - self.meter.spent) / each) if each > 0 else None
+        self.turns_left, self.patience = None, patience
+        if self.rates.read > 0 and compaction.frees:
+            self.turns_left = self.meter.turns_until(
+                patience * verdict.cost, excess=compaction.frees, growth=self.growth(view), read=self.rates.read
+            )
         return verdict

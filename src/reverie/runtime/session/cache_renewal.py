@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from ...cache.economics import max_pings
+from ...cache.economics import IdleChoice
 from ...values import replace
 from .log import SessionLog
 from .parts import SessionParts
 
-__all__ = ["KEEP_WARM", "pings_allowed", "record_ping", "warming_request"]
+__all__ = ["KEEP_WARM", "keeps_warm", "record_ping", "warming_request", "when_idle"]
 
 KEEP_WARM: Final = "keep_warm"
 """The source of such a call in the log and the ledger."""
 
 
-def pings_allowed(parts: SessionParts) -> int:
-    """Return how often the cache may be renewed before the next prompt; 0 unless the user turned it on."""
-    if not parts.policy.settings.keep_warm or parts.policy.facts.api != "messages":
-        return 0
-    return max_pings(parts.cache.rates)
+def keeps_warm(parts: SessionParts) -> bool:
+    """Say whether the user turned it on and the provider has such a cache."""
+    return parts.policy.settings.keep_warm and parts.policy.facts.api == "messages"
+
+
+async def when_idle(parts: SessionParts, pings: int) -> IdleChoice:
+    """Compact while the prefix is cached if that is due by price, else ping as often as it pays, else let it go."""
+    if not keeps_warm(parts):
+        return "let go"
+    if await parts.compact.when_idle():
+        return "compact"
+    return "ping" if pings < parts.cache.max_pings() else "let go"
 
 
 def warming_request(log: SessionLog, parts: SessionParts) -> dict[str, Any] | None:
@@ -37,7 +44,7 @@ def warming_request(log: SessionLog, parts: SessionParts) -> dict[str, Any] | No
 async def record_ping(log: SessionLog, parts: SessionParts, reply: Mapping[str, Any]) -> None:
     """Log a ping and its price, and count the cache as renewed."""
     now = log.clock()
-    parts.cache.pinged(now)
+    parts.cache.pinged(now, parts.compacted_tokens())
     parts.accounts.renewed()
     await parts.host.load_prices(reply)
     billed = parts.accounts.side_call(reply, source=KEEP_WARM)

@@ -159,10 +159,13 @@ class SessionParts:
 
     def meter(self, reply: Mapping[str, Any]) -> None:
         """Add the usage of a reply to the cost of carrying the window (L4.18)."""
-        usage, settings = reply.get("usage"), self.policy.settings
+        usage = reply.get("usage")
         if isinstance(usage, Mapping):
-            compacted = compacted_tokens(self.host.view, settings.compact, self.policy.thresholds.effective)
-            self.cache.billed(usage_of(cast("Mapping[str, Any]", usage)), compacted)
+            self.cache.billed(usage_of(cast("Mapping[str, Any]", usage)), self.compacted_tokens())
+
+    def compacted_tokens(self) -> int:
+        """Return the size in tokens that a compaction is expected to leave."""
+        return compacted_tokens(self.host.view, self.policy.settings.compact, self.policy.thresholds.effective)
 
     async def take_reply(self, log: SessionLog, entry: Entry, rest: Mapping[str, Any]) -> None:
         """Log the cost of a logged reply and the provider's reports in it, emit its event, and update the notes."""

@@ -60,8 +60,7 @@ def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> di
     """Return a request with its cache breakpoints, after telling the cache watch and emitting its event."""
     parts.accounts.before(request, registered_by(log.pop_decisions()), log.view.finished_messages)
     messages: list[Any] = request["messages"]
-    settled, tail_offset = parts.trim.unsettled()
-    planned = parts.cache.mark(log.view, messages, log.clock(), settled=settled, tail_offset=tail_offset)
+    planned = parts.cache.mark(log.view, messages, log.clock())
     tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
     log.emit(RequestPrepared(log.name, len(messages), tokens, window))
     parts.sent = with_marks(request, planned, own=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from anyio import CancelScope
 
-from ...cache.economics import PING_SECONDS
+from ...cache.economics import PING_SECONDS, IdleChoice
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, USER, Entry, new_uuid
 from ...conversation.file_reads import FileRead, named_files
@@ -36,7 +36,7 @@ from ...settings import PRESETS, Preset, Settings, load_settings
 from ...storage.files import FileStorage
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
-from .cache_renewal import pings_allowed, record_ping, warming_request
+from .cache_renewal import record_ping, warming_request, when_idle
 from .changes import ChangePrice, price_of_change, price_of_reload
 from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
@@ -427,9 +427,9 @@ class Session:
         self.parts.policy.use_preset(name)
         self.parts.apply_policy()
 
-    def pings_allowed(self) -> int:
-        """Return how often the last request may be sent again to renew the cache; 0 unless ``keep_warm`` is set."""
-        return pings_allowed(self.parts)
+    async def when_idle(self, pings: int) -> IdleChoice:
+        """Return the decision about a cache that ends soon, after so many pings; a due compaction begins here."""
+        return await when_idle(self.parts, pings)
 
     def seconds_to_ping(self) -> float:
         """Return the seconds until the cache should be renewed; 0 if that is now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, Final, cast
 
 import msgspec
@@ -17,7 +18,6 @@ from ...errors import SessionError
 from ...events import FellBack, ResultsTrimmed
 from ...layers.l2_trim import (
     BoundaryPlan,
-    ClearableResult,
     TrimCandidates,
     TrimFacts,
     TrimPlan,
@@ -66,7 +66,8 @@ class Trimmer:
         self._next_look = 0
         self._facts_of_model = facts_of(DEFAULT_MODEL)
         self._is_chosen = False
-        self._summary_at = 0
+        self.summary_at = 0
+        """The token count of all messages at which the provider is asked for a summary; 0 if it never is."""
         self._said: set[str] = set()
 
     def use(self, policy: TrimPolicy, facts: ModelFacts, *, by_budget: bool, is_chosen: bool) -> None:
@@ -112,7 +113,7 @@ class Trimmer:
         ``summary_at`` is the token count of all messages at which the provider is asked for a summary; 0 if never.
         """
         self._report_means(log)
-        self._summary_at = summary_at
+        self.summary_at = summary_at
         planned = self.plan(log.view, log.clock())
         if isinstance(planned, TrimPlan):
             await self._clear(log, planned)
@@ -227,18 +228,6 @@ class Trimmer:
         self._pending.clear(gone)
         self._cleared += len(gone)
 
-    def unsettled(self) -> tuple[int | None, int]:
-        """Return how many messages and how many tokens come before the results that may be cleared soon.
-
-        The number of messages is None where it is 0, or where no result is cleared while the cache is live.
-        """
-        if not (self.policy.priced and self.policy.live):
-            return None, self._pending.written
-        recent: list[ClearableResult] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
-        if not recent:
-            return None, self._pending.written
-        return recent[0].group if recent[0].group > 0 else None, self._pending.start(recent[0])
-
     async def _move_boundary(self, log: SessionLog, planned: BoundaryPlan) -> None:
         """Log up to which call the provider leaves results out from now on."""
         facts, view = log.view.facts, log.view
@@ -284,18 +273,18 @@ class Trimmer:
             window=counted.tokens,
             round=view.length // 2,
             turns=cache.turns_ahead(view),
-            settled_offset=cache.settled_offset,
+            settled_offset=max(0, cache.lifetime.kept - round(counted.overhead)),
             prefix_tokens=round(counted.overhead),
             least_cached=cache.least_cached,
             growth=cache.growth(view),
-            ttl=cache.placed.ttl if cache.placed is not None else cache.chosen_ttl(),
-            tail_ttl="5m",
             rates=cache.rates,
             pinned=view.facts.pinned,
             cleared=self._cleared,
             read_backs=self.read_backs,
-            limit=cache.compact_at if not self._summary_at else self.blocking,
+            limit=cache.compact_at if not self.summary_at else self.blocking,
             raw_tokens=counted.raw_tokens,
-            summary_at=self._summary_at,
+            summary_at=self.summary_at,
+            turns_to_summary=inf if cache.turns_left is None else cache.turns_left,
+            patience=0.0 if cache.turns_left is None else cache.patience,
             thinking=tuple(thinking_sizes(view)) if loses_thinking else (),
         )

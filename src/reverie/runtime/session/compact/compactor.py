@@ -266,6 +266,19 @@ class Compactor:
             return None
         return report
 
+    async def when_idle(self) -> bool:
+        """Begin a compaction that has become due by price while the cache has the prefix; say whether one began."""
+        session = self._session
+        switches, at = session.settings.switches, session.thresholds
+        if forking() or not (switches.compact and switches.auto_compact) or awaits_provider(session.view):
+            return False
+        reason = self._draft.price_reason(at)
+        if not reason or session.settings.compact.prefers_provider(session.facts):
+            return bool(reason) and self._start_background(reason, at)
+        cuts = session.view.cuts
+        await self._by_price(at)
+        return session.view.cuts != cuts
+
     async def _by_price(self, at: Thresholds) -> None:
         """Compact without a model call if carrying the window has cost enough (L4.18).
 

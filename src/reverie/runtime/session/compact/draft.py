@@ -444,11 +444,12 @@ class CompactionDraft:
         patience = compact_patience(session.settings)
         if not patience or cache.placed is None or not cache.is_priced:
             return ""
+        now = session.clock()
         option = expected_compaction(
             session.view,
             session.settings.compact,
             at.effective,
-            is_live=cache.life(session.clock()) == "live",
+            live=cache.live_tokens(session.view, now),
             calls=1,
             rates=cache.rates,
         )
@@ -458,12 +459,11 @@ class CompactionDraft:
     def _priced(self, view: View, after: int, calls: int, lost_thinking: int = 0) -> Verdict:
         """Return the price of the compaction against carrying the window on, and whether it pays."""
         cache, policy = self._cache, self._session.settings.compact
-        is_live = cache.placed is not None and cache.life(self._session.clock()) == "live"
         option = expected_compaction(
             view,
             policy,
             self._session.thresholds.effective,
-            is_live=is_live,
+            live=cache.live_tokens(view, self._session.clock()),
             calls=1 if calls else 0,
             rates=cache.rates,
             lost_thinking=lost_thinking,

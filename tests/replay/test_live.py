@@ -1,0 +1,126 @@
+"""A compaction by price that a live session makes equals the one of a replay of the same log (L4.18)."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import Session
+from reverie.cache.economics import CarryingMeter
+from reverie.conversation.entries import ASSISTANT, USER, Entry, iso
+from reverie.importers.import_result import ImportedSession
+from reverie.layers.l4_compact import CompactPolicy
+from reverie.replay.compare import compare
+from reverie.replay.play import PlayedClock, play_session
+from reverie.replay.provider import SimulatedProvider
+from reverie.replay.recording import recording_of
+from reverie.runtime.session import log as log_module
+from reverie.runtime.session import writer as writer_module
+from reverie.runtime.session.cache_plan import CachePlan
+from reverie.runtime.session.compact import draft as draft_module
+from reverie.settings import Settings, Switches
+from reverie.storage.in_memory import InMemoryStorage
+from reverie.values import replace
+
+pytestmark = pytest.mark.slow
+
+MODEL, SYSTEM = "claude-sonnet-4-5", "S" * 20_000
+TOOLS: list[dict[str, Any]] = [{"name": "Look", "description": "Look.", "input_schema": {"type": "object"}}]
+
+
+def uuid_of(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-{number:012x}"
+
+
+@pytest.fixture(autouse=True)
+def counted_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Number the entries of live sessions, so that handles in summaries have the same size in each run."""
+    numbers = count()
+    for module in (log_module, writer_module, draft_module):
+        monkeypatch.setattr(module, "new_uuid", lambda: uuid_of(next(numbers)))
+
+
+def log(seed: int, turns: int = 80) -> list[Entry]:
+    """Return the log of a session that calls one tool a turn, with pauses and results of random sizes."""
+    rng, at = random.Random(seed), 1_800_000_000.0
+    entries: list[Entry] = []
+
+    def add(kind: str, content: list[dict[str, Any]], **more: Any) -> None:
+        last = entries[-1].uuid if entries else None
+        body = {"message": {"role": kind, "content": content}, **more}
+        entries.append(Entry(uuid_of(len(entries)), last, iso(at), "log", kind, body))
+
+    add(USER, [{"type": "text", "text": "look at everything"}])
+    for turn in range(turns):
+        called = {"type": "tool_use", "id": f"c{turn}", "name": "Look", "input": {"n": turn}}
+        reply = {"id": f"m{turn}", "model": MODEL}
+        add(ASSISTANT, [{"type": "text", "text": f"step {turn}"}, called], reply=reply)
+        at += rng.choice((5.0, 20.0, 60.0, 400.0, 4_000.0))
+        words = f"result {turn}: " + "word " * rng.choice((40, 400, 2_400))
+        add(USER, [{"type": "tool_result", "tool_use_id": f"c{turn}", "content": words}])
+    return entries
+
+
+def settings(home: Path) -> Settings:
+    return Settings(
+        home=home,
+        window_tokens=1_000_000,
+        switches=Switches(notes=False, offload=False),
+        compact=CompactPolicy(tail_tokens=3_000, expected_tokens=3_000),
+    )
+
+
+def replayed(entries: list[Entry], home: Path) -> list[int]:
+    """Return the requests before which a replay of the log compacts."""
+    given = ImportedSession("log", "log", "", "", MODEL, tuple(entries), system=SYSTEM, tools=TOOLS)
+    provider, marked = SimulatedProvider(), [{**TOOLS[0], "cache_control": {"type": "ephemeral"}}]
+    provider.bill({"model": MODEL, "system": SYSTEM, "tools": marked, "messages": []}, 0.0)
+    recording = replace(recording_of(given, "log"), prefix=(provider.last.input,))
+    [outcome] = compare([recording], policies=("reverie",), settings=settings(home), check=False).outcomes
+    return [act.number for act in outcome.acts if act.layer == "compact"]
+
+
+def lived(entries: list[Entry], home: Path, pick: random.Random | None = None) -> list[int]:
+    """Return the requests before which a live session compacts; with ``pick`` it is opened anew again and again."""
+    storage, provider, clock, found = InMemoryStorage(), SimulatedProvider(), PlayedClock(), list[int]()
+
+    async def steps() -> None:
+        left, number, cuts = entries, 0, 0
+        while left:
+            size = 2 * pick.randint(1, 9) if pick is not None else len(left)
+            now, left = left[:size], left[size:]
+            async with Session.open("live", storage=storage, settings=settings(home), clock=clock) as session:
+                played = play_session(now, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, provider=provider)
+                async for _ in played:
+                    found.extend([number] * (session.view.cuts - cuts))
+                    number, cuts = number + 1, session.view.cuts
+
+    anyio.run(steps)
+    return found
+
+
+@pytest.mark.requirement("L4.18", "K11")
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_a_live_session_compacts_by_price_before_the_same_requests_as_a_replay_of_its_log(tmp_path: Path, seed: int):
+    entries = log(seed)
+    predicted = replayed(entries, tmp_path)
+    assert predicted
+    assert lived(entries, tmp_path) == predicted
+    assert lived(entries, tmp_path, random.Random(seed)) == predicted, "also across many ends and resumes"
+
+
+def test_a_live_session_that_forgets_its_meter_on_resume_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    entries = log(1)
+    predicted, resume = replayed(entries, tmp_path), CachePlan.resume
+
+    def forget(plan: CachePlan, messages: list[Any]) -> None:
+        resume(plan, messages)
+        plan.meter = CarryingMeter()
+
+    monkeypatch.setattr(CachePlan, "resume", forget)
+    assert lived(entries, tmp_path, random.Random(1)) != predicted
