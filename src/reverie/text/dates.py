@@ -38,8 +38,7 @@ _SPANS: Final = ("week", "month", "quarter", "year")
 _SPAN: Final = "|".join(_SPANS)
 _PHRASE: Final = re.compile(
     rf"""(?<![\w/.@#-])(?:
-      (?P<iso>\d{{4}}-\d\d-\d\d)
-    | (?P<near>(?:the\ )?day\ (?:after\ tomorrow|before\ yesterday)|today|tonight|tomorrow|yesterday)
+      (?P<near>(?:the\ )?day\ (?:after\ tomorrow|before\ yesterday)|today|tonight|tomorrow|yesterday)
     | (?P<end>(?:the\ )?end\ of\ (?:the\ |this\ |next\ )?(?:{_SPAN})|eo[wmqy])
     | (?<!\bevery\ )(?<!\beach\ )(?P<which>next|this|last|coming)\ (?P<span>{_SPAN}|{_DAY})(?!\ of\b)
     | in\ (?P<count>{_COUNT})\ (?P<unit>{_UNIT})(?P<time>['’]?s?\ time)?
@@ -66,8 +65,6 @@ class DatedText:
     """A text with its relative dates made absolute, and the phrases that were replaced or stayed."""
 
     text: str
-    last: date | None = None
-    """The latest day that the text names; None if it names none."""
     replaced: tuple[tuple[str, str], ...] = ()
     """Pairs of a phrase and its replacement."""
     unknown: tuple[str, ...] = ()
@@ -94,7 +91,6 @@ def absolute(text: str, written_on: date | None, *, only_certain: bool = False) 
     "in two weeks", "last week", "two weeks ago", "the end of the month".
     """
     masked = deque(found.span() for found in _MASKED.finditer(text))
-    days: list[date] = []
     replaced: list[tuple[str, str]] = []
     unknown: list[str] = []
     parts: list[str] = []
@@ -109,14 +105,13 @@ def absolute(text: str, written_on: date | None, *, only_certain: bool = False) 
         if not named:
             unknown += [found.group()] if written_on is None else []
             continue
-        days += named
         shown = _shown(found, named)
         parts += (_joined(text[at:start], shown), shown)
         at = end
         if shown != found.group():
             replaced.append((found.group(), shown))
     made = "".join((*parts, text[at:]))
-    return DatedText(made, max(days, default=None), tuple(replaced), tuple(unknown))
+    return DatedText(made, tuple(replaced), tuple(unknown))
 
 
 def _joined(before: str, shown: str) -> str:
@@ -173,8 +168,6 @@ def _shown(found: re.Match[str], days: tuple[date, ...]) -> str:
 def _days_of(found: re.Match[str], today: date | None) -> tuple[date, ...]:
     """Return the one or two days that a phrase may mean, counted from ``today``; empty if it means none."""
     try:
-        if found["iso"]:
-            return (date.fromisoformat(found["iso"]),)
         if month := found["month"] or found["day_month"]:
             number = int(found["month_day"] or found["day"])
             return _in_year(month, number, found["year"] or found["day_year"], today)

@@ -9,7 +9,7 @@ from ...lazy import lazily
 if TYPE_CHECKING:
     from .existing_memories import ExistingMemories
     from .gate import has_new_prose
-    from .local import MAX_CANDIDATES, LocalExtraction, MemoryCandidate, extract
+    from .local import MemoryCandidate, extract
     from .plan import CURSOR, IMPORTED, ExtractionStep, after_cursor, extraction_step, imported_upto, wrote_memories
     from .policy import ExtractPolicy
     from .prompts import MemoryProposal, directive, proposals_in
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CURSOR",
     "IMPORTED",
-    "MAX_CANDIDATES",
     "Embed",
     "ExistingMemories",
     "ExtractPolicy",
     "ExtractionStep",
-    "LocalExtraction",
     "MemoryCandidate",
     "MemoryProposal",
     "PastSayings",
@@ -54,8 +52,6 @@ __getattr__ = lazily(
         "existing_memories": ("ExistingMemories",),
         "local": (
             "MemoryCandidate",
-            "LocalExtraction",
-            "MAX_CANDIDATES",
             "extract",
         ),
         "plan": (
