@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ...memories.recall.terms import tokens
+from ...memories.rules.taxonomy import claim_of
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import TRUSTS, Trust
 from ...values import record
@@ -49,7 +50,7 @@ class ExistingMemories:
 
     def add(self, type_name: str, text: str, *, file: str, trust: Trust = "user") -> None:
         """Add the text of an existing memory; if ``file`` is empty, no later text can update it."""
-        rule = text.split("**Why")[0]
+        rule = claim_of(text)
         whole = _read(rule)
         self._said |= {whole, *map(_read, _ENDS.split(rule))}
         if file:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from ...memories.rules.taxonomy import claim_of
 from ...memories.store.records import MemoryRecord
 from ...text.words import words
 from .changes import Question
@@ -27,7 +28,6 @@ _UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\
 _PIECE: Final = re.compile(f"[{_UNSPACED}]|[^{_UNSPACED}]+")
 _QUOTE_CHARS: Final = 240
 _MAX_DIFFERENT_WORDS: Final = 6
-_REASONS: Final = ("\n**Why:**", "\n**How to apply:**")
 
 
 def equal_groups(memories: Mapping[str, MemoryRecord]) -> list[list[str]]:
@@ -72,10 +72,7 @@ def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[l
 
 def _claim(memory: MemoryRecord) -> tuple[str, ...]:
     """Return the words of a memory's body without its reasons, which many share; else of its description."""
-    body = memory.body
-    for label in _REASONS:
-        body = body.split(label, 1)[0]
-    found = words(body) or words(memory.description)
+    found = words(claim_of(memory.body)) or words(memory.description)
     return tuple(piece for word in found for piece in _PIECE.findall(word))
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "MemoryKind",
     "MemoryType",
     "body_for",
+    "claim_of",
     "description_for",
     "lint_memory",
     "refusal",
@@ -51,6 +52,11 @@ def body_for(text: str, why: str = "", how: str = "") -> str:
     if how.strip() and "**How to apply" not in text:
         parts.append(f"**How to apply:** {how.strip()}")
     return "\n\n".join(parts) + "\n"
+
+
+def claim_of(body: str) -> str:
+    """Return the body of a memory without the lines of its reason and use, which other memories may share."""
+    return body.split("**Why:**", 1)[0].split("**How to apply:**", 1)[0].strip()
 
 
 def description_for(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 
 from ...digests import hex_of
 from ...errors import ReverieError
+from ...memories.rules.taxonomy import claim_of
 from ...memories.store.records import MemoryRecord
 from ...ports import Embedder
 from ...storage.sqlite import is_damage, open_database
@@ -121,7 +122,7 @@ class MemoryVectors:
 
 
 def _text(memory: MemoryRecord) -> str:
-    """Return the description with the beginning of the body, which says it in other words."""
-    body = memory.body[:_BODY_CHARS]
+    """Return the description with the beginning of the claim, which says it in other words; reasons only dilute it."""
+    claim = claim_of(memory.body)[:_BODY_CHARS]
     about = memory.description or memory.name
-    return body if about in body else f"{about}\n{body}"
+    return claim if about in claim else f"{about}\n{claim}".strip()
