@@ -244,11 +244,11 @@ class SessionParts:
     def stored(self, view: View, handle: str, *, listed: bool = False) -> bytes | None:
         """Return content that left a view, by its path or handle; None if it is not readable. This may block.
 
-        ``listed`` gives the list of messages in place of the messages that a cut removed.
+        Of a cut it is the text of the messages that it removed, or with ``listed`` the list of them.
         """
         try:
             found = self.read_back(view).find(handle)
-            return found.listing.encode() if listed and found.listing else found.data
+            return (found.listing if listed else found.text).encode() if found.listing else found.data
         except (InputError, StorageError):
             return None
 
