@@ -53,8 +53,8 @@ def test_a_fix_names_the_failing_test_and_the_changed_function() -> None:
 def test_the_place_of_a_compiler_error_is_kept() -> None:
     script = asked_to("Build it")
     script.reply(call("t1", "Bash", command="go vet ./..."))
-    script.result("t1", "# app/store\nstore/hooks.go:48:23: undefined: cpkg\nExit code 1")
-    assert "store/hooks.go:48:23: undefined: cpkg" in accounts(script)[0]
+    script.result("t1", "# app/store\nstore/hooks.go:48:23: undefined: cpkg\nFAIL\tapp/store\nok  \tapp/other\t0.1s")
+    assert "`go vet ./...` failed: store/hooks.go:48:23: undefined: cpkg" in accounts(script)[0]
 
 
 def test_a_short_answer_stands_after_its_question() -> None:

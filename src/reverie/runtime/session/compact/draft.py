@@ -356,7 +356,8 @@ class CompactionDraft:
             notes = take_notes(activity, before, budget=budget)
             sections = without_told({**notes.sections, **(theirs if by_others else {})}, foreign)
             body = notes_text(sections, section_tokens=room.section, total_tokens=room.notes)
-            accounts = request_accounts(activity, room.accounts, visible)
+            unused = max(0, room.notes - estimate_text(body))
+            accounts = request_accounts(activity, room.accounts + unused, visible)
             return CompactionText(asked.partial or "notes", body, dict(activity.names), accounts)
 
         if asked.partial:
