@@ -170,6 +170,7 @@ NO_SECRETS = {
     "path of Windows": ("self._pwd = 'C:\\\\windows\\\\system32'", "self._pwd = 'Cwq9win9dQwsXsyst3m32'"),
     "name with dots": ('auth = "mezzanine.core.MezzanineBackend"', 'auth = "mezz9nine.cqre.MezzXnin3Backend"'),
     "call": ("password = getNS(packet[1:])[0]", "password = getNS9!packetQ1x"),
+    "phrase": ("'Admin Password': 'web2py Admin Console'", "'Admin Password': 'web2py'"),
     "own name": ('TOKEN_MALFORMED_SD_JWT = "TokenMalformedSdJwt"', 'TOKEN_MALFORMED_SD_JWT = "Tq9kMxlfZrmedSdJwt"'),
     "sample of its own name": ('password="Passw0rd1"', 'password="Pqssw0xz1"'),
     "accents": ("Das Passwort wurde geändert.", "Das Passwort wurde ge9ndQrt."),

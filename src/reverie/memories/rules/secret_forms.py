@@ -50,6 +50,8 @@ _FIELD: Final = re.compile(r"(?:[?&]|(?<!\S)--)[\w.-]*\Z")
 """The name of an option or of a field in a URL, up to its keyword."""
 _NAME: Final = re.compile(r"[\w-]*\Z")
 _NO_LETTERS: Final = re.compile(r"[\W\d_]+")
+_NEXT_OF_PHRASE: Final = re.compile(r"[ \t]+\w")
+"""More words before the quote closes: the first one is that of a sentence."""
 _COMPOUND: Final = re.compile(r"[\w.-]")
 _NEXT_WORD: Final = re.compile(r"(?<=[ \t])[^\s\"'`<>]+")
 _PLAIN_WORD: Final = re.compile(r"[^\W\d_]+|[—–-]")
@@ -265,7 +267,8 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
     is_field = named or _FIELD.search(text, max(0, at - 24), at) is not None or value != plain_text(value)
     value = plain_text(value)
     if weak:
-        return is_password(value, clear=clear)
+        is_phrase = found["quote"][-1:] in ("'", '"') and _NEXT_OF_PHRASE.match(text, found.end("value"))
+        return is_random(value) if is_phrase else is_password(value, clear=clear)
     if UUID.fullmatch(value):
         mark = text[max(0, at - 8) : at].lower().rstrip("_- ").endswith(_BEFORE_MARK)
         return not mark and (named or (not found["name"] and _COMPOUND.match(text, at - 1) is not None))
