@@ -32,10 +32,14 @@ from reverie.model_facts import facts_of
 from reverie.replay.compare import compare, recordings_in
 from reverie.replay.outcome import totals
 from reverie.replay.recording import RecordedRequest, Recording, joined
+from reverie.values import replace
 
 MODELS = ("claude-opus-5", "claude-opus-5-5", "claude-fable-5-1")
 """Models that read the cache at 0.1, 0.05 and 0.025 of the input price."""
 PRESETS = ("faithful", "balanced", "thrifty")
+WARM = tuple(f"{name}-warm" for name in PRESETS)
+CUTS = (3, 4, 6, 9, 12, 16, 20, 25, 30)
+"""The requests after which sessions are cut, to see short ones."""
 POLICIES = (
     "uncached",
     "append-only",
@@ -44,7 +48,7 @@ POLICIES = (
     "compact-150k",
     "compact-300k",
     *PRESETS,
-    *(f"{name}-warm" for name in PRESETS),
+    *WARM,
 )
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "claude-code"
 
@@ -61,7 +65,7 @@ def last_needed(recording: Recording) -> dict[str, int]:
                 continue
             for block in as_blocks(entry.message):
                 if block["type"] == "tool_result":
-                    called = block["tool_use_id"]
+                    called: str = block["tool_use_id"]
                     born[called] = needed[called] = step.number
                     holders.update(dict.fromkeys(recording.lines.of(block), called))
                 else:
@@ -189,9 +193,25 @@ def figures(recordings: list[Recording], model: str) -> dict[str, float]:
     }
     found["best schedule"] = sum(best_schedule(one, rates) for one in recordings) / whole["uncached"]
     found["bound for clearing"] = sum(bound(joined(one), rates) for one in recordings) / whole["uncached"]
+    found["worst of short sessions"] = worst_of_short(recordings, model)
     for name in PRESETS:
         found[f"needed again, {name}"] = totals(report.of(policy=name))["needed_share"]
     return found
+
+
+def worst_of_short(recordings: list[Recording], model: str) -> float:
+    """Return the highest cost of a preset beside append-only, over sessions cut after some requests and whole ones.
+
+    Pings after the last request do not count.
+    """
+    cut = [
+        replace(one, name=f"{one.name}:{size}", session=f"{one.session}:{size}", steps=one.steps[:size])
+        for one in recordings
+        for size in (*CUTS, len(one.steps))
+    ]
+    report = compare(cut, policies=("append-only", *PRESETS, *WARM), model=model, check=False)
+    plain = {one.session: one.input_usd for one in report.of(policy="append-only")}
+    return max((one.input_usd - one.after_usd) / plain[one.session] for one in report.outcomes)
 
 
 def problems(model: str, one: dict[str, float]) -> list[str]:
@@ -203,6 +223,7 @@ def problems(model: str, one: dict[str, float]) -> list[str]:
         "and within 1.35 of the best schedule": one["balanced-warm"] <= 1.35 * one["best schedule"],
         "thrifty costs no more than balanced": one["thrifty"] <= one["balanced"],
         "faithful costs no more than it, where reads are cheap": bare > 0.05 or one["faithful"] <= long,
+        "no session, cut short or whole, costs 1 % more than append-only": one["worst of short sessions"] <= 1.01,
         "a quarter of what balanced removes is needed again, at most": one["needed again, balanced"] <= 0.25,
     }
     return [f"{model}: does not hold: {promise}" for promise, holds in promises.items() if not holds]

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from reverie.conversation.wire.blocks import as_blocks
+from reverie.importers import read_session
 
 pytestmark = pytest.mark.requirement("D3")
 
@@ -52,3 +57,24 @@ def test_a_document_cut_short_gives_the_messages_before_the_cut(recordings: Any,
     [found] = recordings.import_bytes(data[: data.index(b"<returncode>")], "cut.traj.json")
     assert [entry.kind for entry in found.messages] == ["user", "assistant"]
     assert found.system == "You are helpful."
+
+
+def test_a_command_in_the_text_of_a_reply_is_a_call_and_the_next_message_its_result(tmp_path: Path):
+    fence = "```"
+    messages = [
+        {"role": "system", "content": "One bash block a reply."},
+        {"role": "user", "content": "Fix it."},
+        {"role": "assistant", "content": f"THOUGHT: look\n\n{fence}bash\nls -la\n{fence}", "extra": {"response": {}}},
+        {"role": "user", "content": "<returncode>0</returncode>\n<output>\na.py\n</output>"},
+        {"role": "assistant", "content": f"{fence}bash\none\n{fence}\nor\n{fence}bash\ntwo\n{fence}"},
+        {"role": "user", "content": "Give exactly ONE command."},
+    ]
+    file = tmp_path / "one.traj.json"
+    file.write_text(json.dumps({"trajectory_format": "mini-swe-agent-1", "messages": messages}))
+    [session] = read_session(file)
+    blocks = [block for entry in session.messages for block in as_blocks(entry.message or {"content": []})]
+    assert [block["type"] for block in blocks] == ["text", "text", "tool_use", "tool_result", "text", "text"]
+    use, result = blocks[2], blocks[3]
+    assert use["input"] == {"command": "ls -la"}
+    assert result["tool_use_id"] == use["id"]
+    assert blocks[4]["text"].count(fence) == 4, "two commands are none: the program refuses such a reply"

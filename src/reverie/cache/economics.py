@@ -133,11 +133,18 @@ class Verdict:
 
 
 def weigh_clearing(
-    clearing: ClearingOption, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: RelativeRates
+    clearing: ClearingOption,
+    forecast: Forecast,
+    *,
+    ttl: str,
+    tail_ttl: str,
+    rates: RelativeRates,
+    patience: float = 1.0,
 ) -> Verdict:
     """Return the verdict on clearing old results now instead of carrying them on.
 
-    ``ttl`` is the cache lifetime of the settled part, ``tail_ttl`` that of the tail.
+    ``ttl`` is the cache lifetime of the settled part, ``tail_ttl`` that of the tail. With ``patience``, carrying must
+    have cost so many times the price.
     """
     left = rates.at(forecast.window - clearing.frees)
     settled_price, tail_price = left.write(ttl), left.write(tail_ttl)
@@ -152,7 +159,7 @@ def weigh_clearing(
     saves = carrying + max(0.0, unwritten - rewrite) - risk - clearing.later
     if saves <= cost:
         return Verdict(False, cost, saves, "carrying on is cheaper for the turns likely to come")
-    if clearing.carried * _dearer(clearing.frees, forecast.window, rates) < cost:
+    if clearing.carried * _dearer(clearing.frees, forecast.window, rates) < patience * cost:
         return Verdict(False, cost, saves, "carrying has not yet cost as much as clearing would")
     return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {forecast.turns:.0f} turns")
 

@@ -112,6 +112,8 @@ class CallIds:
     def __init__(self) -> None:
         self._latest: dict[str, str] = {}
         self._taken: set[str] = set()
+        self.open = ""
+        """The call whose output is the next user message, where a program writes commands as text."""
 
     def renamed(self, uses: list[Record]) -> list[Record]:
         """Give ``tool_use`` blocks ids that are unique in the session, in place, and return the same list."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ..conversation.entries import ASSISTANT, USER, iso
@@ -14,6 +15,8 @@ __all__ = ["NAME", "TITLE", "looks", "read"]
 NAME: Final = "mini-swe-agent"
 TITLE: Final = "mini-swe-agent trajectory (.traj.json)"
 
+_COMMAND: Final = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
+"""A command of the text protocol; a reply has exactly one, and the next user message is its output."""
 _SIGNS: Final = frozenset({"mini_version", "model_stats", "exit_status", "config"})
 
 
@@ -59,6 +62,13 @@ def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line
         draft.system = plain(content) if draft.system is None else f"{draft.system}\n\n{plain(content)}"
     elif role == "assistant":
         uses = calls.renamed(tool_uses(message.get("tool_calls")))
+        calls.open = ""
+        found = list(_COMMAND.finditer(content)) if isinstance(content, str) and not uses else []
+        if len(found) == 1 and isinstance(content, str):
+            calls.open = f"{draft.session_id}-command-{place}"
+            start, end = found[0].span()
+            content = (content[:start] + content[end:]).strip()
+            uses = [{"type": "tool_use", "id": calls.open, "name": "bash", "input": {"command": found[0][1]}}]
         _emit_reply(draft, uses, content, extra, place, line)
     elif role == "tool" and (call := as_text(message.get("tool_call_id"))):
         draft.say(
@@ -68,6 +78,9 @@ def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line
             _time(extra),
         )
     elif role in ("user", "tool") and content:
+        if calls.open:  # the output of the command in the reply before
+            content = [{"type": "tool_result", "tool_use_id": calls.open, "content": content}]
+        calls.open = ""
         draft.say(USER, "user", content, _time(extra))
     else:
         known = role in ("user", "tool", "exit")

@@ -142,7 +142,14 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
         clearing = clearing_at(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
         lost = sum(tokens for group, tokens in facts.thinking if group > one.group)
         clearing = replace(clearing, lost_thinking=lost) if lost else clearing
-        verdict = weigh_clearing(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
+        verdict = weigh_clearing(
+            clearing,
+            forecast,
+            ttl=facts.ttl,
+            tail_ttl=facts.tail_ttl,
+            rates=facts.rates,
+            patience=max(1.0, facts.patience),  # as patient as the compaction that would remove them too
+        )
         if verdict.act and (best is None or verdict.net > best[0].net):
             best = (verdict, at)
     if best is None:
