@@ -15,13 +15,14 @@ from reverie.conversation.view import View
 from reverie.conversation.wire.validate import problems
 from reverie.model_facts import facts_of
 from reverie.replay import compare as compare_module
-from reverie.replay.compare import SHOWN, compare, recordings_in, settings_named
+from reverie.replay.compare import SHOWN, compare, preset_costs, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import ClearEveryTurnPolicy, ReveriePolicy
 from reverie.replay.recording import RecordedRequest, Recording
 from reverie.replay.report import since_line
 from reverie.replay.request_checks import RequestChecks
 from reverie.replay.run import replay_recording
+from reverie.settings import load_settings
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
 pytestmark = pytest.mark.slow
@@ -235,3 +236,13 @@ def test_bills_after_a_date_are_compared_with_the_prediction_from_before(made: l
     since = made[0].steps[0].at + 5e6
     assert "Since then you paid" in since_line(report, since)
     assert "no billed session since" in since_line(report, 1e12)
+
+
+@pytest.mark.requirement("U7")
+def test_the_presets_of_a_running_session_have_a_price(made: list[Recording]) -> None:
+    entries = [entry for step in made[0].steps for entry in step.entries]
+    costs = preset_costs(entries, "claude-sonnet-4-5", load_settings())
+    assert set(costs) == {"faithful", "balanced", "thrifty"}
+    assert all(usd > 0 for usd in costs.values())
+    assert preset_costs([], "claude-sonnet-4-5", load_settings()) == {}
+    assert preset_costs(entries, "no-such-model", load_settings()) == {}

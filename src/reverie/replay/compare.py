@@ -13,10 +13,11 @@ from typing import Any, Final, cast
 
 from ..cache.economics import RelativeRates, max_pings
 from ..cache.prices import Prices, prices_for, rates_of
+from ..conversation.entries import Entry
 from ..conversation.rounds import reply_id
 from ..conversation.tokens.window import Thresholds
 from ..errors import InputError
-from ..importers import find_sessions, read_session
+from ..importers import ImportedSession, find_sessions, read_session
 from ..layers.l1_offload import OffloadPolicy
 from ..model_facts import ModelFacts, default_model, facts_of
 from ..runtime.session.limits import EDITING_BETA, compact_patience, thresholds_for, trim_policy, window_of
@@ -36,7 +37,7 @@ from .policies import (
 from .recording import Recording, joined, recording_of
 from .run import billed_outcome, replay_recording
 
-__all__ = ["NAMES", "SHOWN", "compare", "recordings_in", "settings_named"]
+__all__ = ["NAMES", "SHOWN", "compare", "preset_costs", "recordings_in", "settings_named"]
 
 Progress = Callable[[str], None]
 WARM: Final = "-warm"
@@ -158,6 +159,16 @@ def compare(
     names = tuple(name for name in (*policies, *extra) if any(outcome.policy == name for outcome in outcomes))
     said = (*skipped, *(_note(reason, where) for reason, where in notes.items()))
     return ReplayReport(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed))
+
+
+def preset_costs(entries: Iterable[Entry], model: str, settings: Settings) -> dict[str, float]:
+    """Return the input cost in dollars of a session so far under each preset; empty without a request or a price."""
+    session = ImportedSession("reverie", "this session", "", "", model, tuple(entries))
+    recording = recording_of(session, "this session")
+    if not recording.steps or prices_for(model) is None:
+        return {}
+    report = compare([recording], policies=_PRESETS, model=model, settings=settings, check=False)
+    return {name: totals(report.of(policy=name))["input_usd"] for name in _PRESETS}
 
 
 @record

@@ -130,9 +130,17 @@ async def set_preset(chat: Chat, rest: str) -> None:
     """Use the preset named ``rest`` in this session, or show all presets if no name is given."""
     if rest:
         await chat.agent.session.set_preset(cast("Preset", rest))
-    used = chat.agent.session.settings.preset
-    lines = [f"  {'*' if name == used else ' '} {name:<10} {effect}" for name, effect in PRESETS.items()]
-    lines.append(chat.paint("  reverie replay shows the money of each on your own sessions", "dim"))
+    from ...replay.compare import preset_costs
+
+    session = chat.agent.session
+    used, model = session.settings.preset, chat.agent.model.model_id
+    costs = await to_thread.run_sync(preset_costs, session.view.history, model, session.settings)
+    lines = [
+        f"  {'*' if name == used else ' '} {name:<10} {f'${costs[name]:,.2f}  ' if costs else ''}{effect}"
+        for name, effect in PRESETS.items()
+    ]
+    about = "the input of this session so far under each; " if costs else ""
+    lines.append(chat.paint(f"  {about}reverie replay compares them on all your sessions", "dim"))
     chat.transcript.put("block", lines)
 
 
