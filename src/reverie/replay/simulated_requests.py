@@ -40,6 +40,7 @@ class RequestSimulator:
         self.epoch = 0
         self._shown_epoch = -1
         self._messages: list[Message] = []
+        self._known: dict[int, tuple[Message, list[SimBlock]]] = {}
         self._starts: list[int] = []
         self._chain: list[bytes] = []
         self._totals: list[int] = []
@@ -107,8 +108,11 @@ class RequestSimulator:
             self._types.append(block.type)
 
     def _blocks(self, message: Message) -> list[SimBlock]:
+        known = self._known.get(id(message))
+        if known is not None:
+            return known[1]
         role: str = message["role"]
-        return [
+        made = [
             SimBlock(
                 blake2b(canonical_block(block, role), digest_size=_DIGEST).digest(),
                 self._recording.sizes.of(block),
@@ -116,6 +120,8 @@ class RequestSimulator:
             )
             for block in as_blocks(message)
         ]
+        self._known[id(message)] = message, made
+        return made
 
     def marks(self, planned: BreakpointPlan) -> list[Mark]:
         """Return the breakpoints planned for the last request by the index of their block, in order."""
