@@ -48,8 +48,8 @@ class UserMessage:
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of the text."""
-        return estimate_text(self.text)
+        """The estimated tokens of the text, with the line of its handle."""
+        return estimate_text(self.text) + _FRAME_TOKENS
 
 
 @record
@@ -125,7 +125,7 @@ def quoted_words(
 
     ``ended`` are the first words of rules that no longer hold, which are no sentences that bind.
     """
-    costs = [one.tokens + _FRAME_TOKENS for one in said]
+    costs = [one.tokens for one in said]
     ranking = None if sum(costs) <= tokens else SentenceRanking([one.text for one in said], ended)
     reserve = min(int(tokens * _BINDING_SHARE), ranking.tokens) if ranking is not None else 0
     newest = range(len(said) - 1, -1, -1)
