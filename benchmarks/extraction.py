@@ -42,7 +42,14 @@ from reverie.memories.store.records import MemoryRecord
 from reverie.models.embedders import open_embedder
 
 DATA = Path(__file__).parent / "data"
-SETS = ("extraction_sessions", "extraction_languages", "extraction_fresh", "extraction_unseen", "extraction_stranger")
+SETS = (
+    "extraction_sessions",
+    "extraction_languages",
+    "extraction_fresh",
+    "extraction_unseen",
+    "extraction_stranger",
+    "extraction_second",
+)
 NOT_ENGLISH = "extraction_languages"
 WORTH = ("extraction_worth", "extraction_worth_stranger")
 START = 1_790_000_000.0

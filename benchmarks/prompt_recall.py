@@ -25,7 +25,12 @@ from reverie.runtime.memory.memory import Memory
 
 DATA = Path(__file__).resolve().parent / "data"
 FIELDS = ("name", "description", "type")
-SETS = {"own": "prompt_recall", "choosing": "prompt_recall_choosing", "stranger": "prompt_recall_stranger"}
+SETS = {
+    "own": "prompt_recall",
+    "choosing": "prompt_recall_choosing",
+    "stranger": "prompt_recall_stranger",
+    "second stranger": "prompt_recall_second",
+}
 LIMITS = {"precision": 0.6, "neutral": 0.05, "times the answers of words": 2}
 
 

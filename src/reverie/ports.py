@@ -143,6 +143,7 @@ class Embedder(Protocol):
     def vectors(self, texts: Sequence[str]) -> list[array[float]]:
         """Return one vector of length 1 per text, in order; the end of a text that is too long may be cut.
 
+        Unrelated texts have a cosine near 0; ``models.embedders.CentredEmbedder`` makes that true of any model.
         Every failure is a ``ModelError``.
         """
         ...

@@ -7,18 +7,22 @@ import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from reverie import Memory
 from reverie.conversation.entries import ASSISTANT, USER, Entry, encode_entry
+from reverie.digests import hex_of
 from reverie.errors import ModelError, ModelUnavailable, ModelUnknown
 from reverie.events import Event, FellBack
 from reverie.hosts.memory_reader import MemoryReader
-from reverie.models.embedders import EndpointEmbedder, open_embedder
+from reverie.memories.recall.policy import RecallPolicy
+from reverie.models.embedders import CentredEmbedder, EndpointEmbedder, open_embedder
 from reverie.runtime.memory.vectors import MemoryVectors
 from reverie.runtime.search.sessions import SessionSearch
+from reverie.runtime.search.vectors import likeness
 
 MEANINGS = (("framework", "unittest", "pytest"), ("coffee", "espresso"), ("deploy", "release", "ship"))
 RULE = "Use unittest, never pytest"
@@ -42,8 +46,12 @@ class Meanings:
     def _vector(self, text: str) -> array[float]:
         values = [float(any(word in text for word in words)) for words in MEANINGS]
         values.append(0.0 if any(values) else 1.0)
-        size = sum(value * value for value in values) ** 0.5
-        return array("f", [value / size for value in values])
+        return unit(values)
+
+
+def unit(values: Sequence[float]) -> array[float]:
+    size = sum(value * value for value in values) ** 0.5
+    return array("f", [value / size for value in values])
 
 
 @pytest.fixture
@@ -237,12 +245,48 @@ def endpoint() -> Iterator[str]:
 @pytest.mark.requirement("R10")
 def test_an_endpoint_gives_vectors_of_length_one_in_order(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    embedder = open_embedder(f"{endpoint}#small")
-    found = embedder.vectors(["a", "bb"] * 40)
+    found = EndpointEmbedder(f"{endpoint}#small").vectors(["a", "bb"] * 40)
     assert len(found) == 80
     assert [round(value, 3) for value in found[0]] == [0.6, 0.8]
     with pytest.raises(ModelError, match="no"):
         EndpointEmbedder(f"{endpoint}#large").vectors(["a"])
+
+
+class Crowded:
+    """A model whose vectors all point nearly the same way, as those of some retrieval models do."""
+
+    name = "crowded"
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def vectors(self, texts: Sequence[str]) -> list[array[float]]:
+        self.calls.append(list(texts))
+        return [unit([4.0, *(uniform(text, place) for place in range(60))]) for text in texts]
+
+
+def uniform(text: str, place: int) -> float:
+    return int(hex_of(f"{place} {text}".encode())[:8], 16) / 2**32 - 0.5
+
+
+@pytest.mark.requirement("R10")
+def test_unrelated_texts_are_unlike_whatever_their_cosine_is_in_the_model() -> None:
+    model = Crowded()
+    texts = [f"text {number}" for number in range(12)]
+    bare = [likeness(one, other) for one, other in combinations(model.vectors(texts), 2)]
+    centred = CentredEmbedder(model)
+    first, *others = centred.vectors(texts)
+    likenesses = [likeness(one, other) for one, other in combinations([first, *others], 2)]
+    assert min(bare) > RecallPolicy().min_likeness  # without the centre every memory would be shown
+    assert max(likenesses) < RecallPolicy().min_likeness
+    assert centred.vectors(texts[:1]) == [first]
+    assert [len(call) - 32 for call in model.calls[1:]] == [12, 1 - 32]  # the sentences are embedded once
+    assert centred.name != model.name
+
+
+def test_an_embedder_that_is_named_is_centred(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert isinstance(open_embedder(f"{endpoint}#small"), CentredEmbedder)
 
 
 def test_an_endpoint_that_does_not_answer_is_a_model_error() -> None:

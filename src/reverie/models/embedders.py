@@ -1,4 +1,8 @@
-"""Embedders: a GGUF file in this process (extra ``local``), or an endpoint with OpenAI's ``/embeddings``."""
+"""Embedders: a GGUF file in this process (extra ``local``), or an endpoint with OpenAI's ``/embeddings``.
+
+The cosine of two unrelated texts is near 0 with some models and near 0.5 or 0.7 with others. So that one threshold fits
+all of them, vectors are measured from the mean vector of some unrelated sentences.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,23 @@ import json
 import os
 from array import array
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from importlib.resources import files
 from math import sqrt
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, cast
 
+from ..digests import hex_of
 from ..errors import ModelError, ModelUnavailable, ModelUnknown
 from ..ports import Embedder
 from .failures import failure_of_exception, failure_of_status
 from .gguf import read_weights
 
-__all__ = ["EndpointEmbedder", "LocalEmbedder", "open_embedder"]
+__all__ = ["CentredEmbedder", "EndpointEmbedder", "LocalEmbedder", "open_embedder"]
 
 _TIMEOUT_SECONDS: Final = 10.0
-_BATCH: Final = 32
+_BATCH: Final = 64
 _MOST_TOKENS: Final = 2_048
 _MOST_CHARS: Final = 8_000
 
@@ -34,10 +40,44 @@ def open_embedder(name: str) -> Embedder:
     """
     provider, _, rest = name.partition(":")
     if provider == "local" and rest:
-        return LocalEmbedder(rest)
+        return CentredEmbedder(LocalEmbedder(rest))
     if provider in ("http", "https"):
-        return EndpointEmbedder(name)
+        return CentredEmbedder(EndpointEmbedder(name))
     raise ModelUnknown(f"embedder {name!r}: use local:/path/model.gguf, or an endpoint such as https://host/v1#model")
+
+
+class CentredEmbedder:
+    """An embedder whose vectors are measured from the mean of unrelated sentences, so that unrelated texts are unlike.
+
+    The sentences are embedded once in a process, together with the first texts.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._centre: list[float] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the model with a digest of the sentences."""
+        return f"{self._embedder.name}-{hex_of(self._sentences.encode())[:8]}"
+
+    def vectors(self, texts: Sequence[str]) -> list[array[float]]:
+        """Return one vector of length 1 per text, in order."""
+        if self._centre is not None:
+            return self._centred(self._embedder.vectors(texts))
+        unrelated = self._sentences.splitlines()
+        found = self._embedder.vectors([*unrelated, *texts])
+        background = found[: len(unrelated)]
+        self._centre = [sum(column) / len(background) for column in zip(*background, strict=True)]
+        return self._centred(found[len(unrelated) :])
+
+    @cached_property
+    def _sentences(self) -> str:
+        return files("reverie.models").joinpath("unrelated_sentences.txt").read_text()
+
+    def _centred(self, vectors: Sequence[array[float]]) -> list[array[float]]:
+        centre = self._centre or []
+        return [_unit([value - middle for value, middle in zip(vector, centre, strict=True)]) for vector in vectors]
 
 
 class LocalEmbedder:

@@ -35,6 +35,7 @@ REPEATED = [
     ("Use pnpm, not npm.", "Use pnpm, not npm."),
 ]
 NOT_REPEATED = [
+    ("Never so, but so it is done here by us all.", "That is so here, by us all, never as it was done."),
     ("run the tests", "run the tests"),
     ("commit and push", "ok, commit and push"),
     ("lass die Tests laufen", "lass die Tests laufen"),

@@ -112,8 +112,7 @@ def _is_prose(text: str) -> bool:
 
 def _stems(text: str) -> frozenset[str]:
     """Return the stems of the words of a text that are not stop words, with the parts of each name."""
-    found = frozenset(tokens(_NAME_PART.sub(" ", text)))
-    return frozenset(without_noise(found)) or found
+    return frozenset(without_noise(tokens(_NAME_PART.sub(" ", text))))
 
 
 def _spans(text: str, ends: re.Pattern[str]) -> list[tuple[int, int]]:
@@ -130,7 +129,7 @@ def _quote(saying: TypedMessage, wording: _Phrase) -> TypedMessage:
 
 def are_equal(one: str, other: str) -> bool:
     """Say whether two sentences have nearly the same stems."""
-    return _share(_stems(one), _stems(other)) >= _EQUAL_SHARE
+    return _share(_stems(one) or frozenset(tokens(one)), _stems(other) or frozenset(tokens(other))) >= _EQUAL_SHARE
 
 
 class PastSayings:

@@ -22,11 +22,11 @@ class RecallPolicy:
     file_lines: int = 200
     file_bytes: int = 4_096
     session_bytes: int = 61_440
-    min_share: float = 0.4
+    min_share: float = 0.5
     """The least share of a sentence that the words of a memory to be shown unasked make up, rare words weighing more.
 
     It needs three such words, or two of ``min_strength``."""
     min_strength: float = 1.5
     """The least strength of two words; a word that no other memory has adds 1, and one that many have adds less."""
     min_likeness: float = 0.45
-    """The least likeness of the vectors of a prompt and a memory that may be shown unasked, chosen for MiniLM."""
+    """The least likeness of a prompt's and a memory's vector to show it unasked; unrelated texts have about 0."""
