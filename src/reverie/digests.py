@@ -21,8 +21,6 @@ else:
         except ImportError:  # an interpreter built without them
             from hashlib import sha256
 
-__all__ = ["hex_of"]
-
 _WORTH_LOADING_BYTES: Final = 1_000_000
 
 

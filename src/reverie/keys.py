@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import re
     from typing import Final
 
-__all__ = ["OWN_PREFIX", "check_key"]
-
 OWN_PREFIX: Final = ".reverie-"
 """The prefix of names reserved for the store itself."""
 

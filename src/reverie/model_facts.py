@@ -18,17 +18,6 @@ import msgspec
 from .errors import InputError
 from .values import field, fields_of, record
 
-__all__ = [
-    "MILLION_SUFFIX",
-    "ModelFacts",
-    "bare_model",
-    "corrected",
-    "default_model",
-    "facts_of",
-    "known_facts",
-    "near_model",
-]
-
 MILLION_SUFFIX: Final = "[1m]"
 """The suffix of a model's name that asks for a window of a million tokens."""
 _FILE: Final = Path(__file__).with_name("model_facts.toml")

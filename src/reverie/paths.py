@@ -24,33 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final, Literal
 
-__all__ = [
-    "TEMPORARY_PREFIX",
-    "append_line",
-    "explain",
-    "explained",
-    "flush",
-    "is_read_only",
-    "open_beneath",
-    "open_by_openat2",
-    "open_by_walk",
-    "open_file",
-    "open_folder",
-    "open_no_follow",
-    "open_plain",
-    "open_root",
-    "opened_folder",
-    "read_all",
-    "refuse_shared_link",
-    "refuse_unless_plain",
-    "remove_orphans",
-    "replace_file",
-    "resolver",
-    "sync_folder",
-    "temporary_file",
-    "write_durably",
-]
-
 TEMPORARY_PREFIX: Final = OWN_PREFIX + "tmp-"
 
 _FOLDER_MODE: Final = 0o700

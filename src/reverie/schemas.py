@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["INSTALLATION", "JOB", "JOURNAL", "LEDGER", "LETTER", "LOG", "REPORT", "is_newer", "newer"]
-
 LOG: Final = 1
 JOURNAL: Final = 1
 LEDGER: Final = 1

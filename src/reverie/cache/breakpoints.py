@@ -16,18 +16,6 @@ from ..conversation.entries import Message
 from ..conversation.wire.blocks import Block, as_blocks
 from ..values import record
 
-__all__ = [
-    "LIFETIMES",
-    "MAX_MARKS",
-    "BlockPosition",
-    "BreakpointPlan",
-    "CacheEntry",
-    "CacheState",
-    "last_markable",
-    "plan_marks",
-    "with_marks",
-]
-
 MAX_MARKS: Final = 4
 LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
 _UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})

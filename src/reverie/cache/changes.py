@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 
 from .prefix import Part, Prefix
 
-__all__ = ["INERT_OPTIONS", "changes"]
-
 INERT_OPTIONS: Final = frozenset(
     {
         *("max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "stream", "metadata", "service_tier"),

@@ -18,27 +18,6 @@ from typing import Literal, TypeAlias
 from ..values import record
 from .usage import Usage
 
-__all__ = [
-    "PING_SECONDS",
-    "CarryingMeter",
-    "ClearingOption",
-    "Compaction",
-    "Forecast",
-    "IdleChoice",
-    "Life",
-    "LifetimeAccount",
-    "RelativeRates",
-    "Verdict",
-    "call_price",
-    "compaction_due",
-    "compaction_price",
-    "growth_per_turn",
-    "max_pings",
-    "turns_ahead",
-    "weigh_clearing",
-    "weigh_compaction",
-]
-
 _UNCOVERED_SHARE = 0.01  # short sessions cost no more than this share more than without the long lifetime
 PING_SECONDS = 295.0
 """The age at which a cache entry of five minutes is renewed: just before its end."""

@@ -18,17 +18,6 @@ from .prices import Prices
 from .usage import Usage, usage_of
 from .watch import CacheBreak, CacheWatch, registered_by
 
-__all__ = [
-    "MAIN",
-    "Ledger",
-    "LedgerAxis",
-    "LedgerCall",
-    "Totals",
-    "call_of",
-    "expected_usage",
-    "layer_of",
-]
-
 MAIN: Final = "main"
 LAYERS: Final[Mapping[str, str]] = {
     "session_memory": "notes",

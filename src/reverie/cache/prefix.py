@@ -19,8 +19,6 @@ from typing import Any, Final, TypeAlias, cast
 from ..conversation.wire.canonical import canonical_block
 from ..values import record
 
-__all__ = ["Part", "Prefix", "SettledMessages", "link"]
-
 SettledMessages: TypeAlias = tuple[list[dict[str, Any]], int]
 """A list that only grows, and how many of its messages begin the request."""
 

@@ -13,8 +13,6 @@ from ..values import record, replace
 from .economics import RelativeRates
 from .usage import Usage
 
-__all__ = ["DollarRates", "Prices", "listed_window", "prices_for", "rates_of"]
-
 _MILLION: Final = 1_000_000
 _LATEST: Final = datetime(9999, 1, 1, 12, tzinfo=UTC)
 

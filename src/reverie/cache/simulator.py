@@ -26,8 +26,6 @@ from ..model_facts import facts_of
 from ..values import field, record
 from .usage import Usage
 
-__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "is_same_position", "messages_key", "positions"]
-
 _RUNS: Final = frozenset({"tool_use", "tool_result"})
 _LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
 _PRUNE_ABOVE: Final = 4096

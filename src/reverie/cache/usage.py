@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 
 from ..values import record
 
-__all__ = ["Usage", "usage_fields", "usage_of"]
-
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 

@@ -17,8 +17,6 @@ from .changes import changes
 from .prefix import Prefix, SettledMessages
 from .usage import Usage, usage_of
 
-__all__ = ["CacheBreak", "CacheWatch", "WatchPolicy", "registered_by"]
-
 IDLE_LONG: Final = "idle over 1 h"
 IDLE_SHORT: Final = "idle over 5 min"
 SERVER: Final = "server"

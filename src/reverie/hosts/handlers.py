@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .session_state import SessionState
     from .settings import HookSettings
 
-__all__ = ["handle"]
-
 _INDEX_CHARS: Final = 5_500
 _NOTES_CHARS: Final = 3_000
 _RECALL_CHARS: Final = 7_000

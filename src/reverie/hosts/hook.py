@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["answer", "main"]
-
 _MAX_INPUT_BYTES: Final = 64 * 2**20
 
 

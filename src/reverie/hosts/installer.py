@@ -27,8 +27,6 @@ from ..values import record
 from .events import EVENTS, Host
 from .jsonc import read, scan, with_item, with_member, without
 
-__all__ = ["SettingsChange", "command_of", "install", "installed_files", "settings_file", "uninstall"]
-
 _RECORD: Final = "installed.json"
 _MARK: Final = "hook --host"
 _TIMEOUT_SECONDS: Final = 10

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any, Final
 
-__all__ = ["journal_trusts"]
-
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MARK_DIGITS: Final = 20
 _CHANGED: Final = re.compile(rb'"file":"([^"\\]+)"')

@@ -13,8 +13,6 @@ from typing import Any, Final
 from ..errors import InputError
 from ..values import field, record
 
-__all__ = ["JsonValue", "read", "scan", "with_item", "with_member", "without"]
-
 _SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _WORD: Final = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")

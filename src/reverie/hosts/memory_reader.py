@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from ..memories.recall.search import Match
 
-__all__ = ["MemoryReader", "index_text", "note_surfaced", "unconfirmed_files"]
-
 _MAX_FILE_BYTES: Final = 262_144
 _JOURNAL: Final = ".journal"
 _SURFACED: Final = "surfaced.jsonl"

@@ -24,8 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["FOLDER", "OWN", "Job", "Queue", "session_digest"]
-
 FOLDER: Final = "queue"
 OWN: Final = "reverie"
 """The host of a job for a session of Reverie itself; its transcript is the session's log."""

@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["MAX_CHARS", "HookResponse", "answer_line", "host_answer", "text_of", "with_text"]
-
 MAX_CHARS: Final = 10_000
 """Hosts cut off or discard a hook's answer that is longer."""
 

@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["MemoriesInView", "SessionState", "overheard_messages"]
-
 _MAX_BYTES: Final = 4_000_000
 _KEPT_CHARS: Final = 20_000
 """The stored length of a prompt or reply."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..memories.recall.policy import RecallPolicy
     from ..settings import Settings
 
-__all__ = ["HookSettings", "load_hook_settings"]
-
 _NO_RULES: Final = frozenset({"REVERIE_HOME", "REVERIE_WORKER"})
 
 

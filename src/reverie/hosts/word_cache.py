@@ -28,8 +28,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["WordCache", "delete_word_caches"]
-
 _MAX_BYTES: Final = 64 * 2**20
 _FRESH_NS: Final = 2_000_000_000
 """A file that changed this recently could change again within the same time stamp, so it is not cached."""

@@ -34,8 +34,6 @@ from ..values import record
 from .queue import OWN, Job, Queue
 from .session_state import overheard_messages
 
-__all__ = ["JobResult", "main", "work"]
-
 MODEL: Final = "worker"
 """The alias that names the worker's model."""
 _MAX_SECONDS: Final = 600.0

@@ -7,8 +7,6 @@ import sys
 
 from .queue import Queue
 
-__all__ = ["start_worker"]
-
 
 def start_worker(queue: Queue) -> None:
     """Start a worker for a queue, detached from terminal and pipes, unless one runs or workers are switched off."""

@@ -11,8 +11,6 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["STRAY", "Branch", "Node", "newest_branch", "replies_together"]
-
 STRAY: Final = "(stray)"
 """The parent of a line that names neither a parent nor a session: it keeps its position in the file."""
 

@@ -8,18 +8,6 @@ from typing import Any, Final
 from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 from .record_files import decode_record
 
-__all__ = [
-    "CallIds",
-    "arguments_of",
-    "content_of",
-    "declared_tools",
-    "image_of",
-    "reply_of",
-    "stop_reason_of",
-    "tool_uses",
-    "usage_of",
-]
-
 _STOPS: Final = {
     "stop": "end_turn",
     "end_turn": "end_turn",

@@ -12,8 +12,6 @@ from .chains import STRAY, Branch, Node, newest_branch, replies_together
 from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain, sound_content
 
-__all__ = ["NAME", "TITLE", "looks", "read"]
-
 NAME: Final = "claude-code"
 TITLE: Final = "Claude Code session (.jsonl)"
 

@@ -15,8 +15,6 @@ from .chat_shape import arguments_of, content_of, usage_of
 from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, first_words, plain
 
-__all__ = ["NAME", "TITLE", "looks", "read"]
-
 NAME: Final = "codex"
 TITLE: Final = "Codex rollout (.jsonl, .jsonl.zst)"
 

@@ -8,8 +8,6 @@ import msgspec
 
 from ..conversation.entries import clean
 
-__all__ = ["Record", "as_count", "as_dict", "as_list", "as_number", "as_text", "compact_json", "first_of", "rows_of"]
-
 Record = dict[str, Any]
 
 _MOST: Final = 2**53

@@ -14,17 +14,6 @@ from ..schemas import LOG
 from ..values import field, record
 from .foreign_values import Record, as_dict, as_list, as_text
 
-__all__ = [
-    "ImportedSession",
-    "RecordSource",
-    "SessionDraft",
-    "SkipCounts",
-    "first_words",
-    "plain",
-    "safe_id",
-    "sound_content",
-]
-
 _NAMESPACE: Final = uuid.UUID("5f0f3b52-6f5e-5b0a-9a36-6d1f7f1f0c11")
 _MESSAGES: Final = frozenset({USER, ASSISTANT, ATTACHMENT})
 _NAMED_LINES: Final = 5

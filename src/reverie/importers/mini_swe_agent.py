@@ -10,8 +10,6 @@ from .chat_shape import CallIds, content_of, reply_of, tool_uses
 from .foreign_values import Record, as_count, as_dict, as_number, as_text, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 
-__all__ = ["NAME", "TITLE", "looks", "read"]
-
 NAME: Final = "mini-swe-agent"
 TITLE: Final = "mini-swe-agent trajectory (.traj.json)"
 

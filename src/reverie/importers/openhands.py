@@ -10,8 +10,6 @@ from .chat_shape import CallIds, content_of, declared_tools, image_of, reply_of,
 from .foreign_values import Record, as_dict, as_list, as_number, as_text, compact_json, first_of, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
-__all__ = ["NAME", "TITLE", "looks", "read"]
-
 NAME: Final = "openhands"
 TITLE: Final = "OpenHands output (output.jsonl)"
 

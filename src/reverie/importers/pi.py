@@ -11,8 +11,6 @@ from .chat_shape import arguments_of, stop_reason_of
 from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
-__all__ = ["NAME", "TITLE", "looks", "read"]
-
 NAME: Final = "pi"
 TITLE: Final = "pi session (.jsonl)"
 

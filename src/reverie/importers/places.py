@@ -11,8 +11,6 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["SessionPlace", "files_below", "project_of", "usual_places"]
-
 _ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson")
 
 _HEAD_BYTES: Final = 262_144

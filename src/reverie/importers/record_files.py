@@ -18,8 +18,6 @@ from .foreign_values import Record
 from .import_result import RecordSource
 from .salvage import salvage
 
-__all__ = ["ZSTD_MAGIC", "decode_record", "decompressed", "document_of", "read_bytes", "source_of"]
-
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
 _EDGES: Final = b" \t\r\n\0"

@@ -11,8 +11,6 @@ from ..values import replace
 from .foreign_values import Record, as_dict, as_text
 from .import_result import ImportedSession, RecordSource, SkipCounts, safe_id
 
-__all__ = ["NAME", "TITLE", "looks", "read"]
-
 NAME: Final = "reverie"
 TITLE: Final = "Reverie session log (.jsonl)"
 

@@ -13,8 +13,6 @@ from ..conversation.log import Damage
 from ..values import record
 from .foreign_values import Record
 
-__all__ = ["salvage"]
-
 _LISTS: Final = ("history", "trajectory", "messages", "items")
 _VALUES: Final = ("trajectory_format", "instance_id", "info", "metadata", "environment", "replay_config", "session")
 _GAP: Final = re.compile(r"[\s\0,]*")

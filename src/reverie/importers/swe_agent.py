@@ -15,8 +15,6 @@ from .foreign_values import Record, as_dict, as_list, as_number, as_text, rows_o
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 from .record_files import decode_record
 
-__all__ = ["NAME", "TITLE", "looks", "read"]
-
 NAME: Final = "swe-agent"
 TITLE: Final = "SWE-agent trajectory (.traj)"
 

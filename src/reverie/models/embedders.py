@@ -24,8 +24,6 @@ from ..ports import Embedder
 from .failures import failure_of_exception, failure_of_status
 from .gguf import read_weights
 
-__all__ = ["CentredEmbedder", "EndpointEmbedder", "LocalEmbedder", "open_embedder"]
-
 _TIMEOUT_SECONDS: Final = 10.0
 _BATCH: Final = 64
 _MOST_TOKENS: Final = 2_048

@@ -13,8 +13,6 @@ from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
 from .report import OURS, UNCACHED, count_text, money_text, places
 from .scales import Axis, buckets, nice_ticks
 
-__all__ = ["ChartStyle", "cost_chart", "cost_top", "window_chart"]
-
 WIDTH, HEIGHT = 1000, 240
 MARKS: Final = 60
 

@@ -22,8 +22,6 @@ from ..layers.l4_compact import (
 from ..runtime.session.cache_plan import CachePlan
 from ..values import record
 
-__all__ = ["BreakEvenCompactions", "CompactionRule", "ReplayCompactions"]
-
 
 @record
 class CompactionRule:

@@ -37,8 +37,6 @@ from .policies import (
 from .recording import Recording, joined, recording_of
 from .run import billed_outcome, replay_recording
 
-__all__ = ["NAMES", "SHOWN", "compare", "preset_costs", "recordings_in", "settings_named"]
-
 Progress = Callable[[str], None]
 WARM: Final = "-warm"
 _PRESETS: Final = ("faithful", "balanced", "thrifty")

@@ -19,8 +19,6 @@ from ..conversation.wire.options import opening_of
 from ..values import record
 from .recording import RecordedRequest, Recording
 
-__all__ = ["CacheDrop", "drops"]
-
 REMOVED: Final = "content removed by the client"
 REWRITTEN: Final = "client change near the end"
 UNSEEN: Final = "unrecorded change before the messages, or server"

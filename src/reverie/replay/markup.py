@@ -9,8 +9,6 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["Html", "el", "join", "text"]
-
 _UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 
 

@@ -14,8 +14,6 @@ from typing import Any, Final, cast
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.wire.blocks import Block, as_blocks
 
-__all__ = ["BlockLines", "NeededResults"]
-
 _LEAST_CHARS: Final = 30
 _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..values import record
 
-__all__ = ["LayerAction", "Point", "ReplayBreak", "ReplayOutcome", "ReplayReport", "SimulatorAccuracy", "totals"]
-
 
 @record
 class Point:

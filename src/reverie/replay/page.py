@@ -27,8 +27,6 @@ from .report import (
 )
 from .sections import panel_name, scrolling_table, session_section
 
-__all__ = ["page"]
-
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 MANY_SESSIONS: Final = 8
 OPEN_SESSIONS: Final = 3

@@ -14,8 +14,6 @@ from ..runtime.session.session import Session
 from ..values import record, replace
 from .provider import SimulatedProvider
 
-__all__ = ["PlayedClock", "PlayedRequest", "play_session"]
-
 
 class PlayedClock:
     """A clock that returns ``now``, which ``play_session`` sets to the time of each entry."""

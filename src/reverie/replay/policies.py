@@ -21,16 +21,6 @@ from ..storage.in_memory import InMemoryStorage
 from .compactions import CompactionRule, ReplayCompactions
 from .recording import RecordedRequest
 
-__all__ = [
-    "AppendOnlyPolicy",
-    "AsRecordedPolicy",
-    "ClearEveryTurnPolicy",
-    "ReplayPolicy",
-    "ReveriePolicy",
-    "SlidingWindowPolicy",
-    "UncachedPolicy",
-]
-
 WINDOW_TOKENS: Final = 100_000
 KEPT_RESULTS: Final = 5
 

@@ -11,8 +11,6 @@ from ..cache.usage import Usage, usage_fields
 from ..conversation.tokens.estimate import estimate_block
 from ..conversation.wire.canonical import canonical_block
 
-__all__ = ["SimulatedProvider"]
-
 _DIGEST: Final = 12
 
 

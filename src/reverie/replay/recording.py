@@ -20,8 +20,6 @@ from ..importers import ImportedSession
 from ..values import field, record, replace
 from .needs import BlockLines
 
-__all__ = ["BlockSizes", "RecordedRequest", "Recording", "joined", "recording_of"]
-
 _SECONDS_BETWEEN: Final = 10.0  # for a recording without times
 _LEAST, _MOST = 0.75, 1.35  # bounds for scaling an estimate to the bill; the rest counts as unrecorded or removed
 UNRECORDED: Final = "unrecorded"

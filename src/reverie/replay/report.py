@@ -10,29 +10,6 @@ from ..text.counts import counted
 from ..values import record
 from .outcome import ReplayBreak, ReplayOutcome, ReplayReport, totals
 
-__all__ = [
-    "APPEND_ONLY",
-    "OURS",
-    "RECORDED",
-    "UNCACHED",
-    "BreakCosts",
-    "break_costs",
-    "cheapest",
-    "costs_by_reason",
-    "count_text",
-    "figures",
-    "headline",
-    "losses",
-    "money_text",
-    "notes_of",
-    "places",
-    "report_json",
-    "sessions_of",
-    "since_line",
-    "summary_line",
-    "ttl_text",
-]
-
 UNCACHED: Final = "uncached"
 APPEND_ONLY: Final = "append-only"
 OURS: Final = "balanced"

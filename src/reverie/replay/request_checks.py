@@ -7,8 +7,6 @@ from typing import Any
 from ..conversation.entries import ASSISTANT, USER, Message
 from ..conversation.wire.validate import problems
 
-__all__ = ["RequestChecks"]
-
 _OPENING: Message = {"role": USER, "content": "."}
 
 

@@ -35,8 +35,6 @@ from .recording import RecordedRequest, Recording
 from .request_checks import RequestChecks
 from .simulated_requests import RequestSimulator
 
-__all__ = ["billed_outcome", "replay_recording"]
-
 EXPECTED_TOKENS: Final = CompactPolicy().expected_tokens
 _BROKEN_SHARE: Final = 0.95
 _BROKEN_TOKENS: Final = 2_000

@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 from ..values import record
 from .outcome import Point
 
-__all__ = ["Axis", "buckets", "by_number", "by_time", "nice_ticks"]
-
 T = TypeVar("T")
 
 _MINUTE: Final = 60.0

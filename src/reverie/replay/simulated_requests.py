@@ -13,8 +13,6 @@ from ..conversation.wire.blocks import as_blocks
 from ..conversation.wire.canonical import canonical_block
 from .recording import RecordedRequest, Recording
 
-__all__ = ["RequestSimulator", "prefix_blocks"]
-
 _DIGEST: Final = 12
 
 

@@ -19,8 +19,6 @@ from ..storage.files import FileStorage
 from ..values import record
 from .memory.memory import Memory
 
-__all__ = ["Library", "RemovedSession", "SessionListing", "agent_log", "erase_sources"]
-
 
 @record
 class SessionListing:

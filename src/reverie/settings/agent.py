@@ -7,8 +7,6 @@ from typing import Final, Literal, TypeAlias
 
 from ..values import field, record
 
-__all__ = ["HOOK_EVENTS", "AgentPolicy", "HookCommand", "McpServer", "Mode", "PermissionRules"]
-
 Mode: TypeAlias = Literal["default", "accept-edits", "plan", "bypass"]
 
 HOOK_EVENTS: Final = (

@@ -18,8 +18,6 @@ from ..memories.recall.policy import RecallPolicy
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
 from .records import PRESETS, SWITCHES
 
-__all__ = ["CHECKS", "read_switches", "read_word", "refuse_unknown"]
-
 
 def read_switches(value: object, where: str) -> dict[str, bool]:
     """Return a table of switches as a dict; raise ``SettingsError`` for unknown names and values not boolean."""

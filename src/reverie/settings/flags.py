@@ -9,8 +9,6 @@ from typing import Any, Protocol, cast
 from ..errors import SettingsError
 from .records import SWITCHES, Settings, Switches, consistent, turned_off
 
-__all__ = ["Flags", "limits_by", "open_flags", "switched_by"]
-
 
 class Flags(Protocol):
     """The part of an OpenFeature client that Reverie uses."""

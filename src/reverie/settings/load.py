@@ -16,8 +16,6 @@ from .flags import Flags, switched_by
 from .records import Settings, consistent, turned_off
 from .sources import disabled_by, from_environment, read_toml
 
-__all__ = ["SettingIgnored", "default_home", "load_settings"]
-
 
 class SettingIgnored(UserWarning):
     """Warns that a setting in a project's file has no effect."""

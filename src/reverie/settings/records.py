@@ -17,9 +17,6 @@ from ..memories.recall.policy import RecallPolicy
 from ..values import field, fields_of, record, replace
 from .agent import AgentPolicy, HookCommand, McpServer, PermissionRules
 
-__all__ = ["PRESETS", "SWITCHES", "Preset", "Settings", "Switches", "consistent", "turned_off"]
-
-
 Preset: TypeAlias = Literal["faithful", "balanced", "thrifty"]
 PRESETS: Final[Mapping[Preset, str]] = MappingProxyType(
     {

@@ -12,9 +12,6 @@ from ..errors import SettingsError
 from .checks import CHECKS, read_word, refuse_unknown
 from .records import SWITCHES
 
-__all__ = ["disabled_by", "from_environment", "read_toml"]
-
-
 NOT_SETTINGS: Final = frozenset(
     {"REVERIE_HOME", "REVERIE_WORKER", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"}
 )

@@ -30,8 +30,6 @@ from ..ports import Document
 from .lock_files import FileLease, find_holder, locked, take_lease
 from .log_files import Durability, LogFiles
 
-__all__ = ["FileStorage"]
-
 T = TypeVar("T")
 
 _MAX_RACES: Final = 32

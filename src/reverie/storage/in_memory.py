@@ -13,8 +13,6 @@ from ..errors import LogLost, SessionBusy, StorageConflict, StorageError, Unsafe
 from ..keys import check_key
 from ..ports import Document
 
-__all__ = ["InMemoryStorage"]
-
 _NEWLINE: Final = b"\n"
 
 

@@ -15,8 +15,6 @@ from ..errors import SessionBusy
 from ..keys import OWN_PREFIX
 from ..paths import explained, open_file, open_plain, opened_folder
 
-__all__ = ["FileLease", "find_holder", "locked", "take_lease"]
-
 _GATE: Final = OWN_PREFIX + "lock"
 _LEASES: Final = OWN_PREFIX + "leases"
 _MAX_HOLDER_BYTES: Final = 4096

@@ -14,8 +14,6 @@ from typing import Final, Literal
 from ..errors import LogLost, StorageError
 from ..paths import append_line, explain, flush
 
-__all__ = ["Durability", "LogFiles"]
-
 Durability = Literal["always", "second"]
 
 _MAX_OPEN: Final = 64

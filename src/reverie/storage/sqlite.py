@@ -10,8 +10,6 @@ from typing import Final
 
 from ..paths import open_root
 
-__all__ = ["is_damage", "open_database", "open_read_only"]
-
 _PAUSE_SECONDS: Final = 0.02
 
 

@@ -14,8 +14,6 @@ import msgspec
 from ..conversation.entries import clean, iso
 from ..events import Event, event_body
 
-__all__ = ["JsonLines"]
-
 
 class JsonLines:
     """A listener that appends every event to a file, one JSON object per line, its time first.

@@ -9,8 +9,6 @@ from ..conversation.decisions import Decision, name_of
 from ..events import CompactionEnded
 from . import semconv as names
 
-__all__ = ["Metrics", "decision_attributes", "model_attributes", "token_counts"]
-
 _PROVIDERS: Final = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemini", "mistral": "mistral_ai"}
 
 

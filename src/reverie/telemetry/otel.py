@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["OpenTelemetry"]
-
 
 @record
 class NotedEvent:

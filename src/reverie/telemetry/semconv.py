@@ -7,24 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "CHAT",
-    "CONVERSATION_ID",
-    "EXECUTE_TOOL",
-    "INVOKE_AGENT",
-    "OPERATION_DURATION",
-    "OPERATION_NAME",
-    "PROVIDER_NAMES",
-    "REQUEST_MODEL",
-    "RESPONSE_ID",
-    "RESPONSE_MODEL",
-    "TOKEN_TYPE",
-    "TOKEN_USAGE",
-    "TOOL_CALL_ID",
-    "TOOL_NAME",
-    "USAGE",
-]
-
 # -- attributes of the conventions
 
 OPERATION_NAME: Final = "gen_ai.operation.name"

@@ -10,8 +10,6 @@ from . import semconv as names
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanKind, Tracer
 
-__all__ = ["SessionSpans", "start_span"]
-
 # A query with one of these ends has failed.
 _FAILED_ENDS: Final = frozenset({"blocking_limit", "prompt_too_long", "model_error"})
 _OPENING_PHASES: Final = frozenset({"hooks before", "compacting"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted"]
-
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun in the right number, such as "1 section" or "1,200 sections"."""

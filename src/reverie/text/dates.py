@@ -13,8 +13,6 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["DatedText", "absolute", "iso_day", "without_quotes"]
-
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june"),

@@ -15,8 +15,6 @@ from typing import Final
 
 from .sentences import ends_in_abbreviation, without_pasted
 
-__all__ = ["binding_part", "binding_passages", "has_known_words", "is_question", "is_rule", "typed_sentences"]
-
 _MARKS: Final = {  # by kind: English, then German
     "obligation": "must should shall ought supposed allowed"
     " muss musst müssen müsst soll sollst sollen sollt darf darfst dürfen dürft",

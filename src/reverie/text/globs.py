@@ -9,8 +9,6 @@ from typing import Final
 
 from ..errors import InputError
 
-__all__ = ["expanded_patterns", "literal_prefix", "path_regex"]
-
 _MAX_EXPANSIONS: Final = 200
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 _WILD: Final = re.compile(r"[*?\[\]{}\\]")

@@ -11,8 +11,6 @@ from .directives import is_question
 from .stems import stems
 from .words import words
 
-__all__ = ["LaterSentences"]
-
 _TELLING: Final = 3  # sentences are about the same thing if they share as much as a word that only so many have
 _COMMON: Final = 10  # a word in more than a tenth of the sentences is not rare
 _CJK_RUN: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")

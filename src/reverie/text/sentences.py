@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["ends_in_abbreviation", "without_pasted"]
-
 _FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
 _TAGGED: Final = re.compile(r"<([a-zA-Z][\w:.-]{0,60})\b[^<>]{0,400}>.*?</\1\s*>", re.DOTALL)
 _OPEN_TAG: Final = re.compile(r"<[a-zA-Z/!][^<>\n]{0,400}>")

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["stem", "stems"]
-
 _ENGLISH: Final[Any] = cast("Any", Stemmer).Stemmer("english", 0)
 _LOCK: Final = allocate_lock()  # a stemmer is not thread-safe
 

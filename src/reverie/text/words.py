@@ -10,8 +10,6 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["has_run", "sentences", "words"]
-
 _OPENING: Final = "\"'`([{“”‘’«»„¿¡「『"
 _CLOSING: Final = "\"'`)]}“”‘’«»„.,;:!。、」』"
 _EMPHASIS: Final = re.compile(r"(?<![\w*/])(\*{1,3})(?=\S)([^*\n]+)(?<=\S)\1(?![\w*])")

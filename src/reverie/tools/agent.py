@@ -10,8 +10,6 @@ from ..ports import AgentRequest
 from .context import ToolContext
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["AgentStop", "AgentTool"]
-
 _NONE_HERE: Final = "no agents can be started from here: do the work yourself, and list the steps that remain"
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",

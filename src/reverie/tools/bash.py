@@ -15,8 +15,6 @@ from .context import ToolContext
 from .shell.shells import Shell
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["Bash", "BashOutput", "KillShell"]
-
 # There is no person to page through output or to type a password.
 _ENVIRONMENT: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 # Newline and tab are part of commands; half a surrogate pair is no text.

@@ -14,8 +14,6 @@ from ..values import record
 from .files.read_state import ReadState
 from .shell.shells import Shells
 
-__all__ = ["Todo", "ToolContext", "WebAccess"]
-
 
 def _ignore(event: Event) -> None:
     """Do nothing with an event: the default of ``ToolContext.emit``."""

@@ -14,8 +14,6 @@ from .files.text_files import load
 from .tool import Output
 from .write import FileChange, FileChanger, check_writable, load_read, refuse_notebook, refuse_unread
 
-__all__ = ["Edit"]
-
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {

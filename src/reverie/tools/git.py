@@ -15,8 +15,6 @@ from typing import Final
 
 from ..errors import InputError
 
-__all__ = ["git_identity", "run_git", "run_remote_git"]
-
 PROGRAM: Final = Path(__file__).with_name("shell") / "git_program.py"
 _PROTOCOLS: Final = "file:git:http:https:ssh"
 _USERS_OWN: Final = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_SSL_CAINFO"})

@@ -20,8 +20,6 @@ from .files.workspace import access_to, open_folder
 from .read import not_found
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["MAX_FOUND", "Glob"]
-
 MAX_FOUND: Final = 1_000
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",

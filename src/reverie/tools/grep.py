@@ -29,8 +29,6 @@ from .files.workspace import open_folder, open_plain_file, resolved_path
 from .read import not_found
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["TYPES", "Grep", "find_ripgrep"]
-
 SECONDS: Final = 60.0
 TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "c": (".c", ".h"),

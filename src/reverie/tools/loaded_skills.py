@@ -14,8 +14,6 @@ from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
 from ..values import field, record, replace
 
-__all__ = ["KEY", "SKILL_TOOL", "LoadedSkill", "LoadedSkills", "SkillLoad", "called_skill"]
-
 SKILL_TOOL: Final = "Skill"
 KEY: Final = "skill:"
 """The start of the keys of loaded skills in standing context."""

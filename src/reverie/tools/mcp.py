@@ -17,8 +17,6 @@ from .mcp_content import schema_of, tool_names
 from .mcp_server import McpConnection
 from .tool import Access, NoPreview, Output, Tool
 
-__all__ = ["McpTool", "McpTools"]
-
 _MAX_DESCRIPTION_CHARS: Final = 4_000
 
 

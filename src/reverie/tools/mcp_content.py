@@ -10,8 +10,6 @@ from typing import Any, Final, cast
 
 from .tool import Output
 
-__all__ = ["MAX_NAME_CHARS", "output_of", "schema_of", "tool_names"]
-
 MAX_NAME_CHARS: Final = 64
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 # Keywords that the Messages API refuses at the top of a tool's schema.

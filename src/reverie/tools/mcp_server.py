@@ -18,8 +18,6 @@ from .tool import Output
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["McpConnection"]
-
 _LIMITS: Final = ("_WRITER_FLUSH_TIMEOUT", "PROCESS_TERMINATION_TIMEOUT", "FORCE_KILL_TIMEOUT")
 """How the SDK names its waits: after the last message, after the end of a server's input, and after SIGTERM."""
 OPENING_SECONDS: Final = (0.1, 0.2, 0.2)

@@ -16,8 +16,6 @@ from ..memories.store.trust import Trust
 from .context import ToolContext
 from .tool import Access, Output, error_output
 
-__all__ = ["MemoryStore", "MemoryTool"]
-
 AUTHOR: Final = "agent"
 _LIMITS: Final = {"text": 8_000, "why": 2_000, "how": 2_000, "name": 120, "description": 400, "file": 200}
 _NEEDS: Final = {

@@ -6,8 +6,6 @@ import re
 from html.parser import HTMLParser
 from typing import Final
 
-__all__ = ["page_text"]
-
 _SILENT: Final = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe", "object", "canvas"})
 _BLOCKS: Final = frozenset(
     re.findall(

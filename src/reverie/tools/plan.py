@@ -9,8 +9,6 @@ from ..errors import ReverieError
 from .context import ToolContext
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["MAX_PLAN_CHARS", "PlanTool"]
-
 MAX_PLAN_CHARS: Final = 50_000
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",

@@ -24,8 +24,6 @@ from .files.text_files import MAX_EDIT_BYTES, decoded_text
 from .files.workspace import open_plain_file, resolved_path
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["Read", "not_found"]
-
 _SCAN_BYTES: Final = 1_048_576
 _IMAGES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -10,8 +10,6 @@ from ..layers.l7_relay import CONTROLS, MAX_SUMMARY_CHARS
 from .context import ToolContext
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["SendMessage"]
-
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {

@@ -15,8 +15,6 @@ from .loaded_skills import SKILL_TOOL, called_skill
 from .skills import Skill, SkillSource, find_skills, load_skill, skill_folders
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["SkillTexts", "SkillTool", "available_skills"]
-
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {

@@ -14,8 +14,6 @@ from .context import ToolContext
 from .files.text_files import decoded_text
 from .files.workspace import open_plain_file
 
-__all__ = ["MAX_SKILL_CHARS", "Skill", "SkillSource", "brief_listing", "find_skills", "load_skill", "skill_folders"]
-
 SkillSource: TypeAlias = Literal["project", "user"]
 
 MAX_SKILL_CHARS: Final = 50_000

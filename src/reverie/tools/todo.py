@@ -8,8 +8,6 @@ from typing import Any, Final
 from .context import Todo, ToolContext
 from .tool import Access, NoPreview, Output, error_output
 
-__all__ = ["MAX_TODOS", "TodoWrite"]
-
 MAX_TODOS: Final = 100
 _MARKS: Final = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _INPUT: Final[dict[str, Any]] = {

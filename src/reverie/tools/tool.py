@@ -11,8 +11,6 @@ from ..values import record
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["Access", "AccessKind", "NoPreview", "Output", "Tool", "declaration", "error_output"]
-
 AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "checkout", "other"]
 
 

@@ -16,16 +16,6 @@ from ..text.counts import counted
 from .context import ToolContext
 from .tool import Access, NoPreview, Output, Tool, declaration, error_output
 
-__all__ = [
-    "NAME",
-    "ToolSearch",
-    "definition_tokens",
-    "first_line",
-    "schema_answer",
-    "tool_listing",
-    "tools_to_defer",
-]
-
 NAME: Final = "ToolSearch"
 _MOST: Final = 5
 """How many tools a query finds at most."""

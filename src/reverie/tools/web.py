@@ -19,8 +19,6 @@ from ..errors import InputError
 from ..values import record
 from .context import WebAccess
 
-__all__ = ["WebPage", "address_problem", "fetch"]
-
 MAX_BYTES: Final = 3_000_000
 SECONDS: Final = 30.0
 _MAX_REDIRECTS: Final = 5

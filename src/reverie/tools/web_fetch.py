@@ -14,8 +14,6 @@ from .page_text import page_text
 from .tool import Access, NoPreview, Output, error_output
 from .web import WebPage, fetch
 
-__all__ = ["MAX_TEXT_CHARS", "WebFetch"]
-
 MAX_TEXT_CHARS: Final = 200_000
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml")
 _INPUT: Final[dict[str, Any]] = {

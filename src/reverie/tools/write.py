@@ -19,8 +19,6 @@ from .files.workspace import access_to, needs_grant, resolved_path
 from .read import not_found
 from .tool import Access, Output, error_output
 
-__all__ = ["FileChange", "FileChanger", "Write", "check_writable", "load_read", "refuse_notebook", "refuse_unread"]
-
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {

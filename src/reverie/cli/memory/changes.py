@@ -13,8 +13,6 @@ from ...settings import load_settings
 from ..output import as_plain, emit_json, say, warn
 from .project_store import agreed, given_text, opened, print_change
 
-__all__ = ["add", "edit", "reindex", "rm"]
-
 
 @click.command(short_help="Save a new memory.")
 @click.argument("text", nargs=-1, required=True)

@@ -30,8 +30,6 @@ from .dream_timer import install_timer, remove_timer, timer_state
 if TYPE_CHECKING:
     from ...runtime.dream.status import DreamStatus
 
-__all__ = ["command"]
-
 _BEGIN_SECONDS = 20.0
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "#": "bold"}
 

@@ -13,8 +13,6 @@ from typing import Any
 from ...errors import InputError
 from ...runtime.places.projects import project_slug
 
-__all__ = ["install_timer", "remove_timer", "timer_state"]
-
 _MARK = "# reverie dream"
 _HOUR, _MINUTE = 3, 17
 _LOG = "dream-timer.log"

@@ -20,8 +20,6 @@ from ..sessions.recordings import opened_library, recordings
 from .project_store import opened
 from .read import trust_cell
 
-__all__ = ["extract"]
-
 
 @click.command(short_help="Save memories from past sessions.")
 @click.argument("names", nargs=-1, metavar="[SESSION|PATH]...")

@@ -7,8 +7,6 @@ import click
 from ..output import emit_json, say, table, warn
 from .project_store import as_change, opened, print_change
 
-__all__ = ["blame", "log", "rewind", "undo"]
-
 
 @click.command(short_help="Show the history of changes.")
 @click.argument("name", required=False)

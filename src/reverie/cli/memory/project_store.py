@@ -13,8 +13,6 @@ from ...memories.store.records import MemoryRecord
 from ...runtime.memory.memory import Memory
 from ..output import confirmed, emit_json, say
 
-__all__ = ["agreed", "as_change", "as_head", "given_text", "opened", "print_change"]
-
 
 def opened() -> Memory:
     """Open the memories of the project given by --project."""

@@ -10,8 +10,6 @@ from ...memories.store.trust import LABELS, Trust
 from ..output import StyledCell, emit_json, say, table, warn
 from .project_store import as_head, opened
 
-__all__ = ["lint", "list_memories", "path", "search", "show"]
-
 
 @click.command("list", short_help="List the memories, newest first.")
 @click.option("--type", "type_name", type=click.Choice(list(TYPES)), help="Only memories of this type.")

@@ -13,8 +13,6 @@ from ...runtime.memory.results import PendingMemory
 from ..output import emit_json, one_word, paint, say, visible
 from .project_store import opened
 
-__all__ = ["review"]
-
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 

@@ -13,8 +13,6 @@ from ...settings import load_settings
 from ..output import counted, emit_json, say, warn
 from .project_store import agreed
 
-__all__ = ["sync"]
-
 
 @click.command(short_help="Exchange the team's memories through git.")
 @click.option("--remote", metavar="ADDRESS", help="The repository to share with; recorded for the next time.")

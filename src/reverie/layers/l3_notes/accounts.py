@@ -21,8 +21,6 @@ from ...values import record
 from .activity import Activity, Failure, UserRequest
 from .tool_effects import one_line
 
-__all__ = ["account_lines", "failure_line", "request_accounts", "request_words"]
-
 _WORK_SHARE: Final = 0.5  # of the budget, for the work; the agent's words get the rest
 _SENTENCE_CHARS: Final = 400
 _LEAST_CHARS: Final = 24

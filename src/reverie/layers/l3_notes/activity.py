@@ -30,8 +30,6 @@ from .tool_effects import (
     tool_effect,
 )
 
-__all__ = ["Activity", "CommandUse", "Failure", "FileUse", "Reply", "UserRequest"]
-
 W = TypeVar("W", bound="_HasWeight")
 
 _NAMES: Final = 6_000

@@ -34,8 +34,6 @@ from .sections import (
 )
 from .tool_effects import one_line, only_looks
 
-__all__ = ["NotesBudget", "session_title", "take_notes", "without_told"]
-
 _STEPS: Final = ("- In progress: ", "- Pending: ")
 _TITLE_WORDS: Final = (5, 10)
 _TELLING_CHARS: Final = 16  # "ok" and "go on" are not requests

@@ -8,8 +8,6 @@ from typing import Final
 from ...conversation.tokens.estimate import estimate_text
 from .sections import CURRENT, WORKLOG, Notes
 
-__all__ = ["merge_notes"]
-
 _KEY: Final = re.compile(r"- `([^`]+)`|- (The user: .{0,60})|([A-Z][a-z ]+): |- (.{0,80})")
 
 

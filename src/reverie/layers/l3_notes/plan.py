@@ -13,8 +13,6 @@ from .local import NotesBudget
 from .policy import NotesPolicy
 from .sections import CURRENT, Notes, Template, changed_sections
 
-__all__ = ["NotesLimits", "covered_by", "enough_tokens", "notes_due", "notes_limits", "worth_logging"]
-
 _WORTH: Final = 0.25
 _WORD: Final = re.compile(r"\S+")
 _COUNT: Final = re.compile(r"\(?\d+x?[),:;.]*")

@@ -23,8 +23,6 @@ from .sections import (
     render_notes,
 )
 
-__all__ = ["directive", "fill_prompt", "notes_from_answer", "projection_of", "prompt_of", "template_of"]
-
 _SECTION: Final = re.compile(r"<section\s+name=\"([^\"\n]+)\"\s*>[ \t]*\n?(.*?)</section>", re.DOTALL)
 _FENCE: Final = re.compile(r"```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 _FAR: Final = 2

@@ -11,8 +11,6 @@ from ...values import record
 from .policy import NotesPolicy
 from .prompts import fill_prompt, prompt_of
 
-__all__ = ["FoundRule", "RuleChanges", "rule_changes", "rules_prompt"]
-
 _FOUND: Final = re.compile(r"<rule(?:\s+replaces=\"([^\"\n]*)\")?\s*>(.*?)</rule>", re.DOTALL)
 _ENDED: Final = re.compile(r"<rule_ended\s+id=\"([^\"\n]*)\"\s*>(.*?)</rule_ended>", re.DOTALL)
 _LEAST_CHARS: Final = 4

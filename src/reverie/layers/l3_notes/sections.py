@@ -14,33 +14,6 @@ from ...conversation.tokens.estimate import estimate_text
 from ...errors import InputError
 from ...values import field, record
 
-__all__ = [
-    "CODEBASE",
-    "CURRENT",
-    "ERRORS",
-    "FILES",
-    "HEADINGS",
-    "LEARNINGS",
-    "RESULTS",
-    "TASK",
-    "TITLE",
-    "WORKFLOW",
-    "WORKLOG",
-    "BudgetExcess",
-    "Notes",
-    "Section",
-    "Template",
-    "budget_excesses",
-    "changed_sections",
-    "condense_request",
-    "cut_text",
-    "fit_notes",
-    "parse_notes",
-    "parse_template",
-    "problems",
-    "render_notes",
-]
-
 TITLE: Final = "Session Title"
 CURRENT: Final = "Current State"
 TASK: Final = "Task specification"

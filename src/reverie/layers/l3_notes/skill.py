@@ -40,19 +40,6 @@ from .sections import (
 )
 from .tool_effects import one_line
 
-__all__ = [
-    "Skill",
-    "SkillMaterial",
-    "checked_name",
-    "render_skill",
-    "skill_from_answer",
-    "skill_material",
-    "skill_name",
-    "skill_prompt",
-    "skill_skeleton",
-    "words_since_compaction",
-]
-
 _NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 _NAME_CHARS: Final = 64
 _DESCRIPTION_CHARS: Final = 1_024

@@ -10,19 +10,6 @@ from ...conversation.identifiers import mine
 from ...conversation.tool_calls import path_of
 from ...values import record
 
-__all__ = [
-    "ToolEffect",
-    "ToolOutcome",
-    "command_key",
-    "enclosing_symbol",
-    "one_line",
-    "only_looks",
-    "outcome_of",
-    "symbols_in",
-    "todos_in",
-    "tool_effect",
-]
-
 What: TypeAlias = Literal["read", "write", "edit", "run", "search", "plan", "ask", "other"]
 
 _PATHS: Final = ("filename", "file", "target_file", "relative_path", "file_name", "notebook_path")

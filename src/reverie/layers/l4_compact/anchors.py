@@ -9,8 +9,6 @@ from ...conversation.authorship import Utterance, utterances
 from ...conversation.cuts import Item
 from ...conversation.identifiers import EXACT, Identifier, best_identifiers, mine_groups
 
-__all__ = ["anchor_list", "anchors_text", "mined"]
-
 _TITLES = {
     "path": "paths",
     "test": "tests",

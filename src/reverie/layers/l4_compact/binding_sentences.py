@@ -15,8 +15,6 @@ from ...text.directives import binding_passages, is_question, typed_sentences
 from ...text.later_sentences import LaterSentences
 from ...values import record
 
-__all__ = ["LEAST_SCORE", "QuotedSentence", "SentenceRanking"]
-
 LEAST_SCORE = 1.0
 """A sentence with a lower score is not quoted by itself."""
 _LINE_TOKENS: Final = 3  # tokens around a sentence

@@ -16,8 +16,6 @@ from ...values import record
 from .anchors import mined
 from .user_words import user_messages
 
-__all__ = ["LossReport", "LostName", "loss_between", "loss_of", "loss_text", "shown_text"]
-
 _TODO: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
 _LISTED: Final = 40
 

@@ -18,22 +18,6 @@ from .summary import summary_text
 from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of
 from .user_words import HANDLE_TOKENS, QuotedWords, UserMessage, quoted_words, user_messages, words_text
 
-__all__ = [
-    "EARLIER",
-    "LAYER",
-    "AddedParts",
-    "CompactionCause",
-    "CompactionText",
-    "SummaryBudget",
-    "added_parts",
-    "compaction",
-    "cut_range_before_tail",
-    "cut_range_from",
-    "cut_range_up_to",
-    "round_cut_range",
-    "summary_budget",
-]
-
 LAYER = "compact"
 _FRAME = 300  # tokens of headings and sentences around the parts of a summary
 _NOTES_SHARE = 0.4  # of the room beside user messages and names; the accounts of the requests get the rest

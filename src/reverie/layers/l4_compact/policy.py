@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...model_facts import ModelFacts
 from ...values import record
 
-__all__ = ["CompactPolicy"]
-
 
 @record
 class CompactPolicy:

@@ -7,8 +7,6 @@ from ...conversation.view import View
 from .plan import summary_budget
 from .policy import CompactPolicy
 
-__all__ = ["compacted_tokens", "expected_compaction"]
-
 
 def compacted_tokens(view: View, policy: CompactPolicy, effective: int) -> int:
     """Return the size in tokens that a compaction of a view would leave: prefix, summary and kept messages."""

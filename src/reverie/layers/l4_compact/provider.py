@@ -25,15 +25,6 @@ from .summary import notes_text, prompt_text, reading_back
 from .tail import CutRange, TailPolicy, legal_starts, open_from, tokens_of
 from .user_words import QuotedWords, UserMessage
 
-__all__ = [
-    "MAX_INSTRUCTIONS",
-    "SignedSummary",
-    "parts_tool_changes",
-    "provider_compaction",
-    "provider_cut_range",
-    "provider_instructions",
-]
-
 METHOD: Final = "provider"
 MAX_INSTRUCTIONS: Final = 16_384
 _AGAIN: Final = (

@@ -15,8 +15,6 @@ from ...values import record
 from .tail import TailPolicy, kept_from, tokens_of
 from .user_words import user_messages
 
-__all__ = ["Span", "finished_spans", "plan_collapse", "plan_snip"]
-
 _STUB_TOKENS = 120
 _ANSWER_CHARS = 280
 

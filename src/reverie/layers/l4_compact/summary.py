@@ -11,17 +11,6 @@ from ...conversation.side_query import thinks
 from ...conversation.tokens.estimate import estimate_text
 from ...model_facts import ModelFacts
 
-__all__ = [
-    "OPENING",
-    "directive",
-    "may_draft",
-    "notes_text",
-    "prompt_text",
-    "reading_back",
-    "summary_of",
-    "summary_text",
-]
-
 OPENING: Final = (
     "This session goes on from an earlier part that is no longer in view. What follows stands in its place; the log "
     "still holds every word of it."

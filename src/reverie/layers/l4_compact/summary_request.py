@@ -13,15 +13,6 @@ from ...conversation.wire.blocks import Block, as_blocks, text_block
 from ...conversation.wire.request import build_request
 from ...model_facts import ModelFacts
 
-__all__ = [
-    "SYNTHETIC",
-    "dropped_rounds",
-    "fitted_messages",
-    "plain_messages",
-    "plain_request",
-    "shortened_messages",
-]
-
 SYNTHETIC: Final = "[The beginning of this conversation is left out here.]"
 _SYSTEM: Final = "You summarise conversations between a person and an agent, so that the work can go on."
 _IMAGE: Final = "[image]"

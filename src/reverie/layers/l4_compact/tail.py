@@ -13,17 +13,6 @@ from ...conversation.view import View
 from ...conversation.wire.flatten import with_overrides
 from ...values import record
 
-__all__ = [
-    "CutRange",
-    "TailPolicy",
-    "has_text",
-    "is_summary",
-    "kept_from",
-    "legal_starts",
-    "open_from",
-    "tokens_of",
-]
-
 
 @record
 class TailPolicy:

@@ -18,16 +18,6 @@ from ...conversation.view import View
 from ...values import record, replace
 from .binding_sentences import QuotedSentence, SentenceRanking
 
-__all__ = [
-    "HANDLE_TOKENS",
-    "QuotedWords",
-    "UserMessage",
-    "UserMessages",
-    "quoted_words",
-    "user_messages",
-    "words_text",
-]
-
 _FRAME_TOKENS = 24  # tokens of the line with the handle
 HANDLE_TOKENS = 26
 _LEAST_EXCERPT = 200

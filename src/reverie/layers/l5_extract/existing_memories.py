@@ -16,8 +16,6 @@ from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import TRUSTS, Trust
 from ...values import record
 
-__all__ = ["ExistingMemories"]
-
 _URL: Final = re.compile(r"https?://[^\s<>\"')\]]+", re.IGNORECASE)
 _ENDS: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
 

@@ -10,8 +10,6 @@ from ...conversation.entries import Entry
 from ...text.words import words
 from .sayings import typed_words, word_count
 
-__all__ = ["has_new_prose"]
-
 _LEAST_WORDS: Final = 3
 """Fewer words carry no rule and no fact, only an answer or a command such as "go on"."""
 _LOOK_BACK: Final = 200

@@ -21,8 +21,6 @@ from ...values import record, replace
 from .repetition import PastSayings, RepeatedWish, are_equal
 from .sayings import TypedMessage, sayings_of
 
-__all__ = ["MAX_CANDIDATES", "LocalExtraction", "MemoryCandidate", "extract"]
-
 MAX_CANDIDATES: Final = 20
 _ALWAYS: Final = "In all later work here, until the user says otherwise."
 _URL: Final = re.compile(r"https?://\S")

@@ -15,17 +15,6 @@ from ...conversation.view import View
 from ...values import record
 from .policy import ExtractPolicy
 
-__all__ = [
-    "CURSOR",
-    "IMPORTED",
-    "Act",
-    "ExtractionStep",
-    "after_cursor",
-    "extraction_step",
-    "imported_upto",
-    "wrote_memories",
-]
-
 CURSOR: Final = "extract"
 IMPORTED: Final = "imported"
 """Name of the cursor that marks the last message recorded by another program."""

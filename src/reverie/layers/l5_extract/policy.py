@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...values import record
 
-__all__ = ["ExtractPolicy"]
-
 
 @record
 class ExtractPolicy:

@@ -14,8 +14,6 @@ from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...values import record
 from .policy import ExtractPolicy
 
-__all__ = ["Form", "MemoryProposal", "directive", "proposals_in"]
-
 Form: TypeAlias = Literal["tools", "structured"]
 
 _HERE: Final = Path(__file__).parent

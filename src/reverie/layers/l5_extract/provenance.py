@@ -19,8 +19,6 @@ from ...conversation.view import View
 from ...memories.recall.terms import tokens, without_noise
 from ...memories.store.trust import Trust
 
-__all__ = ["Witnesses", "is_specific"]
-
 _OWN_SHARE: Final = 0.6
 _FOREIGN_SHARE: Final = 0.25
 _SPECIFIC: Final = re.compile(

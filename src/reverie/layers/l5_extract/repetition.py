@@ -20,8 +20,6 @@ from ...text.directives import has_known_words, is_question, is_rule, typed_sent
 from ...values import record, replace
 from .sayings import TypedMessage, word_count
 
-__all__ = ["Embed", "PastSayings", "RepeatedWish", "are_equal"]
-
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Returns a vector of length one for each text."""
 

@@ -12,8 +12,6 @@ from ...conversation.entries import USER, Entry
 from ...text.sentences import without_pasted
 from ...values import record
 
-__all__ = ["TypedMessage", "sayings_of", "typed_words", "word_count"]
-
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _WORD: Final = re.compile(r"\w+(?:[-'’]\w+)*")
 _BRACKETED: Final = re.compile(r"\[[^\[\]]*\]|<[^<>]*>")

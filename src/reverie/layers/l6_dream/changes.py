@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 
 from ...values import field, record
 
-__all__ = ["Act", "DreamFacts", "DreamProposal", "FileChange", "Question", "SkippedChange", "Topic"]
-
 Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
 Topic: TypeAlias = Literal["contradiction", "ended", "expired", "similar", "unreadable", "vague"]
 

@@ -18,8 +18,6 @@ from ...memories.store.records import MemoryRecord
 from ...text.words import words
 from .changes import Question
 
-__all__ = ["adds_words", "equal_groups", "similar_groups", "similarity_question"]
-
 _FEW_WORDS: Final = 3
 """The fewest words that two similar memories share."""
 _SLOT_WORDS: Final = 2

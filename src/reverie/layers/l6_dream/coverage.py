@@ -13,8 +13,6 @@ from ...text.dates import absolute
 from ...text.words import sentences
 from .links import without_links
 
-__all__ = ["missing"]
-
 _SHOWN_CHARS: Final = 80
 
 

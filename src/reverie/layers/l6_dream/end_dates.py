@@ -9,8 +9,6 @@ from typing import Final
 
 from ...text.dates import without_quotes
 
-__all__ = ["last_day"]
-
 _NAMES: Final = {
     name.lower(): number for names in (month_name, month_abbr) for number, name in enumerate(names) if name
 }

@@ -14,8 +14,6 @@ from .local import dream
 from .policy import DreamPolicy
 from .working_copy import WorkingCopy
 
-__all__ = ["Fault", "Finding", "Findings", "findings_in"]
-
 Fault: TypeAlias = Literal["wrong", "duplicate", "stale", "unsupported"]
 
 _FAULTS: Final[dict[str, Fault]] = {

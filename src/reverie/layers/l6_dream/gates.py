@@ -8,8 +8,6 @@ from typing import Final, Literal, TypeAlias
 from ...values import record
 from .policy import DreamPolicy
 
-__all__ = ["Gate", "GateClosed", "GateFacts", "GateOpen", "Reason", "gate_state", "seconds_until_due"]
-
 Reason: TypeAlias = Literal["off", "not_main", "too_soon", "no_memories", "just_scanned", "few_sessions", "running"]
 
 _SECONDS_AN_HOUR: Final = 3_600.0

@@ -11,8 +11,6 @@ from ...memories.store.index import INDEX
 from ...memories.store.names import FOLDERS
 from ...values import record
 
-__all__ = ["RelinkedText", "links_in", "relinked", "without_links"]
-
 _LINK: Final = re.compile(r"(?<!!)\[((?:[^\[\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^()\s]+)(\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)")
 _WIKI: Final = re.compile(r"\[\[([^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|([^\[\]\n]+))?\]\]")
 _CODE: Final = re.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)

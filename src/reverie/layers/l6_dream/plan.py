@@ -19,8 +19,6 @@ from .coverage import missing
 from .links import relinked
 from .support import Support
 
-__all__ = ["ModelStatements", "changes_between", "lowered", "records_of", "whole_text"]
-
 
 @record
 class ModelStatements:

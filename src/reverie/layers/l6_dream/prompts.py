@@ -9,8 +9,6 @@ from typing import Final
 
 from ...memories.rules.taxonomy import TYPES
 
-__all__ = ["system_prompt", "task_prompt"]
-
 _HERE: Final = Path(__file__).parent
 
 

@@ -11,16 +11,6 @@ from ...schemas import REPORT
 from ...values import field, record
 from .changes import Act, FileChange, SkippedChange
 
-__all__ = [
-    "DreamChange",
-    "DreamReport",
-    "ModelUsage",
-    "OpenQuestion",
-    "Outcome",
-    "change_of",
-    "markdown",
-]
-
 Outcome: TypeAlias = Literal["applying", "completed", "failed", "killed"]
 
 _MAX_DIFF_LINES: Final = 120

@@ -15,8 +15,6 @@ from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import TRUSTS, Trust, worst
 from ...text.words import sentences
 
-__all__ = ["Support"]
-
 _SUPPORTED: Final = 0.7
 _MOST_CHARS: Final = 4_000_000
 

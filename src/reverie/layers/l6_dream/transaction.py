@@ -34,17 +34,6 @@ from .plan import whole_text
 from .policy import DreamPolicy
 from .validate import validation
 
-__all__ = [
-    "AUTHOR",
-    "DreamTransaction",
-    "capped_index",
-    "dream_transaction",
-    "files_on",
-    "restored_files",
-    "undo_draft",
-    "undone_entries",
-]
-
 AUTHOR: Final = "dream"
 """The author that the journal names for changes of a dream."""
 _LONG: Final = 1.25

@@ -25,8 +25,6 @@ from .plan import records_of, whole_text
 from .policy import DreamPolicy
 from .working_copy import claims_team
 
-__all__ = ["Validation", "validation"]
-
 
 @record
 class Validation:

@@ -12,8 +12,6 @@ from ...memories.store.records import MemoryRecord, front_matter, read_record
 from ...text.dates import iso_day
 from .changes import DreamFacts, FileChange
 
-__all__ = ["WorkingCopy", "claims_team", "day_of"]
-
 
 class WorkingCopy:
     """The memory files of a dream, edited in memory, with reasons; unreadable and team files are never changed."""

@@ -19,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["age_days", "age_words", "attribute", "escaped", "fenced", "with_visible_marks"]
-
 _TAG: Final = pattern(r"[0-9a-f]{8,64}")
 # Control characters except newline and tab; invisible, reordering and invalid characters; other line ends.
 _HIDDEN: Final = pattern(

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
             ...
 
 
-__all__ = ["RecallContext", "is_certain", "is_suppressed", "local_choice", "may_show", "searched"]
-
 _WARNING: Final = pattern(
     r"\b(?:warn\w*|caution\w*|careful|beware|gotcha\w*|pitfall\w*|traps?|caveat\w*|danger\w*"
     r"|known (?:issue|problem|bug)s?|never|avoid\w*|do(?:es)? not|don't|doesn't|must not|mustn't"

@@ -8,8 +8,6 @@ from typing import Final
 from ..store.records import MemoryRecord
 from .fence import escaped
 
-__all__ = ["MAX_FILES", "manifest", "manifest_line", "manifest_text"]
-
 MAX_FILES: Final = 200
 _DESCRIPTION_CHARS: Final = 300
 

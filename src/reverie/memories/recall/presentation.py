@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["OPENING", "ShownMemories", "fitted_memory", "memory_digest", "shown_memories"]
-
 OPENING: Final = "Memories that may help (relevant_memories):"
 _MIN_CUT_BYTES: Final = 400
 _NO_TAG: Final = "0" * 8

@@ -21,8 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["Match", "MemoryIndex", "MemoryWeights", "MemoryWords", "fused"]
-
 _DAY_SECONDS: Final = 86_400.0
 _MIN_LIKENESS: Final = 0.25
 _SENTENCE_END: Final = pattern(r"[.!?…]\s+|[。！？]|\n+")

@@ -18,20 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = [
-    "FUNCTION_WORDS",
-    "K1",
-    "B",
-    "affordable",
-    "idf",
-    "pieces_of",
-    "saturated",
-    "snippet",
-    "terms",
-    "tokens",
-    "without_noise",
-]
-
 _CHUNK: Final = pattern(r"\w+(?:[-'’]\w+)*")
 _PIECE: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
 _PLAIN: Final = pattern(r"[a-z]+|[A-Z][a-z]*|[0-9]+")

@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["fenced_index", "index_changes", "index_context", "index_lines", "lines_in_fence", "rules_text"]
-
 UNCONFIRMED: Final = "(unconfirmed)"
 _EMPTY: Final = "(no memories yet)"
 _OPENING: Final = """\

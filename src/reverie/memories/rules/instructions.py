@@ -13,20 +13,6 @@ from typing import Final, Literal, TypeAlias
 
 from ...values import field, record
 
-__all__ = [
-    "INTRODUCTION",
-    "MAX_BYTES",
-    "MAX_HOPS",
-    "WARN_CHARS",
-    "InstructionFile",
-    "InstructionSet",
-    "Kind",
-    "fingerprint",
-    "imports_of",
-    "shown_text",
-    "without_comments",
-]
-
 Kind: TypeAlias = Literal["user", "project", "local", "rule", "import"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024

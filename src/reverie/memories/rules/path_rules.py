@@ -11,8 +11,6 @@ from ...errors import InputError
 from ...text.globs import path_regex
 from ..store.frontmatter import FrontMatter, parse
 
-__all__ = ["Rule", "is_for", "read_rule"]
-
 _MAX_PATTERNS: Final = 256
 _MAX_PATTERN_CHARS: Final = 1_000
 _ITEM: Final = re.compile(r"\s*-\s+(.*\S)\s*")

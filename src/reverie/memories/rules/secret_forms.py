@@ -28,8 +28,6 @@ from .secret_values import (
     plain_text,
 )
 
-__all__ = ["of_forms"]
-
 _SHORTHANDS: Final = {
     "@ANY": r"(?P<value>[^\s\"'`<>]{4,512})",
     "@QUOTED": r"[\\\"'`]{0,2}(?P<value>[^\s\"'`]{4,512})",

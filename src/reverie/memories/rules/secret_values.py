@@ -14,22 +14,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-__all__ = [
-    "BRACKET",
-    "COMMIT",
-    "DIGIT",
-    "FORMATS",
-    "HEX",
-    "UUID",
-    "is_counted",
-    "is_name",
-    "is_odd",
-    "is_password",
-    "is_placeholder",
-    "is_random",
-    "plain_text",
-]
-
 # Read at once, so that a full disk or too many open files cannot stop a scan later.
 FORMATS: Final[dict[str, list[list[str]]]] = tomllib.loads(
     Path(__file__).with_name("secret_formats.toml").read_text("utf-8")

@@ -16,8 +16,6 @@ from ...values import record
 from .secret_forms import of_forms
 from .secret_values import FORMATS, is_name, is_placeholder
 
-__all__ = ["SecretFinding", "find_secrets", "refuse_secrets", "secret_spans", "without_secrets"]
-
 
 @record
 class SecretFinding:

@@ -12,8 +12,6 @@ from typing import Final
 from ...values import record
 from .trust import Trust, claimed, worst
 
-__all__ = ["LogLine", "day_of", "log_line", "read_log"]
-
 _LINE: Final = re.compile(r"- (\d\d:\d\d) \((user|agent|unconfirmed)(?:, ([^()\s][^()]{0,199}))?\) (\S.*)")
 _FILE: Final = re.compile(r"logs/(\d{4})/(\d\d)/(\1-\2-\d\d)\.md")
 _BULLET: Final = re.compile(r"\s*(?:[-*+]\s+)?(\S.*)")

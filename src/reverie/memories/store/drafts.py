@@ -16,23 +16,6 @@ from .journal import Act, Change, History, JournalEntry
 from .records import MemoryRecord, new_text, read_record, revised_text, version_of
 from .trust import Trust, worst
 
-__all__ = [
-    "Draft",
-    "Revision",
-    "TransactionView",
-    "comes_from",
-    "confirm",
-    "forget",
-    "forget_source",
-    "last_trusted",
-    "reindex",
-    "reject",
-    "revise",
-    "rewind",
-    "save",
-    "undo",
-]
-
 
 @record
 class Draft:

@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["FileStamp", "stamped_files"]
-
 _MAX_DEPTH: Final = 4
 FileStamp = tuple[int, int, int, int, int]
 """Modification time, change time, size, inode and link count of a file: equal stamps mean an unchanged file."""

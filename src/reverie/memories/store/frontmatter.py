@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, TypeAlias
 
-__all__ = ["LIMIT_BYTES", "FrontMatter", "Value", "parse", "render"]
-
 LIMIT_BYTES: Final = 65_536
 
 Plain: TypeAlias = str | list[str]

@@ -6,8 +6,6 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["uncollected"]
-
 
 @contextmanager
 def uncollected() -> Generator[None]:

@@ -30,20 +30,6 @@ from .names import FOLDERS, is_memory
 from .records import MemoryRecord, Scope
 from .trust import Trust
 
-__all__ = [
-    "JOURNAL",
-    "JOURNAL_FILE",
-    "LOCK",
-    "READ_FLAGS",
-    "Head",
-    "HeadCache",
-    "has_settled",
-    "memory_files",
-    "print_of",
-    "read_head",
-    "refuse_large",
-]
-
 JOURNAL: Final = ".journal"
 JOURNAL_FILE: Final = f"{JOURNAL}/journal.jsonl"
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never block on a pipe

@@ -17,24 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = [
-    "INDEX",
-    "MAX_BYTES",
-    "MAX_LINES",
-    "Hunk",
-    "IndexLine",
-    "LoadedIndex",
-    "changed",
-    "hunk_between",
-    "line_for",
-    "lines_of",
-    "listed_line",
-    "load",
-    "merged",
-    "patched",
-    "rebuilt",
-]
-
 INDEX: Final = "MEMORY.md"
 MAX_LINES: Final = 200
 MAX_BYTES: Final = 25_000

@@ -22,22 +22,6 @@ from .records import version_of
 from .trust import Trust
 from .trust_history import TrustHistory
 
-__all__ = [
-    "Act",
-    "BlamedLine",
-    "Change",
-    "History",
-    "JournalEntry",
-    "UnreadLine",
-    "Versions",
-    "change_to",
-    "content_of",
-    "encode",
-    "erased",
-    "erased_name",
-    "read_entries",
-]
-
 Act: TypeAlias = Literal[
     "found",
     "outside",

@@ -38,8 +38,6 @@ from .records import version_of
 from .trust import Trust
 from .trust_history import TrustHistory
 
-__all__ = ["JournalFiles", "read_plain"]
-
 _LINES: Final = "journal.jsonl"
 _MARK_DIGITS: Final = 20
 

@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["DAILY_LOG_PATTERN", "FOLDERS", "check_file", "composed", "daily_log", "file_for", "is_memory", "title_for"]
-
 FOLDERS: Final = frozenset({"team", "logs"})
 """Folders of the memory directory without memories of this scope."""
 DAILY_LOG_PATTERN: Final = "logs/YYYY/MM/YYYY-MM-DD.md"

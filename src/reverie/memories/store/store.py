@@ -43,8 +43,6 @@ from .team import refuse_private, write_git_rules
 from .trust import Trust, worst
 from .trust_history import FileTrust, TrustHistory
 
-__all__ = ["MemoryStore", "Scan", "Transaction", "stamp", "utc_now"]
-
 _SURFACED: Final = "surfaced.jsonl"
 _DREAMS: Final = "dreams"
 _REPORTED: Final = re.compile(rb'"(?!logs/)([^"\\]+\.md)"')

@@ -11,8 +11,6 @@ from ...paths import replace_file
 from .journal_files import JOURNAL, read_plain
 from .records import read_record
 
-__all__ = ["GIT_RULES", "refuse_private", "write_git_rules"]
-
 GIT_RULES: Final[Mapping[str, tuple[str, ...]]] = {
     ".gitignore": (f"{JOURNAL}/", ".consolidate-lock"),
     ".gitattributes": ("*.md merge=union",),

@@ -13,8 +13,6 @@ from ...ports import Model
 from ..session.cache_renewal import keeps_warm
 from ..session.session import Session
 
-__all__ = ["IdleCache"]
-
 
 class IdleCache:
     """Renews the provider's cache between two prompts as often as it pays, or compacts while it is cached."""

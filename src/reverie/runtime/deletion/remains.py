@@ -19,8 +19,6 @@ from ..library import Library, agent_log
 from ..places.home_search import search_home, written_forms
 from .session import DeletionReceipt
 
-__all__ = ["HomeSearched", "sampled_texts", "search_for_remains"]
-
 _MIN_CHARS: Final = 24
 _MAX_CHARS: Final = 160
 _MIN_WORDS: Final = 3

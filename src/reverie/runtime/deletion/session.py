@@ -26,8 +26,6 @@ from ..mail.erasure import SessionMail, erase_letters
 from ..search.sessions import SessionSearch
 from ..session.ledger import LedgerStore
 
-__all__ = ["DeletionReceipt", "SessionDeletion"]
-
 HISTORY: Final = "history"
 SEND: Final = "SendMessage"
 _AROUND_SECONDS: Final = 3_600.0

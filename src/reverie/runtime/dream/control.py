@@ -24,8 +24,6 @@ from ...values import record
 from ..places.processes import end
 from .lock import DreamLock, HeldLock, LockHolder
 
-__all__ = ["DREAM_ALIAS", "STDERR", "StoppedDream", "dream_model", "start", "stop", "stop_hung", "take_lock"]
-
 DREAM_ALIAS: Final = "dream"
 """The alias of the model for dreams, if it is not the one in use."""
 

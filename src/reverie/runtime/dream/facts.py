@@ -15,8 +15,6 @@ from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record
 from ..memory.daily_logs import drafts_from_logs, logged_since
 
-__all__ = ["facts_for", "oversized"]
-
 _MAX_PATHS: Final = 20_000
 _MAX_BYTES: Final = 64_000
 _MAX_LINE_BYTES: Final = 4_000

@@ -14,8 +14,6 @@ from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_file
 from .lock import DreamLock
 
-__all__ = ["SCAN", "DreamGate"]
-
 SCAN: Final = "dream-scan"
 """The file whose time is that of the last scan of the sessions, kept on disk because hooks are short processes."""
 _LOG: Final = ".jsonl"

@@ -28,8 +28,6 @@ from ...paths import explain, explained, flush, open_plain, opened_folder, refus
 from ...values import record
 from ..places.processes import ProcessIdentity, is_alive, own_identity
 
-__all__ = ["LOCK", "STAMP", "DreamLock", "HeldLock", "LockHolder"]
-
 STAMP: Final = ".consolidate-lock"
 LOCK: Final = "dream-lock"
 _STAMP_DRAFT: Final = "dream-stamp"  # one fixed name: only the holder writes it, over any leftover of a killed holder

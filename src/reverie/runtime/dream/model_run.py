@@ -34,8 +34,6 @@ from ..session.forks import ForkToolResult
 from ..session.replies import Call, open_calls, plain_reply, result_content
 from .tools import DreamTools
 
-__all__ = ["SOURCE", "DreamModelRun", "ModelRunListener"]
-
 SOURCE: Final = "dream"
 """The source of a dream's calls in the ledger."""
 _MAX_CALLS: Final = 40

@@ -26,8 +26,6 @@ from .control import DREAM_ALIAS, dream_model
 from .dreams import Dreams
 from .lock import DreamLock
 
-__all__ = ["end_after", "main"]
-
 _OVERTIME_SECONDS: Final = 60.0  # a dream ends itself at its time limit; the alarm ends one that does not
 _FAILED: Final = 1
 _STOPPED_BY_SIGNAL: Final = 128 + signal.SIGTERM

@@ -23,8 +23,6 @@ from ...paths import open_file, replace_file
 from ...values import field, record
 from ..places.processes import ProcessIdentity, is_alive, own_identity
 
-__all__ = ["FOLDER", "DreamProgress", "ProgressWriter", "State", "progress_events", "read_progress"]
-
 State: TypeAlias = Literal["starting", "updating", "completed", "failed", "killed"]
 
 FOLDER: Final = f"{JOURNAL}/dreams"

@@ -12,8 +12,6 @@ from ...tools.tool import Tool
 from ...values import replace
 from ..guard.permissions import PermissionScope, decide, denied_reads
 
-__all__ = ["ProjectReader"]
-
 
 class ProjectReader:
     """Reads files of one project; nothing outside it, nothing that a rule denies, and it writes nothing."""

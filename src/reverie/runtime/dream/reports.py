@@ -19,8 +19,6 @@ from ...schemas import REPORT, is_newer
 from ...values import replace
 from .progress import FOLDER
 
-__all__ = ["ReportFiles", "entry_of", "open_questions"]
-
 _NAME: Final = re.compile(r"(d\d{8}T\d{9}-[0-9a-f]{6})\.(json|md)")
 _decoder: Final = msgspec.json.Decoder(DreamReport)
 

@@ -27,8 +27,6 @@ from .progress import DreamProgress, progress_events, read_progress
 if TYPE_CHECKING:
     from ..session.host import SessionHost
 
-__all__ = ["DreamScheduler"]
-
 _BEGIN_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 

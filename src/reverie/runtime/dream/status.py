@@ -9,8 +9,6 @@ from .gate import DreamGate
 from .lock import DreamLock
 from .progress import DreamProgress, read_progress
 
-__all__ = ["DreamStatus", "status_of"]
-
 
 @record
 class DreamStatus:

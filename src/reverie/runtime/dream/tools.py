@@ -31,8 +31,6 @@ from ..session.forks import ForkToolResult
 from ..session.replies import Call
 from .project_reader import ProjectReader
 
-__all__ = ["DEFINITIONS", "DreamSources", "DreamTools", "Transcripts"]
-
 _DENIED: Final = (
     "This call was not run: a dream has no such tool. Use Glob, Grep, Read, Edit, Write, Supersede, Forget, Ask."
 )

@@ -35,8 +35,6 @@ from ...memories.store.trust import Trust
 from ...values import record, replace
 from .reports import ReportFiles, entry_of
 
-__all__ = ["DreamApplication", "DreamUndo", "Snapshot", "files_after", "snapshot_of", "undo_dream"]
-
 
 @record
 class Snapshot:

@@ -14,8 +14,6 @@ from ...tools.shell.grammar import Line, parse
 from .protected_files import is_protected
 from .rules import allows_command, host_of, parse_permission_rule
 
-__all__ = ["rules_to_keep"]
-
 # Commands for which further words, but no options, are paths of the project, names or a message.
 _PREFIXES: Final = (
     "git add", "git commit -m", "git commit -am", "git switch", "cargo build", "cargo check", "cargo clippy",

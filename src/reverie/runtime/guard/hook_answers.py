@@ -9,18 +9,6 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from ...memories.recall.fence import attribute, escaped
 from ...values import record, replace
 
-__all__ = [
-    "MAX_USED_CHARS",
-    "HookAnswer",
-    "HookOutcome",
-    "HookPermission",
-    "fenced_outcome",
-    "merged_outcome",
-    "read_answer",
-    "read_output",
-    "shortened_text",
-]
-
 HookPermission: TypeAlias = Literal["allow", "deny", "ask"]
 
 MAX_USED_CHARS: Final = 10_000

@@ -14,8 +14,6 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from ...values import record
 
-__all__ = ["MAX_READ_BYTES", "HookCommandResult", "run_command"]
-
 MAX_READ_BYTES: Final = 1_000_000
 """The most bytes kept of each of a command's stdout and stderr; the rest is dropped."""
 _GRACE_SECONDS: Final = 1.0

@@ -15,8 +15,6 @@ from ..places.directory_file import DirectoryEntry, DirectoryFile, entry_for
 from ..places.trust import root_of
 from .rules import parse_permission_rule
 
-__all__ = ["KeptRules", "project_rule"]
-
 _COMMENT: Final = "Calls that are allowed without asking, by project. Written by the answer 'always in this project'."
 
 

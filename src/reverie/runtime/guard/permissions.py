@@ -33,17 +33,6 @@ from .rules import (
     touches_command,
 )
 
-__all__ = [
-    "Approval",
-    "ApprovalAnswer",
-    "Approver",
-    "PermissionOutcome",
-    "PermissionScope",
-    "Verdict",
-    "decide",
-    "denied_reads",
-]
-
 PermissionOutcome: TypeAlias = Literal["allow", "ask", "deny"]
 
 

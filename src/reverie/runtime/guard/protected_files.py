@@ -9,8 +9,6 @@ from typing import Final
 
 from ...tools.shell.read_only.options import words_of
 
-__all__ = ["is_protected"]
-
 # Hidden files and folders hold settings, hooks and instructions of programs; only these are known to hold neither.
 _HARMLESS: Final = words_of(
     ".gitignore .gitattributes .gitkeep .keep .dockerignore .editorconfig .npmignore .prettierignore .eslintignore "

@@ -16,20 +16,6 @@ from ...tools.shell.grammar import Command, Line, has_hidden_words, loose_comman
 from ...tools.shell.read_only.options import words_of
 from ...values import record
 
-__all__ = [
-    "PermissionRule",
-    "PermissionRuleSet",
-    "allows_command",
-    "hides_command",
-    "host_of",
-    "matches_host",
-    "names_tool",
-    "parse_permission_rule",
-    "parse_permission_rules",
-    "runs",
-    "touches_command",
-]
-
 _RULE: Final = re.compile(r"(?P<tool>[A-Za-z_][A-Za-z0-9_.-]*\*?)(?:\((?P<pattern>.*)\))?\Z", re.DOTALL)
 _SYNTAX: Final = (
     "write a tool's name, or Tool(pattern): Edit(src/**), Bash(git status:*), WebFetch(docs.python.org), mcp__server"

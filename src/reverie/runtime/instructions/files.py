@@ -11,8 +11,6 @@ from typing import Final, TypeAlias
 
 from ...memories.rules.instructions import MAX_BYTES
 
-__all__ = ["Consent", "ReadableFiles"]
-
 Consent: TypeAlias = bool | Callable[[str], bool]
 """Whether files outside the project may be read: one answer for all files, or a function of the path."""
 

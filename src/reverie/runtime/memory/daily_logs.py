@@ -21,8 +21,6 @@ from ...text.dates import absolute, iso_day
 from ...text.words import sentences, words
 from ...values import record
 
-__all__ = ["LogDraft", "drafts_from_logs", "forget_logged", "log_files", "logged_since"]
-
 _LOGS: Final = "logs"
 _MOST_LINES: Final = 10_000
 _LABEL: Final = re.compile(rf"({'|'.join(TYPES)}):\s+(?=\S)", re.IGNORECASE)

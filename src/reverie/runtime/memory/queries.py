@@ -27,8 +27,6 @@ from .search import MemorySearch
 if TYPE_CHECKING:
     from ..session.host import SessionHost
 
-__all__ = ["FoundMemories", "MemoryQueries"]
-
 _FOLLOW_UP_TERMS: Final = 3
 """A prompt with fewer terms names no subject of its own, so it continues the one before."""
 

@@ -32,8 +32,6 @@ from .standing_memories import RecalledMemories, recalled_rows
 if TYPE_CHECKING:
     from ..session.host import SessionHost
 
-__all__ = ["SessionRecall", "SurfacedMemories", "surfaced_in"]
-
 _TAG_BYTES: Final = 8
 _LEAST_BYTES: Final = 1_000
 """In less room than this no memory can be shown, with its fence and a note about the cut."""

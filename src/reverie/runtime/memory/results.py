@@ -8,8 +8,6 @@ from ...memories.store.records import Scope
 from ...memories.store.trust import Trust
 from ...values import field, record
 
-__all__ = ["ForgottenMemories", "LintProblem", "PendingMemory", "SavedMemory"]
-
 
 @record
 class SavedMemory:

@@ -28,8 +28,6 @@ from ...values import replace
 from ..places.projects import project_slug
 from .results import LintProblem, PendingMemory
 
-__all__ = ["FOR_USER_SUFFIX", "Scopes", "author_trust", "iso_time", "memory_directory", "source_tuple"]
-
 TEAM: Final = "team"
 FOR_USER_SUFFIX: Final = " for the user"
 """The end of an author's name if the author wrote down the user's own words; the journal then names both."""

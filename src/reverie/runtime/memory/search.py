@@ -18,8 +18,6 @@ from ...ports import Embedder
 from ...values import replace
 from .vectors import MemoryVectors
 
-__all__ = ["MemorySearch"]
-
 _TEAM: Final = "team/"
 
 

@@ -25,8 +25,6 @@ from ...memories.store.records import MemoryRecord, Scope
 from ...values import record
 from .memory import Memory
 
-__all__ = ["INDEX", "IndexSource", "IndexText", "RecalledMemories", "read_indexes", "recalled_rows"]
-
 INDEX: Final = "index"
 _UPDATE: Final = ":update"
 _RECALL_TAG_BYTES: Final = 8

@@ -27,8 +27,6 @@ from ...paths import replace_file
 from ...tools.git import git_identity, run_git, run_remote_git
 from ...values import record
 
-__all__ = ["SyncResult", "TeamSync"]
-
 _REMOTES: Final = "team-remotes.json"
 _ROUNDS: Final = 5
 _PULLED: Final = "refs/reverie/pulled"

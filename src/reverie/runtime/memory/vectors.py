@@ -21,8 +21,6 @@ from ...ports import Embedder
 from ...storage.sqlite import is_damage, open_database
 from ..search.vectors import likeness, vector_of
 
-__all__ = ["MemoryVectors", "delete_vectors"]
-
 _FILE: Final = "vectors.sqlite"
 _JOURNAL: Final = ".journal"
 _BUSY_SECONDS: Final = 5.0

@@ -6,8 +6,6 @@ import os
 import struct
 from typing import Any, Final
 
-__all__ = ["birth_ns"]
-
 _AT_FDCWD: Final = -100
 _NO_FOLLOW: Final = 0x100
 _BTIME: Final = 0x800

@@ -23,8 +23,6 @@ from ...paths import explained, open_file, read_all, replace_file
 from ...values import record
 from .birth_time import birth_ns
 
-__all__ = ["DirectoryEntry", "DirectoryFile", "entry_for"]
-
 
 @record
 class DirectoryEntry:

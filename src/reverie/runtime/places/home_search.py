@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["home_files", "search_home", "written_forms"]
-
 _PART_BYTES: Final = 1 << 20
 
 

@@ -19,8 +19,6 @@ from typing import Final
 
 from ...values import record
 
-__all__ = ["ProcessIdentity", "end", "is_alive", "own_identity", "send"]
-
 _POLL_SECONDS: Final = 0.02
 _ASK_SECONDS: Final = 5.0
 _STARTTIME: Final = 19  # in /proc/<pid>/stat, counted from the state

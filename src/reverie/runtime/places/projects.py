@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Final
 
-__all__ = ["canonical_root", "inbox_key", "log_key", "project_slug", "root_of", "session_key"]
-
 _UNSAFE: Final = pattern(r"[^a-zA-Z0-9._-]+")
 _SESSION: Final = pattern(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}\Z")
 

@@ -14,8 +14,6 @@ from typing import Final, Literal, TypeAlias
 from .directory_file import DirectoryEntry, DirectoryFile, entry_for
 from .projects import canonical_root
 
-__all__ = ["TrustLevel", "TrustList", "root_of"]
-
 TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
 
 _COMMENT: Final = "Directories whose settings, hooks, servers and skills are believed. Written by 'reverie trust'."

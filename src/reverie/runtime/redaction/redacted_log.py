@@ -21,8 +21,6 @@ from ...errors import InputError
 from ...values import record
 from ..places.home_search import written_forms
 
-__all__ = ["MARK", "RedactedLog", "SecretForms"]
-
 MARK: Final = "[redacted]"
 _MIN_CHARS: Final = 4
 _MIN_LINE_CHARS: Final = 16

@@ -30,8 +30,6 @@ from ..places.home_search import home_files, search_home
 from ..search.sessions import SessionSearch
 from .redacted_log import RedactedLog, SecretForms
 
-__all__ = ["FoundSecret", "Redaction", "RedactionReceipt", "found_secrets"]
-
 _INDEX: Final = "search.sqlite"
 _LOG: Final = ".jsonl"
 _JOURNAL: Final = ".journal"

@@ -29,8 +29,6 @@ from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import field, record
 
-__all__ = ["FactRetention", "Measures", "UnusedMemories", "measure", "total_of"]
-
 T = TypeVar("T", "FactRetention", "UnusedMemories", "Measures")
 
 _SURFACED: Final = "memories_surfaced"

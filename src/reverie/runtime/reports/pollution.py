@@ -15,8 +15,6 @@ from ...settings import Settings
 from ...values import record
 from ..dream.facts import facts_for, oversized
 
-__all__ = ["MemoryPollution", "pollution_of"]
-
 
 @record
 class MemoryPollution:

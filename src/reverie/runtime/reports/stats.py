@@ -21,8 +21,6 @@ from ..session.ledger import LedgerStore
 from .measures import Measures, measure, total_of
 from .pollution import MemoryPollution, pollution_of
 
-__all__ = ["BudgetUse", "Stats", "measured_logs", "price_list", "stats_of", "touched_keys"]
-
 
 @record
 class BudgetUse:

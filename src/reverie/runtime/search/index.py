@@ -19,8 +19,6 @@ from ...storage.sqlite import open_database, open_read_only
 from ...values import record
 from .message_scores import SessionFacts, packed, size_code
 
-__all__ = ["IndexedMessage", "LogRow", "SearchRows", "index_in_memory", "open_index"]
-
 _VERSION: Final = 3
 _BUSY_SECONDS: Final = 10.0
 _CACHE_KILOBYTES: Final = 32_768

@@ -15,8 +15,6 @@ from ...conversation.cuts import message_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
 from .index import IndexedMessage
 
-__all__ = ["logs_in", "mark_of", "messages_in", "speaker_of", "stamp_of", "text_of_entry", "whole_lines"]
-
 _CHUNK_BYTES: Final = 8_000_000
 _MARK_BYTES: Final = 4_096
 

@@ -18,18 +18,6 @@ from ...memories.recall.terms import affordable, idf, saturated
 from ...values import record
 from .query import Vocabulary, known_words
 
-__all__ = [
-    "LIKENESS_FLOOR",
-    "Dialogues",
-    "SessionFacts",
-    "SessionRanking",
-    "SessionScore",
-    "Weights",
-    "packed",
-    "rank",
-    "size_code",
-]
-
 _SHIFT: Final = 16
 _PIECE_BITS: Final = 16
 _LOW: Final = (1 << _SHIFT) - 1

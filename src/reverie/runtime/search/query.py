@@ -7,8 +7,6 @@ from typing import Final, Protocol
 
 from ...memories.recall.terms import terms
 
-__all__ = ["Vocabulary", "differ_by_one", "known_words"]
-
 _MIN_CHARS: Final = 5
 
 

@@ -29,8 +29,6 @@ from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_
 from .message_scores import SessionRanking, Weights, rank
 from .vectors import likeness, vector_of
 
-__all__ = ["FILE_NAME", "IndexRefresh", "SearchHit", "SessionSearch"]
-
 T = TypeVar("T")
 
 FILE_NAME: Final = "search.sqlite"

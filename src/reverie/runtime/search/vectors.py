@@ -10,8 +10,6 @@ from ...errors import ModelError
 from ...ports import Embedder
 from ...settings import Settings
 
-__all__ = ["likeness", "settings_embedder", "settings_vectors", "vector_of"]
-
 
 def settings_embedder(settings: Settings) -> Embedder | None:
     """Return the embedder of the settings, whose weights are loaded on first use; None without one."""

@@ -18,8 +18,6 @@ from ...values import record, replace
 from .ledger import LedgerStore, logged_calls
 from .log import MAX_LATER
 
-__all__ = ["Accounts", "CallBill", "clearing_reported"]
-
 
 @record
 class CallBill:

@@ -13,8 +13,6 @@ from .host import SessionHost
 from .notes.keeper import NotesKeeper
 from .patience import LEFT
 
-__all__ = ["BackgroundTasks"]
-
 
 class BackgroundTasks:
     """Runs the updates of a session's notes and its compactions beside the conversation."""

@@ -34,8 +34,6 @@ from ...conversation.wire.blocks import as_blocks
 from ...conversation.wire.request import messages_added_before
 from ...values import record, replace
 
-__all__ = ["CachePlan"]
-
 _PAUSE_SECONDS = (300.0, 3600.0)
 _KEPT_ENTRIES = 8  # how many of the cache's entries each call logs: more than one request adds
 

@@ -10,8 +10,6 @@ from ...values import replace
 from .log import SessionLog
 from .parts import SessionParts
 
-__all__ = ["KEEP_WARM", "keeps_warm", "record_ping", "warming_request", "when_idle"]
-
 KEEP_WARM: Final = "keep_warm"
 """The source of such a call in the log and the ledger."""
 

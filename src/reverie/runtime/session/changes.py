@@ -13,8 +13,6 @@ from ...values import record
 from .accounts import Accounts
 from .thinking import ThinkingWatch
 
-__all__ = ["ChangePrice", "model_change", "price_of_change", "price_of_reload"]
-
 
 @record
 class ChangePrice:

@@ -30,18 +30,6 @@ from ...values import record
 from .host import SessionHost
 from .replies import Call, open_calls, plain_reply, result_content
 
-__all__ = [
-    "DENIED",
-    "ForkBatch",
-    "ForkBounds",
-    "ForkReply",
-    "ForkState",
-    "ForkTool",
-    "ForkToolResult",
-    "Forks",
-    "forking",
-]
-
 DENIED: Final = "This call was not run: a side question may not use this tool. Answer from the conversation so far."
 _PAUSED: Final = "pause_turn"
 _source: ContextVar[str] = ContextVar("reverie_fork_source", default="")

@@ -24,8 +24,6 @@ from .patience import Patience
 from .policy import SessionPolicy
 from .thinking import BranchThinking, ThinkingWatch
 
-__all__ = ["SessionHost"]
-
 T = TypeVar("T")
 
 

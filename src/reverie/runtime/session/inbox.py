@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .log import SessionLog
     from .notes.rules import RuleKeeper
 
-__all__ = ["Command", "Inbox", "delivered", "post", "set_aside", "waiting"]
-
 
 @record
 class Command:

@@ -26,8 +26,6 @@ from ...storage.files import FileStorage
 from ...storage.lock_files import locked
 from ...storage.sqlite import is_damage, open_database, open_read_only
 
-__all__ = ["FILE_NAME", "LedgerStore", "all_logged_calls", "is_damaged", "logged_calls"]
-
 FILE_NAME: Final = "ledger.sqlite"
 _BUSY_SECONDS: Final = 5.0
 _KINDS: Final = ("read", "write_5m", "write_1h", "uncached", "output")

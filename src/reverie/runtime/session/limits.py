@@ -16,19 +16,6 @@ from ...ports import Model
 from ...settings import Settings
 from ...values import replace
 
-__all__ = [
-    "DEFAULT_MODEL",
-    "EDITING_BETA",
-    "betas_of",
-    "compact_at",
-    "compact_patience",
-    "offload_policy",
-    "reported_window",
-    "thresholds_for",
-    "trim_policy",
-    "window_of",
-]
-
 DEFAULT_MODEL: Final = ""
 EDITING_BETA: Final = "context-management-2025-06-27"
 """The beta by which a provider clears results."""

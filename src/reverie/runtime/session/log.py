@@ -18,8 +18,6 @@ from ...events import DecisionMade, EntryAppended, Event, FellBack, Listener
 from ...ports import Storage
 from .writer import LogWriter
 
-__all__ = ["MAX_LATER", "Mode", "SessionLog", "decisions_since_call"]
-
 Mode = Literal["write", "read"]
 T = TypeVar("T")
 MAX_LATER: Final = 8

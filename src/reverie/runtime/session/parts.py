@@ -49,8 +49,6 @@ from .standing_context import StandingContext
 from .thinking import ThinkingWatch, unreadable_thinking
 from .trim import Trimmer
 
-__all__ = ["SessionOptions", "SessionParts", "assemble"]
-
 
 @record
 class SessionOptions:

@@ -7,8 +7,6 @@ from typing import Final
 
 import anyio
 
-__all__ = ["LEFT", "Patience"]
-
 SILENT_SECONDS: Final = 5.0
 LEFT: Final = "not finished when the session closed, because the model was silent; the next session does it"
 

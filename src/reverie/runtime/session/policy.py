@@ -17,8 +17,6 @@ from .limits import DEFAULT_MODEL, reported_window, thresholds_for, window_of
 from .log import SessionLog
 from .prefix import RequestOptions
 
-__all__ = ["SessionPolicy"]
-
 
 class SessionPolicy:
     """Holds the settings in force and the model, betas and extra arguments of the last request."""

@@ -18,8 +18,6 @@ from ...values import record, replace
 from .limits import betas_of
 from .log import SessionLog
 
-__all__ = ["RequestOptions", "amend_prefix", "render_prefix", "with_beta_header"]
-
 PromptAndTools: TypeAlias = tuple[Any, Sequence[Mapping[str, Any]]]
 
 

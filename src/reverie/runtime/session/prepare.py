@@ -13,8 +13,6 @@ from .log import SessionLog
 from .parts import SessionParts
 from .prefix import RequestOptions, amend_prefix, render_prefix
 
-__all__ = ["prepare"]
-
 
 async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -> dict[str, Any]:
     """Run the inbox's commands, layers 1, 2 and 4, say changed context, and return the next request."""

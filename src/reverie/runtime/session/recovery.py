@@ -18,8 +18,6 @@ from .log import SessionLog
 from .parts import SessionParts
 from .windows import learn_window
 
-__all__ = ["make_room", "recover"]
-
 
 async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bool:
     """Change the view after a refusal of the last request; return False if that cannot help, so that it stays."""

@@ -15,8 +15,6 @@ from ...errors import InputError
 from ...models.shapes import messages_reply
 from ...values import record
 
-__all__ = ["Call", "calls_of", "open_calls", "plain_reply", "result_content", "shown_value"]
-
 
 @record
 class Call:

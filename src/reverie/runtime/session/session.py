@@ -49,8 +49,6 @@ from .recovery import make_room, recover
 from .replies import Call, calls_of, plain_reply
 from .windows import read_windows
 
-__all__ = ["Session"]
-
 
 class Session:
     """An agent's conversation: kept whole in its log, and inside the window in its requests."""

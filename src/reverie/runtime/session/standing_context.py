@@ -30,8 +30,6 @@ from ..guard.hooks import Hooks
 from .forks import forking
 from .host import SessionHost
 
-__all__ = ["ContextSource", "StandingContext"]
-
 LAYER: Final = "context"
 NOTE: Final = "note"
 """The source of items whose value has no other place than the log."""

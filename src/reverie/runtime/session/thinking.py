@@ -33,8 +33,6 @@ from ...events import DecisionMade, Event, FellBack
 from ...model_facts import ModelFacts, facts_of
 from .accounts import Accounts
 
-__all__ = ["BranchThinking", "ThinkingWatch", "unreadable_thinking"]
-
 _UNREADABLE: Final = "invalid_encrypted_content"
 
 

@@ -37,8 +37,6 @@ from .limits import DEFAULT_MODEL, EDITING_BETA
 from .log import SessionLog
 from .prefix import RequestOptions
 
-__all__ = ["Trimmer"]
-
 _LOOK_EVERY: Final = 32  # candidates between two looks through all of them, so that a turn's work stays flat
 
 

@@ -15,8 +15,6 @@ from ...ports import Storage
 from .log import SessionLog
 from .parts import SessionParts
 
-__all__ = ["KEY", "learn_window", "learned_windows", "read_windows"]
-
 KEY: Final = "windows.json"
 _LEAST_TOKENS: Final = 1_024
 """No model that can be an agent has a smaller window: a smaller number in an error is about something else."""

@@ -21,8 +21,6 @@ from ...schemas import LOG, newer
 from ...storage.files import FileStorage
 from ...values import replace
 
-__all__ = ["LogWriter", "holder_text"]
-
 _MAX_NAMES: Final = 1_000
 _FORK: Final = (
     "upgrade Reverie, or fork it: reverie export {0} --output fork.jsonl, then reverie import fork.jsonl "

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-__all__ = ["unified_diff"]
-
 _CONTEXT: Final = 3
 _MAX_COMPARED: Final = 2_000
 _NO_NEWLINE: Final = "\\ No newline at end of file"

@@ -10,8 +10,6 @@ from ...errors import InputError
 from ...text.globs import path_regex
 from ...values import record
 
-__all__ = ["IgnoreRules", "is_ignored", "parse_ignore_rules"]
-
 _TRAILING_SPACES: Final = re.compile(r"(?<!\\) +$")
 _PLAIN_BRACES: Final = re.compile(r"[{}]")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["required_literal"]
-
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ =:;,<>/\"'%&@#!~`-")
 _ESCAPED_PLAIN: Final = frozenset(".()[]{}+*?^$|\\/-\"' =:;,<>%&@#!~`_")
 # Letters that equal letters outside ASCII when Python ignores case.

@@ -8,8 +8,6 @@ from ...conversation.tokens.estimate import estimate_text
 from ...settings import AgentPolicy
 from ...values import record
 
-__all__ = ["MAX_LINE_CHARS", "NumberedText", "show_bytes", "show_lines"]
-
 MAX_LINE_CHARS: Final = 2_000
 
 

@@ -19,17 +19,6 @@ from ...values import record
 if TYPE_CHECKING:
     from ..context import ToolContext
 
-__all__ = [
-    "OTHER_NAMES",
-    "ReadScope",
-    "absolute_path",
-    "has_other_names",
-    "is_beneath",
-    "is_git_object",
-    "matches_path",
-    "read_scope",
-]
-
 # These places hold no data of the user.
 _SYSTEM: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/dev/null",

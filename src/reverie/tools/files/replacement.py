@@ -11,8 +11,6 @@ from typing import Final
 from ...errors import InputError
 from ...values import record
 
-__all__ = ["TextEdit", "text_edit"]
-
 _NUMBERED: Final = re.compile(r"^ *\d+\t", re.MULTILINE)
 _LOOKALIKES: Final = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
 _MAX_COMPARED: Final = 20_000

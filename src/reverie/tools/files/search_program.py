@@ -24,8 +24,6 @@ from .literals import required_literal
 from .readable import ReadScope, has_other_names
 from .tree_walk import walk
 
-__all__ = ["MAX_FILE_BYTES", "main", "search"]
-
 MAX_FILE_BYTES: Final = 64_000_000
 _MAX_ROWS: Final = 20_000
 _MAX_CHARS: Final = 2_000_000

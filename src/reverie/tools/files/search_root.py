@@ -11,8 +11,6 @@ from .ignore_rules import is_ignored, parse_ignore_rules
 from .readable import is_beneath, read_scope
 from .workspace import open_plain_file
 
-__all__ = ["label_of", "rules_above"]
-
 _MAX_RULES_CHARS = 1_000_000
 
 

@@ -11,8 +11,6 @@ from ..context import ToolContext
 from ..tool import Access
 from .workspace import access_to
 
-__all__ = ["access_to_text", "stored_result"]
-
 _HANDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{5,199}")
 _FOLDER: Final = "tool-results"
 

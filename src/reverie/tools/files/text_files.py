@@ -16,8 +16,6 @@ from ..context import ToolContext
 from .read_state import version_of
 from .workspace import open_parent_folder, open_plain_file
 
-__all__ = ["MAX_EDIT_BYTES", "TextFile", "decoded_text", "encoded_text", "load", "replace_text"]
-
 MAX_EDIT_BYTES: Final = 25_000_000
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -11,8 +11,6 @@ from typing import Final
 from ...values import record
 from .ignore_rules import IgnoreRules, is_ignored, parse_ignore_rules
 
-__all__ = ["FoundFile", "open_found", "walk"]
-
 _MAX_DEPTH: Final = 100
 _MAX_RULES_BYTES: Final = 1_000_000
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

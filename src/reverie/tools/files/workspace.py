@@ -22,17 +22,6 @@ from ..context import ToolContext
 from ..tool import Access, AccessKind
 from .readable import OTHER_NAMES, has_other_names, is_beneath, read_scope
 
-__all__ = [
-    "OpenFile",
-    "ResolvedPath",
-    "access_to",
-    "needs_grant",
-    "open_folder",
-    "open_parent_folder",
-    "open_plain_file",
-    "resolved_path",
-]
-
 _MAX_RACES: Final = 16
 _MAX_PATH_BYTES: Final = 4_096
 _FOLDER: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)

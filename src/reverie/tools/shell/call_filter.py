@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import struct
 
-__all__ = ["call_filter"]
-
 ANY_NAMESPACE = 0x7E020000
 
 # name -> number on (x86_64, aarch64); -1 where the processor has none.

@@ -28,8 +28,6 @@ else:  # this program runs without the package
     sys.path.append(HERE)
     from call_filter import call_filter
 
-__all__ = ["main"]
-
 REFUSED = 126
 NOT_FOUND = 127
 

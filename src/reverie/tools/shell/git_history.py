@@ -16,8 +16,6 @@ from .grammar import Command, Line
 from .read_only.options import words_of
 from .read_words import folders_of_commands, top_of_repository
 
-__all__ = ["shows_denied_file"]
-
 _SHOW: Final = words_of("blame cat-file diff diff-index diff-tree grep log reflog show stash")
 # The options with which log and its kin show no content.
 _NAMES_ONLY: Final = words_of(

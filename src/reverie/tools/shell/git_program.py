@@ -23,8 +23,6 @@ else:  # this program runs without the package
     sys.path.append(HERE)
     from confine import GIT_SETTINGS, absolute_path, git_environment, restrict_programs
 
-__all__ = ["main"]
-
 FAILED, NOT_FOUND, USAGE = 128, 127, 129
 FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--version")
 # Commands that show differences, which drivers of the repository would convert or show.

@@ -17,19 +17,6 @@ from ...values import record
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = [
-    "Command",
-    "Line",
-    "UnclearLine",
-    "Word",
-    "has_hidden_words",
-    "loose_commands",
-    "loose_texts",
-    "loose_words",
-    "parse",
-    "unquoted",
-]
-
 MAX_CHARS: Final = 4_096
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-^~")
 _GLOB: Final = frozenset("*?[]")

@@ -18,8 +18,6 @@ from ...errors import SandboxUnavailable
 from ..files.readable import ReadScope, has_other_names, is_beneath, is_git_object
 from .read_only.commands import COMMANDS
 
-__all__ = ["git_folders", "read_places"]
-
 Places: TypeAlias = list[tuple[str, str]]
 
 MAX_ENTRIES: Final = 500_000

@@ -22,8 +22,6 @@ from .grammar import Command, Line, Word, loose_words
 from .read_only.commands import COMMANDS
 from .read_only.options import OptionRule, parsed_arguments, words_of
 
-__all__ = ["denied_word", "folders_of_commands", "outside_problem", "top_of_repository"]
-
 # These commands read no file that an argument names.
 _TEXT_COMMANDS: Final = words_of(
     "arch basename command dirname echo expr false groups id printf seq tr true type which whoami"

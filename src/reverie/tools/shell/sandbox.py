@@ -19,8 +19,6 @@ from typing import Final
 from ...errors import SandboxUnavailable
 from ...values import record
 
-__all__ = ["Availability", "available", "confined_command"]
-
 LAUNCHER: Final = Path(__file__).with_name("confine.py")
 PROBE_SECONDS: Final = 20.0
 FALLBACK: Final = "read-only commands do not run automatically; each one asks"

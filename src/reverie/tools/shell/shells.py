@@ -18,8 +18,6 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-__all__ = ["EDGE_BYTES", "OutputBuffer", "Shell", "Shells"]
-
 EDGE_BYTES: Final = 1_000_000
 """How many bytes of the beginning, and as many of the end, of a long output are kept."""
 _GRACE_SECONDS: Final = 1.0

@@ -25,8 +25,6 @@ LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 0.01
 END_SECONDS = 10.0
 
-__all__ = ["main"]
-
 
 def control(option: int, value: int) -> None:
     """Set a prctl option of this process; do nothing on systems other than Linux."""

@@ -10,8 +10,6 @@ from ....cache.usage import Usage
 from ....conversation.entries import iso
 from ...session.ledger import LedgerStore
 
-__all__ = ["DailyBudget"]
-
 
 class DailyBudget:
     """Compares today's use (in UTC) by one source with a budget: added calls and, with a home, its ledger's."""

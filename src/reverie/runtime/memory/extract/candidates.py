@@ -18,8 +18,6 @@ from .tools import AUTHOR, FOR_USER
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["CandidateWriter", "ExtractionRun", "known_memories", "save_candidate"]
-
 
 @record
 class ExtractionRun:

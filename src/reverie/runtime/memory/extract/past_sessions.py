@@ -11,8 +11,6 @@ from ....errors import StorageError
 from ....layers.l5_extract import Embed, PastSayings, sayings_of
 from ....ports import Storage
 
-__all__ = ["PastSessions"]
-
 _MOST_SESSIONS: Final = 50
 _MOST_BYTES: Final = 64_000_000
 _HEAD_BYTES: Final = 2_000

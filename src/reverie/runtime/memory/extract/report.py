@@ -20,8 +20,6 @@ from .candidates import known_memories, save_candidate
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["Extraction", "ExtractionOutcome", "Proposal", "ProposalStatus", "RefusedCandidate"]
-
 ProposalStatus: TypeAlias = Literal["would save", "saved"]
 
 

@@ -33,8 +33,6 @@ from ..scopes import FOR_USER_SUFFIX
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["AUTHOR", "FOR_USER", "INDEX_NOTE", "ExtractTools", "ToolAccess"]
-
 AUTHOR: Final = "extraction"
 """The author in the journal for memories written without the user."""
 FOR_USER: Final = f"{AUTHOR}{FOR_USER_SUFFIX}"

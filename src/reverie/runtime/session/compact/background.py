@@ -20,8 +20,6 @@ from ..host import SessionHost
 from .draft import CompactionDraft, CompactionReport, CompactionRequest
 from .provider import SummaryRefused, signed_block
 
-__all__ = ["BackgroundCompaction"]
-
 _LAYER = "compact"
 # Anthropic's SDK refuses create() without a stream above this: 3,600 s for 128,000 tokens, and 600 s are its limit.
 _UNSTREAMED_TOKENS: Final = 21_333

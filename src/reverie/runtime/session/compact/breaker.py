@@ -9,8 +9,6 @@ from ....conversation.decisions import Compacted, CompactionFailed, CompactionUn
 from ....layers.l4_compact import CompactPolicy
 from ....values import record, replace
 
-__all__ = ["Breaker"]
-
 
 @record
 class Breaker:

@@ -52,8 +52,6 @@ from ..standing_context import StandingContext
 from .provider import ProviderSummaries, ProviderSummary, SummaryRefused
 from .summary import summarise
 
-__all__ = ["CompactionDraft", "CompactionReport", "CompactionRequest"]
-
 _SCALES = (1.0, 0.5, 0.25, 0.0)
 _LEAST_RANGE = 500  # tokens below which a provider's summary is not worth a further try
 _SURE = 0.85  # a request for a summary leaves room for errors of the estimate

@@ -21,8 +21,6 @@ from ....values import record
 from ..host import SessionHost
 from ..thinking import ThinkingWatch
 
-__all__ = ["ProviderSummaries", "ProviderSummary", "SummaryRefused", "signed_block"]
-
 SOURCE: Final = "compact"
 _BETWEEN: Final = ("context_management", "stop_sequences", "stream")
 _NO_TOOLS: Final = "\n\nAnswer with the summary only. Do not call a tool."

@@ -28,8 +28,6 @@ from ....values import record
 from ..forks import Forks
 from ..host import SessionHost
 
-__all__ = ["SOURCE", "ModelSummary", "summarise"]
-
 SOURCE = "compact"
 
 

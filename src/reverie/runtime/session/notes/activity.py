@@ -9,8 +9,6 @@ from typing import TypeVar
 from ....conversation.view import View
 from ....layers.l3_notes import Activity
 
-__all__ = ["SessionActivity"]
-
 T = TypeVar("T")
 
 

@@ -45,8 +45,6 @@ from ..host import SessionHost
 from .activity import SessionActivity
 from .rules import RuleKeeper
 
-__all__ = ["DAMAGED", "NOTES_FILE", "NotesKeeper"]
-
 NOTES_FILE: Final = "session-memory/summary.md"
 DAMAGED: Final = "session-memory/summary.damaged.md"
 """The key of a person's edit that lost headings or italic lines and so could not be adopted."""

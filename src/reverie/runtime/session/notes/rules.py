@@ -19,8 +19,6 @@ from ....values import replace
 from ..host import SessionHost
 from ..standing_context import StandingContext
 
-__all__ = ["RuleKeeper"]
-
 _LAYER: Final = "notes"
 _MOST_CHARS: Final = 2_000
 _LATER: Final = (

@@ -14,8 +14,6 @@ from ....model_facts import facts_of
 from ....ports import Model
 from ....values import record
 
-__all__ = ["SOURCE", "SkillWriter", "WrittenSkill"]
-
 SOURCE: Final = "skill"
 """The source of a skill's calls in the ledger."""
 ANSWER_TOKENS: Final = 6_000

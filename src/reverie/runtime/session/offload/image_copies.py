@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["can_scale", "scaled"]
-
 _QUALITIES: Final = (85, 70, 50)
 _SMALLEST_SIDE: Final = 64
 

@@ -14,8 +14,6 @@ from ....model_facts import ModelFacts
 from ..log import SessionLog
 from .image_copies import can_scale, scaled
 
-__all__ = ["ImageIntake"]
-
 
 class ImageIntake:
     """Replaces each new image or PDF that a provider would refuse by a smaller copy or by a text with a handle."""

@@ -24,8 +24,6 @@ from ..log import SessionLog
 from ..replies import result_content
 from .images import ImageIntake
 
-__all__ = ["Offloader"]
-
 _REDRAWS = (Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped)
 
 

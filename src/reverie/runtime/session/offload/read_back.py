@@ -26,8 +26,6 @@ from ....layers.l1_offload import read_stored, result_forms, text_of
 from ....ports import Storage
 from ....values import record
 
-__all__ = ["EXPAND_CHARS", "EXPAND_TOOL", "ReadBack", "StoredContent", "TextLine"]
-
 EXPAND_CHARS: Final = 20_000
 EXPAND_TOOL: Final[dict[str, Any]] = {
     "name": "expand",

@@ -11,8 +11,6 @@ from ....conversation.reads import HistoryReader
 from ....conversation.view import View
 from ....values import record
 
-__all__ = ["AnsweredCall", "AnsweredCalls"]
-
 
 @record
 class AnsweredCall:

@@ -20,8 +20,6 @@ from ..host import SessionHost
 from ..standing_context import StandingContext
 from .answered_calls import AnsweredCall, AnsweredCalls
 
-__all__ = ["PLAN_FILE", "PLAN_TOOL", "PlanKeeper", "state_sentence"]
-
 PLAN_FILE: Final = "plan.md"
 PLAN_TOOL: Final = "Plan"
 LAYER: Final = "plan"

@@ -9,8 +9,6 @@ from ....conversation.standing_context import StandingItem, digest_of
 from ....conversation.view import View
 from .answered_calls import AnsweredCalls
 
-__all__ = ["StepsSource", "steps_in"]
-
 TOOLS: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
 """The names of tools that replace a list of steps, in this and other programs."""
 _DONE: Final = "completed"

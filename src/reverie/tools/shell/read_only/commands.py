@@ -20,8 +20,6 @@ from .options import (
     problem_with,
 )
 
-__all__ = ["COMMANDS"]
-
 
 def _is_date(given: ParsedArguments) -> str:
     if all(text.startswith("+") for text in given.texts):

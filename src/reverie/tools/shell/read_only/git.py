@@ -12,8 +12,6 @@ from typing import Final
 
 from .options import ArgumentCheck, ParsedArguments, Subcommands, option_rules
 
-__all__ = ["GIT"]
-
 _FORMATS: Final = frozenset({"oneline", "short", "medium", "full", "fuller", "reference", "email", "raw"})
 _LISTING: Final = ("list", "contains", "no-contains", "merged", "no-merged", "points-at")
 

@@ -8,8 +8,6 @@ from typing import Final
 from ..grammar import Word
 from .options import option_rule, parsed_arguments, words_of
 
-__all__ = ["judge_awk", "judge_find", "judge_jq", "judge_sed", "judge_test"]
-
 _FIND_ALONE: Final = words_of(
     "-true -false -empty -depth -mount -xdev -daystart -noleaf -follow -ignore_readdir_race -nouser -nogroup -prune "
     "-quit -print -print0 -ls -readable -writable -executable -not -and -or -a -o ! ( ) , -warn -nowarn"

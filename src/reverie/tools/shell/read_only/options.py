@@ -11,19 +11,6 @@ from typing import Any, Final, TypeAlias
 from ....values import field, record
 from ..grammar import Word
 
-__all__ = [
-    "ArgumentCheck",
-    "OptionRule",
-    "ParsedArguments",
-    "Subcommands",
-    "WordCheck",
-    "option_rule",
-    "option_rules",
-    "parsed_arguments",
-    "problem_with",
-    "words_of",
-]
-
 _COUNT: Final = re.compile(r"-[0-9]+\Z")
 _LONG: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9-]*\Z")
 _AT_ONCE: Final = frozenset({"P", "max-procs", "j", "threads"})
