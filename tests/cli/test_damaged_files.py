@@ -171,6 +171,33 @@ def test_a_journal_that_lost_its_end_gives_no_id_twice(place: Place, reverie: Re
 
 
 @pytest.mark.requirement("M7")
+@pytest.mark.parametrize("lock", ["gone", "old"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: [*lines[:2], b"X" + lines[2][1:]],
+        lambda lines: [*lines[:2], b"\xff" * 9 + b"\n"],
+        lambda lines: [lines[0], b"X" + lines[2][1:]],
+    ],
+    ids=["the id is legible", "the id is illegible", "a line before it is gone"],
+)
+def test_a_damaged_last_line_gives_no_id_twice_though_no_lock_file_knows_the_highest(
+    place: Place, damage: Callable[[list[bytes]], list[bytes]], lock: str
+) -> None:
+    left = damage(place.journal.read_bytes().splitlines(keepends=True))
+    place.journal.write_bytes(b"".join(left))
+    path = place.journal.with_name("lock")
+    if lock == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:20])  # lock files of older versions record only the applied bytes
+    Memory(place.memory.path).save("A new fact about builds.", type="project", name="builds", why="seen")
+    given = [json.loads(line)["id"] for line in place.journal.read_bytes().splitlines()[len(left) :]]
+    assert given
+    assert not {"c1", "c2", "c3"} & {*given}
+
+
+@pytest.mark.requirement("M7")
 def test_a_sound_journal_is_not_reported(place: Place, reverie: Reverie) -> None:
     assert reported(reverie, "journal.jsonl") == []
 

@@ -108,6 +108,7 @@ def test_an_open_session_is_not_removed_and_others_are(
     lease = storage.lease(keys[0], holder="a test")
     try:
         code, _, err = reverie("delete", "fence-1", "other-1", "--yes")
+        again = reverie("delete", "fence-1", "--yes")
     finally:
         lease.release()
         storage.close()
@@ -115,6 +116,7 @@ def test_an_open_session_is_not_removed_and_others_are(
     assert "a test" in err
     assert set(keys) <= files(home)
     assert other not in files(home)
+    assert again[:2] == (2, "removed 0 sessions.\n")
 
 
 @pytest.fixture
@@ -163,7 +165,19 @@ def test_sessions_are_selected_by_date_project_and_text(
     code, out, _ = reverie("delete", "--project", here, "--yes")
     assert (code, out.splitlines()[-2]) == (0, "removed 2 sessions.")
     assert {path.name for path in home.rglob("*.jsonl")} == {"old-there.jsonl"}
-    assert asked("delete", "--matching", "no such words", "--yes")["sessions"] == []
+
+
+@pytest.mark.requirement("A5")
+@pytest.mark.parametrize("option", ["--yes", "--dry-run", None])
+def test_a_selection_without_a_session_is_told_in_plain_words(
+    asked: Asked, reverie: Reverie, keys: list[str], home: Path, option: str | None
+) -> None:
+    words = ["delete", "--before", "2001-01-01", *([option] if option else [])]
+    before = files(home)
+    assert reverie(*words)[:2] == (0, "removed nothing: no session matches\n")
+    report = asked(*words)
+    assert (report["sessions"], report["dry_run"]) == ([], option == "--dry-run")
+    assert files(home) == before
 
 
 @pytest.mark.requirement("A5")

@@ -70,13 +70,14 @@ def command(
         deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)])
         planned, busy = _run(deletion, keys, dry_run=True)
         if dry_run or not planned:
-            return _report(planned, busy, None, as_json=as_json)
+            return _report(planned, busy, None, dry_run=dry_run, as_json=as_json)
         if not yes and not _agreed(planned):
             warn("removed nothing")
             return 1
         texts = sampled_texts(storage, [one.key for one in planned])
         receipts, late = _run(deletion, [*texts], dry_run=False)
-        return _report(receipts, [*busy, *late], search_for_remains(storage, texts, receipts), as_json=as_json)
+        searched = search_for_remains(storage, texts, receipts)
+        return _report(receipts, [*busy, *late], searched, dry_run=False, as_json=as_json)
 
 
 class SessionFilter:
@@ -163,14 +164,21 @@ def _agreed(planned: Sequence[DeletionReceipt]) -> bool:
 
 
 def _report(
-    receipts: Sequence[DeletionReceipt], busy: Sequence[str], searched: HomeSearched | None, *, as_json: bool
+    receipts: Sequence[DeletionReceipt],
+    busy: Sequence[str],
+    searched: HomeSearched | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
-    """Print the receipt, of a dry run without ``searched``, and the sessions that are open; return the exit code."""
+    """Print the receipt and the sessions that are open; return the exit code. Without ``searched`` nothing went."""
     if as_json:
         given = {"sessions": receipts, "total": _total(receipts), "open": busy, "searched": searched}
-        emit_json({"dry_run": searched is None, **given})
+        emit_json({"dry_run": dry_run, **given})
+    elif not receipts and not busy:
+        say("removed nothing: no session matches")
     else:
-        verb = "would remove" if searched is None else "removed"
+        verb = "would remove" if dry_run else "removed"
         for one in receipts:
             agents = f", {counted(len(one.agents), 'agent')}" if one.agents else ""
             say(f"{verb} {one.session}: {_counts({name: getattr(one, name) for name in NOUNS})}{agents}")
