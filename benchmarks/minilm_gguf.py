@@ -9,8 +9,8 @@ The folder has ``config.json``, ``vocab.txt`` and ``model.safetensors``; matrice
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,4 +72,7 @@ def piece(word: str) -> str:
 
 
 if __name__ == "__main__":
-    converted(Path(sys.argv[1]), sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("target")
+    converted(**vars(parser.parse_args()))

@@ -3,15 +3,15 @@
 A peer is billed for the requests it reports. Its breakpoints are placed for it as the provider recommends (the system
 prompt, the end of the last request, the end), which is more than some of them do by themselves. If a later reply quotes
 a removed result, the same charge applies to all: the result's tokens written again, and one request to fetch it. A
-summary is a separate call, charged uncached, even if it is a recorded one.
+peer's summary is a call with a prompt of its own, charged uncached; ours extends the conversation and reads its cache.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from reverie.cache.breakpoints import BlockPosition, BreakpointPlan, CacheState
 from reverie.cache.prices import Prices, prices_for
-from reverie.cache.simulator import CacheSimulator, Mark
 from reverie.conversation.decisions import Compacted, decision_of
 from reverie.conversation.entries import ASSISTANT, DECISION, Entry
 from reverie.conversation.rounds import reply_id
@@ -89,21 +89,19 @@ def _compactions(recording: Recording) -> list[Compacted]:
 
 
 def bills_of_ours(recording: Recording) -> dict[str, Body]:
-    """Bill append-only and our layers; both are compacted where the recording was."""
+    """Bill append-only and our layers; both compact by their own rules."""
     report = compare([recording], policies=("append-only", "reverie"))
-    compactions = _compactions(recording)
-    summed_up = sum(_summary_usd(one.tokens_before, one.summary) for one in compactions)
-    bills: dict[str, Body] = {}
-    for outcome in report.outcomes:
-        bills[outcome.policy] = _bill(
-            sum(point.input_usd for point in outcome.points),
+    return {
+        outcome.policy: _bill(
+            sum(point.input_usd for point in outcome.points) + outcome.ping_usd,
             outcome.read_back_usd,
-            summed_up,
-            summaries=len(compactions),
+            outcome.summary_usd,
+            summaries=outcome.compactions,
             read_backs=outcome.read_backs,
             window=sum(point.window for point in outcome.points) / len(outcome.points),
         )
-    return bills
+        for outcome in report.outcomes
+    }
 
 
 def bill_of_peer(recording: Recording, played: Body, conversation: Body) -> Body:
@@ -149,8 +147,7 @@ class _Peer:
 
     def __init__(self, recording: Recording, played: Body, conversation: Body) -> None:
         self._recording = recording
-        self._sender = RequestSimulator(recording)
-        self._cache = CacheSimulator()
+        self._sender = RequestSimulator(recording, MODEL)
         self._needs = NeededResults()
         self._prices = prices()
         self._items = [_message(item) for item in conversation["items"]]
@@ -163,23 +160,22 @@ class _Peer:
     def step(self, step: Any, ranges: list[list[int]]) -> None:
         """Send one request, and check which results its reply needed."""
         for entry in step.entries:
-            self._needs.heard(entry)
+            self._needs.add(entry)
         messages = [self._at(at) for start, end in ranges for at in range(start, end)]
         self._forget(messages)
-        blocks, starts = self._sender.blocks(messages)
-        marks = {len(self._sender.prefix) - 1, len(blocks) - 1}
-        if self._end is not None:
-            marks |= {starts[at] for at, one in enumerate(messages) if one is self._end}
+        ends = [at for at, one in enumerate(messages) if one is self._end or at == len(messages) - 1]
+        marks = tuple((BlockPosition(at, len(messages[at]["content"]) - 1), "5m") for at in ends)
         self._end = messages[-1]
-        usage = self._cache.request(
-            blocks, [Mark(at) for at in sorted(marks)], model=self._recording.model, now=step.at
+        plan = BreakpointPlan(
+            marks, "5m", marks_system=True, marks_tools=False, after=CacheState("5m", None, None, step.at)
         )
+        usage = self._sender.send(messages, plan, step.at)
         price = self._prices
         self.input_usd += price.cost(read=usage.read, write_5m=usage.write_5m, uncached=usage.uncached)
-        self.tokens += usage.total
+        self.tokens += usage.input
         for _, tokens in self._needs.wanted(step.reply):
             self.read_backs += 1
-            self.read_back_usd += price.cost(read=usage.total, write_5m=tokens)
+            self.read_back_usd += price.cost(read=usage.input, write_5m=tokens)
 
     def _at(self, at: int) -> Body:
         return self._items[at] if at >= 0 else self._made[-at - 1]
@@ -196,9 +192,10 @@ class _Peer:
         summary = "\n".join(
             block.get("text", "") for message in messages if id(message) in made for block in message["content"]
         )
+        self._needs.shown(summary)
         for called, block in self._shown.items():
             if called not in shown:
-                self._needs.removed(called, self._recording.sizes.of(block), summary)
+                self._needs.removed(called, self._recording.sizes.of(block))
         self._shown = shown
 
 

@@ -48,6 +48,9 @@ def set_up(peer: str, python: str) -> str | None:
     installed = subprocess.run(command, capture_output=True, text=True, check=False)
     if installed.returncode:
         return installed.stderr.strip()[-800:]
+    found = subprocess.run([str(_python(peer)), "-c", f"import {peer}"], capture_output=True, text=True, check=False)
+    if found.returncode:  # an extra that needs a newer Python installs nothing
+        return f"{peer} is not available for {python}; pass a newer Python by --python"
     (folder / "ready").touch()
     return None
 

@@ -188,7 +188,7 @@ def test_more_logs_than_descriptors_are_kept_open(tmp_path: Path, durability: Du
     for turn in range(3):
         for number in range(150):
             storage.append(f"log{number}", b"%d" % turn)
-    assert len(os.listdir("/dev/fd")) - before <= 64
+    assert len(os.listdir("/dev/fd")) - before <= 65  # 64 logs, and a duplicate of the one that is being flushed
     storage.close()
     assert len(os.listdir("/dev/fd")) == before
     assert all(storage.load(f"log{number}") == b"0\n1\n2\n" for number in range(150))

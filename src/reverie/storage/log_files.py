@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 import weakref
@@ -19,12 +20,13 @@ Durability = Literal["always", "second"]
 _MAX_OPEN: Final = 64
 _FLUSH_AFTER_SECONDS: Final = 0.5  # leaves the other half of the second for the flush itself
 _MAX_REOPENINGS: Final = 16
+_COPY_BYTES: Final = 1_048_576
 
 
 class _LogFile:
     """An open log: its descriptor and the identity and size of its file."""
 
-    __slots__ = ("closed", "descriptor", "device", "dirty", "flushing", "inode", "lock", "path", "size")
+    __slots__ = ("closed", "descriptor", "device", "dirty", "failure", "flushing", "inode", "lock", "path", "size")
 
     def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor, self.path = descriptor, path
@@ -36,6 +38,7 @@ class _LogFile:
         self.device, self.inode = found.st_dev, found.st_ino
         self.size = -1
         self.dirty, self.closed = True, False  # an earlier descriptor of the file may have failed to flush it
+        self.failure: StorageError | None = None
         self.lock = threading.RLock()
         self.flushing = threading.Lock()  # apart from the lock of appends, which do not wait for a flush
 
@@ -64,10 +67,11 @@ class _LogFile:
         return data if len(data) == size else None
 
     def flush(self) -> None:
-        """Flush appended lines to disk if any are not flushed yet; raise ``StorageError`` if that fails."""
+        """Flush appended lines to disk if any are not flushed yet; raise ``StorageError`` if that fails or failed."""
         with self.flushing:
             try:
                 with self.lock:
+                    self.check_flushed()
                     if self.closed or not self.dirty:
                         return
                     descriptor = os.dup(self.descriptor)
@@ -77,7 +81,25 @@ class _LogFile:
                 finally:
                     os.close(descriptor)
             except OSError as error:
-                raise explain(error, "flush", self.path) from error
+                self.failure = explain(error, "flush", self.path)
+                raise self.failure from error
+
+    def check_flushed(self) -> None:
+        """Raise the error of an earlier flush: the system reports it once, and a later flush would seem to succeed."""
+        if self.failure is not None:
+            raise self.failure
+
+    def write_again(self) -> None:
+        """Write the file's bytes over themselves: after a failed flush the system takes them for flushed."""
+        flags, start = fcntl.fcntl(self.descriptor, fcntl.F_GETFL), 0
+        try:
+            fcntl.fcntl(self.descriptor, fcntl.F_SETFL, flags & ~os.O_APPEND)
+            while part := os.pread(self.descriptor, _COPY_BYTES, start):
+                start += os.pwrite(self.descriptor, part, start)
+            fcntl.fcntl(self.descriptor, fcntl.F_SETFL, flags)
+        except OSError as error:
+            os.close(self.descriptor)
+            raise explain(error, "append to", self.path) from error
 
     def close(self) -> None:
         """Flush and close the file; a second call does nothing."""
@@ -87,7 +109,8 @@ class _LogFile:
                 if self.dirty:
                     flush(self.descriptor)
             except OSError as error:
-                raise explain(error, "flush", self.path) from error
+                self.failure = explain(error, "flush", self.path)
+                raise self.failure from error
             finally:
                 with suppress(OSError):
                     os.close(self.descriptor)
@@ -99,6 +122,7 @@ class LogFiles:
     def __init__(self, open_log: Callable[[str, bool], tuple[int, str]], durability: Durability) -> None:
         self._open_log = open_log
         self._durability: Durability = durability
+        self._damaged: set[str] = set()  # logs with lines that a failed flush may have lost
         self._start_empty()
         _alive.add(self)
 
@@ -127,7 +151,9 @@ class LogFiles:
                     continue
                 try:
                     self._append(key, log, line, expect)
-                except BaseException:
+                except BaseException as error:
+                    if not isinstance(error, LogLost):
+                        self._damaged.add(key)
                     self._drop(key, log)
                     raise
                 log.dirty = not self._flushes(key)
@@ -141,6 +167,7 @@ class LogFiles:
     def _append(self, key: str, log: _LogFile, line: bytes, expect: int | None) -> None:
         """Append one line; with ``expect``, check before and after that the path leads to this file, of this size."""
         try:
+            log.check_flushed()
             durable = self._flushes(key)
             if expect is not None:
                 log.check()
@@ -194,6 +221,7 @@ class LogFiles:
         with self._lock:
             log = self._logs.pop(key, None)
             self._failures.pop(key, None)
+            self._damaged.discard(key)
         if log is not None:
             with log.lock, suppress(StorageError):
                 log.close()
@@ -251,6 +279,9 @@ class LogFiles:
             if create or error.errno != errno.ENOENT:
                 raise
             raise LogLost(f"{error.path} was removed", path=error.path) from error
+        if key in self._damaged:
+            log.write_again()
+            self._damaged.discard(key)
         with self._lock:
             known = self._logs.setdefault(key, log)
             idle = self._logs.popitem(last=False) if len(self._logs) > _MAX_OPEN else None
@@ -266,6 +297,7 @@ class LogFiles:
                 log.close()
             except StorageError as error:
                 self._failures[key] = error
+                self._damaged.add(key)
 
     def _drop(self, key: str, log: _LogFile) -> None:
         with self._lock:
@@ -273,6 +305,8 @@ class LogFiles:
                 del self._logs[key]
         with suppress(StorageError):
             log.close()
+        if log.failure is not None:
+            self._damaged.add(key)
 
     def _flush_soon(self) -> None:
         if self._flusher is None:

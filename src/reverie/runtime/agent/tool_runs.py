@@ -220,8 +220,7 @@ class ToolRuns:
 
     async def _run_if_permitted(self, tool: Tool, call: Call) -> Output:
         payload = {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
-        outcome = await self._hooks.run("before_tool", payload, tool=call.name)
-        self._note_outcome(outcome)
+        outcome = await self._hook_outcome(call.name, payload)
         given = outcome.updated_input if outcome.updated_input is not None else call.input
         problem = None if given is call.input else input_problem(self.declared, call.name, given)
         if problem is not None:
@@ -256,9 +255,17 @@ class ToolRuns:
             reads_inside=verdict.reads_inside,
             denied=denied_reads(self.rules),
         )
-        if access.kind not in _PARALLEL:  # an effect must not be on disk without the reply that asked for it
+        if access.kind != "read":  # an effect must not be on disk without the reply that asked for it
             await self._session.sync()
         return await self._run(tool, call, given, output_or_error(tool, given, context))
+
+    async def _hook_outcome(self, tool: str, payload: Mapping[str, Any]) -> HookOutcome:
+        """Run the hooks before a call, with the reply that asks for it on disk."""
+        if self._hooks.wants("before_tool"):
+            await self._session.sync()
+        outcome = await self._hooks.run("before_tool", payload, tool=tool)
+        self._note_outcome(outcome)
+        return outcome
 
     async def _ask(self, tool: Tool, given: Mapping[str, Any], access: Access, verdict: Verdict) -> Verdict:
         """Ask a person about a call, and return the verdict that the answer gives."""

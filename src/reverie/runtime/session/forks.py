@@ -300,6 +300,7 @@ class _Run:
 
     async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return the body of the reply; pass its text to ``on_text`` as it arrives."""
+        await self.session.sync()
         async with aclosing(self.model.stream(request)) as stream:
             async for piece in stream:
                 self.session.patience.hear()

@@ -102,6 +102,10 @@ class SessionHost:
         """Log an attachment: content that the program, not the user, adds for the model."""
         return await self._log.attach(content, type=type)
 
+    async def sync(self) -> None:
+        """Return when everything logged is on disk; a request and a hook wait for it."""
+        await self._log.sync()
+
     async def foresee(self, decision: Decision) -> View:
         """Return the view as a decision would leave it, without logging the decision."""
         return await self._log.foresee(decision)

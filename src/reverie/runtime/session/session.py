@@ -140,10 +140,12 @@ class Session:
             await self.parts.background.close(wait_seconds)
         finally:
             with CancelScope(shield=True):
-                await self.log.close()
-                self.parts.accounts.close()
-                if self._options.owns_storage:
-                    await self.log.run_blocking(self._options.storage.close)
+                try:
+                    await self.log.close()
+                finally:
+                    self.parts.accounts.close()
+                    if self._options.owns_storage:
+                        await self.log.run_blocking(self._options.storage.close)
 
     # -- state
 

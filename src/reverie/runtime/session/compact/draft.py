@@ -263,6 +263,7 @@ class CompactionDraft:
     async def _instructions(self, asked: CompactionRequest) -> str:
         """Run the hooks before a compaction; return the caller's instructions and theirs, or raise if one stops it."""
         session = self._session
+        await session.sync()
         if session.hooks is None:
             return asked.instructions
         self.progress("hooks before")
