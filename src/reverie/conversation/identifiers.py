@@ -242,7 +242,7 @@ def error_lines(text: str) -> Iterator[str]:
             yield line[:_MAX_ERROR].rstrip()
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def classified(word: str) -> tuple[Identifier, ...]:
     """Return a tuple of the exact names in one word, which is empty for most words."""
     word = word.rstrip(".,:;?&=%+/-")

@@ -46,7 +46,7 @@ class _Sentence:
     at: tuple[int, int]
     text: str
     tokens: int
-    terms: frozenset[str]
+    terms: tuple[str, ...]
     weight: float
 
 
@@ -187,10 +187,10 @@ def _telling(
     }
     covered: set[str] = set()
     for one in taken:
-        covered |= one.terms
+        covered.update(one.terms)
 
     def gain(one: _Sentence) -> float:
-        return one.weight * sum(worth[term] for term in one.terms - covered) / (one.tokens + 4)
+        return one.weight * sum(worth[term] for term in one.terms if term not in covered) / (one.tokens + 4)
 
     waiting = [(-gain(one), one.at, one) for one in found]
     heapify(waiting)
@@ -204,11 +204,11 @@ def _telling(
             return
         elif best.tokens <= left:
             left -= best.tokens
-            covered |= best.terms
+            covered.update(best.terms)
             yield best
 
 
-@lru_cache(maxsize=2_048)
+@lru_cache(maxsize=1_024)
 def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[_Sentence, ...]:
     """Return the sentences of a reply without code, headings and sentences that only announce the next one."""
     found: list[_Sentence] = []
@@ -228,5 +228,5 @@ def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[_Sen
     return tuple(found)
 
 
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(stems(words(text)))
+def _terms(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(stems(words(text))))  # a set takes several times the memory
