@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers of one run share the controller's seed, so that the header names the only one there is.
     if "REVERIE_TEST_SEED" not in os.environ:
         os.environ["REVERIE_TEST_SEED"] = str(random.SystemRandom().randrange(2**32)) if torture else "20261115"
-    if torture:
+    if torture and config.option.timeout is None:
         config.option.timeout = 3_600
     # A shell that starts the tests in the background has them, and every program they start, ignore interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
