@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from log_script import Script, call, text
+from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.importers import read_session
@@ -46,6 +47,26 @@ def test_a_recording_is_cut_at_its_requests_and_sized_by_its_bills():
         total = sum(recording.prefix) + shown
         assert step.billed is not None
         assert abs(total - step.billed.input) <= 3
+
+
+@pytest.mark.requirement("B1")
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_the_lost_past_of_a_recording_that_starts_in_the_middle_is_no_system_prompt(is_cut: bool):
+    script = Script()
+    script.user("go on")
+    script.reply(text("done"), usage=usage(read=90_000, written=10_000), id="a")
+    if is_cut:
+        script.decide(Compacted(Cause("layer 4", "nearly full"), "auto", "notes", "a summary", 100_000, None, None))
+    script.user("and now")
+    script.reply(text("there"), usage=usage(read=11_000, written=1_000) if is_cut else usage(read=100_000), id="b")
+    recording = recording_of(imported(script), "file")
+    if not is_cut:  # nothing shows that the past was not a system prompt
+        assert sum(recording.prefix) > 99_000
+        return
+    assert 11_000 < sum(recording.prefix) < 12_000
+    (lost,) = [entry for entry in recording.steps[0].entries if entry.body.get("type") == "unrecorded"]
+    assert lost.message is not None
+    assert sum(map(recording.sizes.of, as_blocks(lost.message))) > 85_000
 
 
 @pytest.mark.requirement("B1")

@@ -18,7 +18,8 @@ from typing import Literal, TypeAlias
 from ..values import record
 from .usage import Usage
 
-_UNCOVERED_SHARE = 0.01  # short sessions cost no more than this share more than without the long lifetime
+# Short sessions may cost 1 % more than without the long lifetime; a quarter of it is for the error of estimated tokens.
+_UNCOVERED_SHARE = 0.0075
 PING_SECONDS = 295.0
 """The age at which a cache entry of five minutes is renewed: just before its end."""
 _MOST_PINGS = int(3600 / PING_SECONDS)
@@ -346,7 +347,7 @@ class LifetimeAccount:
             return "1h"
         held = {"live": self.cached, "tail dead": self.kept, "cold": 0}[life]
         price = (rates.write_1h - rates.write_5m) * max(0, window - held)
-        is_covered = self.premium + price <= self.saved + _UNCOVERED_SHARE * self.spent
+        is_covered = self.premium + price <= self.saved + _UNCOVERED_SHARE * (self.spent - self.premium)
         return "1h" if is_covered and self.risk >= price else "5m"
 
     def after(self, used: Usage, *, paused: bool, pauses: int, requests: int, rates: RelativeRates) -> LifetimeAccount:

@@ -17,20 +17,21 @@ class RequestChecks:
     """
 
     def __init__(self) -> None:
-        self._accepted: dict[tuple[int, int], tuple[Message | None, Message]] = {}
+        self._accepted: set[tuple[int, int]] = set()
         self._longest: dict[str, Any] = {"messages": []}
         self._invalid = 0
 
     def add(self, request: dict[str, Any]) -> None:
-        """Check the next request."""
+        """Check the next request, whose messages are objects that stay alive; the same object is the same message."""
         messages: list[Message] = request["messages"]
         if not messages:
             self._invalid += 1
             return
         if len(messages) >= len(self._longest["messages"]):
             self._longest = request
-        pairs = list(zip([None, *messages], messages, strict=False))
-        fresh = [at for at, pair in enumerate(pairs) if (id(pair[0]), id(pair[1])) not in self._accepted]
+        ids = list(map(id, messages))
+        pairs = list(zip([0, *ids], ids, strict=False))
+        fresh = [at for at, pair in enumerate(pairs) if pair not in self._accepted]
         start = 0
         for at in fresh:
             if at < start:
@@ -39,9 +40,7 @@ class RequestChecks:
             if problems({**request, "messages": _part(messages, at, start)}):
                 self._invalid += 1
                 return
-        for at in fresh:
-            before, after = pairs[at]
-            self._accepted[id(before), id(after)] = before, after
+        self._accepted.update(pairs[at] for at in fresh)
 
     def invalid(self) -> int:
         """Return the number of requests that a provider would refuse; one beyond a limit counts once."""

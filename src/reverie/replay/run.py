@@ -33,7 +33,7 @@ from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
 from .policies import ReplayPolicy
 from .recording import RecordedRequest, Recording
 from .request_checks import RequestChecks
-from .simulated_requests import RequestSimulator
+from .simulated_requests import RequestSimulator, SharedMessages
 
 EXPECTED_TOKENS: Final = CompactPolicy().expected_tokens
 _BROKEN_SHARE: Final = 0.95
@@ -82,6 +82,7 @@ class _PolicyRun:
         self.prices = prices
         self.checks = RequestChecks() if check else None
         self.view = View()
+        self.messages = SharedMessages()
         self.sender = RequestSimulator(recording, model)
         self.needs = NeededResults(recording.lines)
         self.points: list[Point] = []
@@ -107,6 +108,7 @@ class _PolicyRun:
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
         request = build_request(self.view)
+        request["messages"] = self.messages.of(request["messages"])
         if self.checks is not None:
             self.checks.add(request)
         usage = self.send(step, request["messages"])

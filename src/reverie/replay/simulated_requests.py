@@ -27,6 +27,26 @@ def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
     return blocks, sum(pieces[len(shared) :])
 
 
+class SharedMessages:
+    """One object for each message of all requests, so that a message is known by its identity."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Message] = {}
+        self._first: dict[tuple[int | str, ...], Message] = {}
+        self._alive: list[Message] = []
+
+    def of(self, messages: list[Message]) -> list[Message]:
+        """Return these messages; one with the same blocks as an earlier one is that earlier object."""
+        known = self._known
+        for message in messages:
+            if id(message) not in known:
+                self._alive.append(message)
+                content = message["content"]
+                key = (message["role"], *map(id, content)) if isinstance(content, list) else (id(message),)
+                known[id(message)] = self._first.setdefault(key, message)
+        return [known[id(message)] for message in messages]
+
+
 class RequestSimulator:
     """Sends requests to a simulated cache; only the messages that a request adds or changes are looked at."""
 
