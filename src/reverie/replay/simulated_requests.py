@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final
+from typing import Final, cast
 
 from ..cache.breakpoints import BreakpointPlan
 from ..cache.simulator import CacheSimulator, Mark, SimBlock, is_same_position
@@ -42,7 +42,8 @@ class SharedMessages:
             if id(message) not in known:
                 self._alive.append(message)
                 content = message["content"]
-                key = (message["role"], *map(id, content)) if isinstance(content, list) else (id(message),)
+                blocks = cast("list[object]", content) if isinstance(content, list) else [message]
+                key = (message["role"], *map(id, blocks))
                 known[id(message)] = self._first.setdefault(key, message)
         return [known[id(message)] for message in messages]
 
