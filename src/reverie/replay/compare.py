@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import gc
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -212,8 +213,9 @@ def _replayed(jobs: Sequence[_Job]) -> Iterable[tuple[ReplayOutcome, ReplayOutco
     if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK or current_process().daemon:
         yield from map(_run, jobs)
         return
-    with ProcessPoolExecutor(cores) as pool:
-        yield from pool.map(_run, jobs)
+    # Recordings are many objects without cycles, so collections are seldom; jobs in a chunk share their recording.
+    with ProcessPoolExecutor(cores, initializer=gc.set_threshold, initargs=(100_000,)) as pool:
+        yield from pool.map(_run, jobs, chunksize=max(1, len(jobs) // (4 * cores)))
 
 
 def _note(reason: str, where: list[str]) -> str:
