@@ -128,14 +128,17 @@ def growth(session: ImportedSession) -> Iterator[tuple[list[Message], float, flo
 
 
 def is_whole(session: ImportedSession) -> bool:
-    """Say whether the file contains whole requests: system prompt, messages, and tools if any are called."""
+    """Say whether the file contains whole requests: system prompt, messages, and tools if any are called.
+
+    mini-swe-agent writes its commands as text and declares no tools.
+    """
     called = any(
         isinstance(block, dict) and block.get("type") == "tool_use"
         for entry in session.messages
         if entry.message is not None and isinstance(entry.message["content"], list)
         for block in entry.message["content"]
     )
-    return bool(session.system) and not called
+    return bool(session.system) and (not called or session.format == "mini-swe-agent")
 
 
 def speed() -> dict[str, float]:

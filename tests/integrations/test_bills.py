@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-REPLIES = 12
+REPLIES = 20
 PACKAGES = {
     "anthropic": "anthropic",
     "langchain": "langchain_anthropic",

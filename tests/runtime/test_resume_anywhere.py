@@ -70,5 +70,7 @@ def test_known_bad_state_that_is_not_in_the_log_is_found(lost: str, monkeypatch:
     else:
         after = getattr(cache_plan, "_cache_after")  # noqa: B009 - a private function of another module
         monkeypatch.setattr(cache_plan, "_cache_after", lambda _, found: after(None, found))
-        monkeypatch.setattr(cache_plan, "choose_ttl", lambda **known: "1h" if known["pauses"] else "5m")
+        monkeypatch.setattr(
+            cache_plan.LifetimeAccount, "choice", lambda _, tokens, life, rates: "1h" if tokens % 2 else "5m"
+        )
     assert any(map(difference, range(seed, seed + 60)))

@@ -95,7 +95,7 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
     anyio.run(steps)
     print(dict(told))
     assert told["undone"] >= 0.8 * told["sessions"] > 0
-    assert told["on_the_way"] > (5 if window_tokens else -1)
+    assert told["on_the_way"] > (1 if window_tokens else -1)
 
 
 async def _words_survive(session: Session, decision: Compacted, request: dict[str, Any]) -> Counter[str]:

@@ -44,6 +44,6 @@ class ThinkingModel:
         ]
         answer: dict[str, Any] = {"type": "text", "text": f"Answer {turn}."}
         if turn % (self.reads + 1) < self.reads:
-            name = request["tools"][-1]["name"]
+            name = [tool["name"] for tool in request["tools"] if tool["name"] != "expand"][-1]
             answer = {"type": "tool_use", "id": f"toolu_{turn:04}", "name": name, "input": {"path": f"{turn}.txt"}}
         return [thoughts[turn % 3], answer]

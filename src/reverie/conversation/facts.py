@@ -321,5 +321,5 @@ def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:
         notes_calls=update.calls or facts.notes_calls,
         notes_foreign=foreign,
         notes_projections=projections,
-        rules_unchecked=facts.rules_unchecked and update.by != "local",
+        rules_unchecked=facts.rules_unchecked and (update.by != "local" or update.covered is None),
     )

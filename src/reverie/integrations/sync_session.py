@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from anyio.from_thread import start_blocking_portal
@@ -102,14 +102,14 @@ class SessionBridge:
             self.report_fallback(what, error)
             return None
 
-    async def expand(self, handle: str, offset: int = 0) -> str:
+    async def expand(self, handle: str = "", offset: int = 0, **_unknown: Any) -> str:
         """Return one level of a handle as the tool ``expand`` shows it, or the reason why it cannot be opened."""
         try:
             return await self.acall(lambda: self.session.expand(handle, offset=offset))
         except ReverieError as error:
             return str(error)
 
-    def expand_blocking(self, handle: str, offset: int = 0) -> str:
+    def expand_blocking(self, handle: str = "", offset: int = 0, **_unknown: Any) -> str:
         """Do the same as ``expand`` from a thread without an event loop."""
         try:
             return self.call(lambda: self.session.expand(handle, offset=offset))
