@@ -68,7 +68,7 @@ def plain_client(scene: Any) -> Any:
 def test_a_loop_that_knows_nothing_of_us_is_logged_whole_and_breaks_only_where_the_log_says_why(
     scene: Callable[..., Any],
 ) -> None:
-    within = scene(14)
+    within = scene(60)
     with sync_session(within.open()) as session, plain_client(within) as client:
         messages = loop(client.with_middleware(reverie_middleware(session)), within)
         said = session.view.history

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-REPLIES = 20
+REPLIES = 32
 PACKAGES = {
     "anthropic": "anthropic",
     "langchain": "langchain_anthropic",
