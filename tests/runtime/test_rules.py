@@ -306,6 +306,26 @@ def test_no_rule_is_found_in_a_message_before_words_that_a_cut_removed() -> None
 
 
 @pytest.mark.requirement("W10")
+def test_an_end_that_a_partial_compaction_takes_is_quoted_after_the_rule_that_stays() -> None:
+    desk = Desk()
+
+    async def steps() -> None:
+        await _planned(desk)
+        await desk.note(f"<rule>{RULE}</rule>")
+        await desk.session.parts.notes.wait(60)
+        desk.session.parts.notes.forks = None  # no notes are taken from here on
+        await desk.turn(END)
+        end = next(item for item in desk.session.view.history if END in repr(item.message))
+        await _days(desk)
+        await desk.session.compact(from_message=end.uuid)
+        before, _, after = (await desk.request()).rpartition(f"):\n{RULE}")
+        assert END not in before
+        assert 0 <= after.find("the later one holds") < after.find(END)
+
+    desk.run(steps)
+
+
+@pytest.mark.requirement("W10")
 def test_only_words_after_a_rule_that_was_set_by_hand_are_said_with_it() -> None:
     desk = Desk()
 
