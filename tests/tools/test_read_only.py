@@ -52,6 +52,20 @@ def test_what_people_write_to_look_around_is_allowed() -> None:
     assert len(allowed) >= 0.9 * len(BENIGN), sorted(set(BENIGN) - set(allowed))
 
 
+def test_only_the_options_that_start_processes_are_limited_to_16() -> None:
+    for line in ("tree -P '*.py'", "od -j 512 a.txt", "join -j 20 a.txt b.txt"):
+        assert is_read_only(line).allowed, line
+    for at_once in (
+        "xargs -P {} cat",
+        "xargs --max-procs={} cat",
+        "rg -j{} x",
+        "rg --threads {} x",
+        "git grep --threads={} x",
+    ):
+        assert is_read_only(at_once.format(16)).allowed, at_once
+        assert "at once" in is_read_only(at_once.format(17)).reason, at_once
+
+
 def test_a_judge_that_looks_at_the_first_word_is_caught() -> None:
     fooled = [line for line in HARMFUL if by_first_word(line)]
     assert len(fooled) > 100

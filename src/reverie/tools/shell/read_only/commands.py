@@ -86,7 +86,13 @@ def _nested_problem(words: tuple[Word, ...]) -> str:
     return problem_with(rule, words[1:])
 
 
-_XARGS: Final = option_rule("0rtx", "nLPsI", long="null no-run-if-empty", long_valued="max-args max-lines max-procs")
+_XARGS: Final = option_rule(
+    "0rtx",
+    "nLPsI",
+    long="null no-run-if-empty",
+    long_valued="max-args max-lines max-procs",
+    at_once="P max-procs",
+)
 
 
 def _judge_xargs(words: tuple[Word, ...]) -> str:

@@ -13,7 +13,6 @@ from ..grammar import Word
 
 _COUNT: Final = re.compile(r"-[0-9]+\Z")
 _LONG: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9-]*\Z")
-_AT_ONCE: Final = frozenset({"P", "max-procs", "j", "threads"})
 _FEW: Final = re.compile(r"(?:[1-9]|1[0-6])?\Z")
 
 
@@ -58,6 +57,8 @@ class OptionRule:
     """Whether a number with a dash, such as ``-5``, is an allowed option."""
     is_tame: bool
     """Whether every option of the command is harmless, so that a file named like an option is harmless too."""
+    at_once: frozenset[str]
+    """Options whose value is a number of processes or threads, of which at most 16 are allowed."""
     check: ArgumentCheck
 
 
@@ -86,6 +87,7 @@ def option_rule(
     max_operands: int | None = None,
     has_counts: bool = False,
     is_tame: bool = False,
+    at_once: str = "",
     check: ArgumentCheck = _fine,
 ) -> OptionRule:
     """List the allowed options of a command as an ``OptionRule``: short ones as letters, long ones as words."""
@@ -96,6 +98,7 @@ def option_rule(
         max_operands=max_operands,
         has_counts=has_counts,
         is_tame=is_tame,
+        at_once=words_of(at_once),
         check=check,
     )
 
@@ -175,7 +178,7 @@ def parsed_arguments(how: OptionRule, words: tuple[Word, ...]) -> ParsedArgument
             options.append(_long(how, word, left))
         else:
             options.extend(_short(how, word, left))
-    if any(name in _AT_ONCE and not _FEW.match(value) for name, value in options):
+    if any(name in how.at_once and not _FEW.match(value) for name, value in options):
         raise ValueError("it would start more than 16 processes or threads at once")  # the kernel has no limit for root
     return ParsedArguments(tuple(options), tuple(operands))
 
