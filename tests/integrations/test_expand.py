@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -30,7 +30,7 @@ class OpeningModel:
 
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
-        """What each call returned."""
+        """The result of each call, by its id."""
         self.tools: set[str] = set()
 
     def __call__(self, request: Mapping[str, Any]) -> Any:
@@ -232,8 +232,10 @@ def test_own_loop(model: OpeningModel) -> None:
                 content = said if isinstance(said, list) else [{"type": "text", "text": said}]
                 calls = await session.observe({"role": "assistant", "content": content, "model": "claude-sonnet-4-6"})
                 for call in calls:
+                    given = call.input
                     try:
-                        output = LOG if call.name == "Bash" else await session.expand(**call.input)
+                        opened = call.name == "expand" and await session.expand(given["handle"], offset=0)
+                        output = opened or LOG
                     except InputError as error:
                         output = str(error)
                     await session.result(call.id, output)
@@ -272,20 +274,58 @@ def test_a_summary_that_a_session_shows_opens_level_by_level() -> None:
     anyio.run(steps)
 
 
-@pytest.mark.parametrize("door", ["langchain", "pydantic_ai"])
-def test_known_bad_a_door_without_the_tool_is_found(
-    door: str, model: OpeningModel, server: MessagesServer, session: Session, monkeypatch: pytest.MonkeyPatch
+def test_arguments_that_a_model_got_wrong_are_answered_in_words(session: Session) -> None:
+    """A call with wrong arguments gets a reason, never an exception in the host."""
+    from reverie.integrations.anthropic import async_expand_tool, expand_tool
+    from reverie.integrations.langchain import ReverieMiddleware
+    from reverie.integrations.openai_agents import ReverieSession
+
+    (chain,) = ReverieMiddleware(session).tools
+    agents = ReverieSession(session).expand_tool
+    nobody: Any = None
+
+    def answers(given: dict[str, Any]) -> set[Any]:
+        return {
+            expand_tool(session).call(given),
+            anyio.run(async_expand_tool(session).call, given),
+            chain.func(**given) if chain.func else None,
+            anyio.run(agents.on_invoke_tool, nobody, json.dumps(given)),
+        }
+
+    wrong: list[dict[str, Any]] = [{}, {"handle": 3}, {"handle": None}, {"handle": "toolu_1", "offset": "later"}]
+    for given in wrong:
+        (answer,) = answers(given)
+        assert "give a handle as text" in answer, given
+    (answer,) = answers({"handle": "toolu_1", "offset": None, "self": 1, "given": 2, "why": "to see"})
+    assert UNKNOWN in answer
+    for text in ("", "{", "[1]"):
+        assert "no JSON object" in anyio.run(agents.on_invoke_tool, nobody, text)
+
+
+def test_known_bad_langchain_without_the_tool_is_found(
+    model: OpeningModel, server: MessagesServer, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the tool the model's call of ``expand`` fails, and the check says so."""
-    if door == "pydantic_ai":
-        from reverie.integrations.pydantic_ai import ReverieCapability
+    from reverie.integrations.langchain import ReverieMiddleware
 
-        monkeypatch.setattr(ReverieCapability, "get_toolset", lambda self: None)
-        act: Callable[[], None] = lambda: test_pydantic_ai(model, server)  # noqa: E731
-    else:
-        from reverie.integrations import langchain
+    made = ReverieMiddleware.__init__
 
-        monkeypatch.setattr(langchain, "StructuredTool", lambda **_: None)
-        act = lambda: test_langchain(model, server, session)  # noqa: E731
-    with pytest.raises(Exception):  # noqa: B017, PT011 - each framework fails in its own way
-        act()
+    def without_tools(self: ReverieMiddleware, *given: Any) -> None:
+        made(self, *given)
+        self.tools = []
+
+    monkeypatch.setattr(ReverieMiddleware, "__init__", without_tools)
+    with pytest.raises(AssertionError):
+        test_langchain(model, server, session)
+    assert "expand is not a valid tool" in model.answers["t2"]
+
+
+def test_known_bad_pydantic_ai_without_the_tool_is_found(
+    model: OpeningModel, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pydantic_ai.exceptions import UnexpectedModelBehavior
+
+    from reverie.integrations.pydantic_ai import ReverieCapability
+
+    monkeypatch.setattr(ReverieCapability, "get_toolset", lambda self: None)
+    with pytest.raises(UnexpectedModelBehavior, match="expand"):
+        test_pydantic_ai(model, server)

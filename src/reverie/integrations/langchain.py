@@ -56,10 +56,10 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # -- called by the agent
 
-    def _expand_blocking(self, **given: Any) -> str:
+    def _expand_blocking(self, /, **given: Any) -> str:
         return self._threads.find(_thread_id).bridge.expand_blocking(**given)
 
-    async def _expand(self, **given: Any) -> str:
+    async def _expand(self, /, **given: Any) -> str:
         return await self._threads.find(_thread_id).bridge.expand(**given)
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:

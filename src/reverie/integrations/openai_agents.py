@@ -69,7 +69,11 @@ class ReverieSession:
         """The tool that opens the handles that the model is shown: pass it to the agent among its tools."""
 
         async def invoke(context: Any, given: str) -> str:
-            return await self._bridge.expand(**msgspec.json.decode(given))
+            try:
+                arguments = msgspec.json.decode(given, type=dict[str, Any])
+            except msgspec.DecodeError as error:
+                return f"the arguments are no JSON object: {error}"
+            return await self._bridge.expand(**arguments)
 
         declared = EXPAND_TOOL["name"], EXPAND_TOOL["description"], EXPAND_TOOL["input_schema"]
         return FunctionTool(*declared, invoke, strict_json_schema=False)

@@ -84,7 +84,7 @@ class ReverieCapability(AbstractCapability[Any]):
     def get_toolset(self) -> FunctionToolset[Any]:
         """Return the tool ``expand``, which opens the handles that the model is shown."""
 
-        async def expand(ctx: RunContext[Any], **given: Any) -> str:
+        async def expand(ctx: RunContext[Any], /, **given: Any) -> str:
             return await self._here(ctx).bridge.expand(**given)
 
         tool = Tool.from_schema(

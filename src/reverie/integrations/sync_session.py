@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
 from anyio.from_thread import start_blocking_portal
 
-from ..errors import ReverieError, SessionError
+from ..errors import InputError, ReverieError, SessionError
 from ..events import FellBack
 from ..runtime.session.session import Session
 
@@ -44,6 +45,13 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+class _ExpandInput(msgspec.Struct):
+    """The arguments of the tool ``expand`` that it reads; models send others too."""
+
+    handle: str
+    offset: int | None = None
 
 
 class SessionBridge:
@@ -102,19 +110,27 @@ class SessionBridge:
             self.report_fallback(what, error)
             return None
 
-    async def expand(self, handle: str = "", offset: int = 0, **_unknown: Any) -> str:
+    async def expand(self, /, **given: Any) -> str:
         """Return one level of a handle as the tool ``expand`` shows it, or the reason why it cannot be opened."""
         try:
-            return await self.acall(lambda: self.session.expand(handle, offset=offset))
+            return await self.acall(self._expansion(given))
         except ReverieError as error:
             return str(error)
 
-    def expand_blocking(self, handle: str = "", offset: int = 0, **_unknown: Any) -> str:
+    def expand_blocking(self, /, **given: Any) -> str:
         """Do the same as ``expand`` from a thread without an event loop."""
         try:
-            return self.call(lambda: self.session.expand(handle, offset=offset))
+            return self.call(self._expansion(given))
         except ReverieError as error:
             return str(error)
+
+    def _expansion(self, given: Mapping[str, Any]) -> Action[str]:
+        """Return the operation that a model's arguments ask for; raise ``InputError`` if they are not valid."""
+        try:
+            asked = msgspec.convert(given, _ExpandInput, strict=False)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{error}: give a handle as text, and an offset as a whole number") from None
+        return lambda: self.session.expand(asked.handle, offset=asked.offset or 0)
 
     def report_fallback(self, what: str, why: BaseException | str) -> None:
         """Emit ``FellBack``: for the reason ``why`` the host goes on without the part named ``what``."""

@@ -58,7 +58,7 @@ class PastResults:
             "from": found.source,
             "sha256": found.sha256,
             "total_chars": len(text),
-            "total_lines": text.count("\n") + (not text.endswith("\n")),
+            "total_lines": text.count("\n") + (text[-1:] not in ("", "\n")),
             "offset": offset,
             "next_offset": end if more or (find is None and end < len(text)) else None,
             "text": part,

@@ -73,6 +73,10 @@ def test_every_section_is_written_from_what_the_session_did(worked: Script) -> N
             "Pixel Representation attribute should be optional for pixel data handler",
             "Pixel Representation attribute should be optional for pixel data handler",
         ),
+        ("hi\n\nplease make the tests of the store pass", "Please make the tests of the store pass"),
+        ("fix tests", "Fix tests"),
+        ("修复登录页面的显示错误。然后运行所有的测试，并告诉我结果", "修复登录页面的显示错误"),
+        ("ログインを直してください\nsee the file a.py", "ログインを直してください"),
     ],
 )
 def test_a_title_is_the_start_of_the_request_as_a_person_wrote_it(request_text: str, title: str) -> None:

@@ -22,14 +22,14 @@ from .activity import Activity, Failure, UserRequest
 from .tool_effects import one_line
 
 _WORK_SHARE: Final = 0.5  # of the budget, for the work; the agent's words get the rest
-_SENTENCE_CHARS: Final = 400
-_LEAST_CHARS: Final = 24
-_LEAST_WORDS: Final = 4
-_LEAST_TOKENS: Final = 12
-_RUNS: Final = 12  # of one request
+_SENTENCE_CHARS: Final = 400  # about four lines; one long sentence must not take the room of several
+_LEAST_CHARS: Final = 24  # a shorter text is a heading or "Done."
+_LEAST_WORDS: Final = 4  # a text of fewer different words states nothing
+_LEAST_TOKENS: Final = 12  # the shortest sentence worth a place; with less room the search ends
+_RUNS: Final = 12  # of one request, so that a long test loop does not push out other requests
 _SHORT_WORDS: Final = 8  # a message of at most so many words may answer a question
 _PICKING_WORDS: Final = 40  # a message of at most so many words may pick items of a list
-_QUESTION_TOKENS: Final = 160
+_QUESTION_TOKENS: Final = 160  # two long questions, or a list of choices
 _WORKING_WEIGHT: Final = 0.5  # of words between calls; the last reply tells the result
 _SPLIT: Final = re.compile(r"(?<=[.!?])(?<!\d\.)[\"')\]*`]*\s+(?=[\"'(\[*`]*[A-Z0-9])")
 _FENCE: Final = re.compile(r"^```.*?^```[^\n]*$", re.DOTALL | re.MULTILINE)
@@ -64,9 +64,11 @@ def request_accounts(activity: Activity, tokens: int, visible: Container[str] = 
     return {handle: "\n".join(work[handle]) for handle in dict.fromkeys((*order, *work)) if handle in work}
 
 
-def account_lines(activity: Activity, asked: UserRequest) -> Iterator[tuple[int, str]]:
-    """Yield the lines about the work for a request, each with its rank: the lowest is the most important."""
-    names = _short_paths(activity.files)
+def account_lines(activity: Activity, asked: UserRequest, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines about the work for a request, each with its rank: the lowest is the most important.
+
+    ``names`` are the short names of files by path.
+    """
     if asked.refused:
         yield 0, f"- With these words the user refused {asked.refused}"
     for decision in asked.decisions:
@@ -78,7 +80,8 @@ def account_lines(activity: Activity, asked: UserRequest) -> Iterator[tuple[int,
         yield 2, f"- Commit {commit}"
     if asked.edits:
         yield 3, f"- Changed {_changes(asked.edits, names)}"
-    telling = [item for item in asked.runs.items() if item[1] != "ok" or activity.commands[item[0]].runs > 1]
+    again = {command for command, use in activity.commands.items() if use.runs > 1}
+    telling = [item for item in asked.runs.items() if item[1] != "ok" or item[0] in again]
     for command, outcome in telling[-_RUNS:]:
         yield 4, f"- Ran `{one_line(command, 100)}`: {outcome}"
 
@@ -104,7 +107,7 @@ def _changes(edits: Mapping[str, Mapping[str, None]], names: Mapping[str, str]) 
     return ", ".join(parts)
 
 
-def _short_paths(paths: Iterable[str]) -> dict[str, str]:
+def short_paths(paths: Iterable[str]) -> dict[str, str]:
     """Return each path by its last part, or its last two if another file has the same last part."""
     last = Counter(path.rpartition("/")[2] for path in paths)
     return {
@@ -114,11 +117,12 @@ def _short_paths(paths: Iterable[str]) -> dict[str, str]:
 
 def _chosen_work(activity: Activity, tokens: int, visible: Container[str]) -> dict[str, list[str]]:
     """Return the lines about the work by request, the most important and newest of all that fit."""
+    names = short_paths(activity.files)
     ranked = [
         (rank, -number, at, asked.uuid, line)
         for number, asked in enumerate(activity.requests)
         if asked.uuid not in visible
-        for at, (rank, line) in enumerate(account_lines(activity, asked))
+        for at, (rank, line) in enumerate(account_lines(activity, asked, names))
     ]
     taken: list[tuple[int, int, str, str]] = []
     left = tokens

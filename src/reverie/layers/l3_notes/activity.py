@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as default
 from typing import Final, Protocol, TypeVar
@@ -30,6 +30,7 @@ from .tool_effects import (
     tool_effect,
 )
 
+V = TypeVar("V")
 W = TypeVar("W", bound="_HasWeight")
 
 _NAMES: Final = 6_000
@@ -39,10 +40,12 @@ _FAILURES: Final = 300
 _ASKED: Final = 200
 _REPLIES: Final = 400
 _SYMBOLS: Final = 16
+_WORK: Final = 64  # runs, changed files, commits and decisions of one request; a summary shows a few of the last
 _SEEN_FILES: Final = 16  # texts of files that were read, to find the function around a change
 _SEEN_CHARS: Final = 60_000
 _TEXT: Final = 6_000
 _TELLING_WORDS: Final = 4  # words of an error line that explains itself
+_MODULE: Final = re.compile(r"\S*\bpython[\d.]*(?: -[A-Za-z]+)*? -m ")
 _COMMIT: Final = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,}\].*", re.MULTILINE)
 
 
@@ -215,8 +218,9 @@ class Activity:
         if one.text:
             self._said(UserRequest(uuid, one.text[:_TEXT], self.at, call))
         elif self.requests:
-            self.requests[-1].decisions.append(f"the user refused {call}")
+            _added(self.requests[-1].decisions, f"the user refused {call}")
         self.open_calls.pop(one.id, None)
+        self._resulted = True
 
     def _told(self, uuid: str, text: str) -> None:
         if not text:
@@ -237,6 +241,7 @@ class Activity:
         self.calls += 1
         if self._resulted:
             self.open_calls.clear()  # calls without a result in this round never get one
+            self._asked.clear()
             self._resulted = False
         self.open_calls[one.id] = act
         target = act.command or act.path or next(strings_of(one.input), "")
@@ -258,7 +263,7 @@ class Activity:
         if act.path and act.what != "search" and not outcome.failed:
             self._touched(act)
         if act.what == "ask" and not outcome.failed and self.requests:
-            self.requests[-1].decisions.append(one_line(one.text, 600))
+            _added(self.requests[-1].decisions, one_line(one.text, 600))
         if act.what == "run":
             self._ran(command_key(act.command), act, outcome, one.text)
 
@@ -275,11 +280,11 @@ class Activity:
             file.symbols.pop(name, None)
         _renewed(file.symbols, changed)
         if self.requests:
-            _renewed(self.requests[-1].edits.setdefault(act.path, {}), changed)
+            _changed(self.requests[-1].edits, act.path, changed)
         for lines in self._unfixed.values():
             for line in lines:
                 if (failure := self.failures.get(line)) is not None:
-                    _renewed(failure.edits.setdefault(act.path, {}), changed)
+                    _changed(failure.edits, act.path, changed)
 
     def _ran(self, key: str, act: ToolEffect, outcome: ToolOutcome, text: str) -> None:
         if act.deleted and not outcome.failed:
@@ -297,10 +302,9 @@ class Activity:
             return
         request = self.requests[-1]
         if not only_looks(key):
-            request.runs.pop(key, None)
-            request.runs[key] = command.said
+            _renewed(request.runs, {key: command.said}, _WORK)
         if not outcome.failed and "git commit" in act.command and (line := _COMMIT.search(text)):
-            request.commits.append(one_line(line.group(), 160))
+            _added(request.commits, one_line(line.group(), 160))
 
     def _judged(self, key: str, outcome: ToolOutcome) -> None:
         """Record the errors of an outcome; once the program succeeds, record the changes in between as their fix."""
@@ -313,9 +317,9 @@ class Activity:
             failure.request, failure.count, failure.at = request, failure.count + 1, self.at
             failure.after, failure.fixed = key, ""
             _renewed(failure.tests, dict.fromkeys(name for one in outcome.errors for name in _tests(one)))
-            self._unfixed.setdefault(program, {})[line] = None
-            if len(self._unfixed) > 20:
-                self._unfixed.pop(next(iter(self._unfixed)))
+            unfixed = self._unfixed.get(program, {})
+            _renewed(unfixed, {line: None})
+            _renewed(self._unfixed, {program: unfixed})
         elif not outcome.failed:
             for line in self._unfixed.pop(program, ()):
                 if (failure := self.failures.get(line)) is not None:
@@ -327,22 +331,38 @@ def _tests(line: str) -> list[str]:
 
 
 def _program(key: str) -> str:
-    """Return the words of a command before its first option or path, such as ``npm run check`` or ``go test``."""
+    """Return the words of a command before its first option or path, such as ``npm run check`` or ``go test``.
+
+    A module that Python runs is a program: ``python -m pytest`` is ``pytest``.
+    """
     words: list[str] = []
-    for word in key.split(" ")[:4]:
+    for word in _MODULE.sub("", key, count=1).split(" ")[:4]:
         if words and (word.startswith("-") or re.search(r"[^\w:-]", word)):
             break
         words.append(word)
     return " ".join(words)
 
 
-def _renewed(names: dict[str, None], newest: Iterable[str]) -> None:
-    """Put names at the end of a dict, and drop the oldest ones above the limit."""
-    for name in newest:
-        names.pop(name, None)
-        names[name] = None
-    while len(names) > _SYMBOLS:
-        names.pop(next(iter(names)))
+def _renewed(kept: dict[str, V], newest: Mapping[str, V], most: int = _SYMBOLS) -> None:
+    """Put the newest items at the end of a dict, and drop the oldest ones above the limit."""
+    for key, value in newest.items():
+        kept.pop(key, None)
+        kept[key] = value
+    while len(kept) > most:
+        kept.pop(next(iter(kept)))
+
+
+def _changed(edits: dict[str, dict[str, None]], path: str, symbols: Mapping[str, None]) -> None:
+    """Put a changed file with its names at the end of the changed files."""
+    names = edits.get(path, {})
+    _renewed(names, symbols)
+    _renewed(edits, {path: names}, _WORK)
+
+
+def _added(kept: list[str], newest: str) -> None:
+    """Add to a list, and drop the oldest above the limit."""
+    kept.append(newest)
+    del kept[:-_WORK]
 
 
 def _pruned(kept: dict[str, W], most: int) -> None:

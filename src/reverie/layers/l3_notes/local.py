@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
+from unicodedata import category
 
 from ...conversation.entries import Entry
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import record
-from .accounts import account_lines, failure_line, request_words
+from .accounts import account_lines, failure_line, request_words, short_paths
 from .activity import Activity
 from .merge import merge_notes
 from .sections import (
@@ -36,8 +37,9 @@ from .tool_effects import one_line, only_looks
 
 _STEPS: Final = ("- In progress: ", "- Pending: ")
 _TITLE_WORDS: Final = (5, 10)
+_GREETING_WORDS: Final = 3  # "hi" and "hello there" are no title if more follows
 _TELLING_CHARS: Final = 16  # "ok" and "go on" are not requests
-_CLAUSE: Final = re.compile(r"(?<=[,;.!?])\s+|\s+[–—-]+\s+")
+_CLAUSE: Final = re.compile(r"(?<=[,;.!?])\s+|(?<=[，；。！？])|\s+[–—-]+\s+")
 _TOLD_ELSEWHERE: Final = (TASK, ERRORS, LEARNINGS, RESULTS, WORKLOG)
 _SHARES: Final = {
     TITLE: 0.01,
@@ -112,19 +114,18 @@ def _written(activity: Activity, rooms: dict[str, int]) -> Notes:
 
 def session_title(request: str) -> str:
     """Return the first sentence of a request, or its first clauses, as a title of at most ten words."""
-    for line in request[:4_000].splitlines():
-        line = " ".join(line.strip().strip("#*_ ").split())
-        if len(line.split(" ")) < 3 or line.startswith(("<", "---", "```")) or line.endswith(":"):
-            continue
-        title = ""
-        for clause in _CLAUSE.split(line):
-            title = f"{title} {clause}".strip()
-            if len(title.split(" ")) >= _TITLE_WORDS[0]:
-                break
-        words = title.split(" ")
-        title = " ".join(words[: _TITLE_WORDS[1]]).rstrip(",;.:") + ("…" if len(words) > _TITLE_WORDS[1] else "")
-        return title[:1].upper() + title[1:120]
-    return ""
+    lines = (" ".join(line.strip().strip("#*_ ").split()) for line in request[:4_000].splitlines())
+    told = [line for line in lines if line and not line.startswith(("<", "---", "```")) and not line.endswith(":")]
+    line = next((line for line in told if _word_count(line) >= _GREETING_WORDS), told[0] if told else "")
+    parts = (line[: end.start()] for end in _CLAUSE.finditer(line))
+    words = next((part for part in parts if _word_count(part) >= _TITLE_WORDS[0]), line).split(" ")
+    title = " ".join(words[: _TITLE_WORDS[1]]).rstrip(",;.:。，；") + ("…" if len(words) > _TITLE_WORDS[1] else "")
+    return title[:1].upper() + one_line(title, 120)[1:]
+
+
+def _word_count(line: str) -> float:
+    """Return the number of words; two letters of a script without capitals, such as Chinese, count as one too."""
+    return max(len(line.split(" ")), sum(category(letter) == "Lo" for letter in line) / 2)
 
 
 def _within(lines: Iterable[str], tokens: int) -> list[str]:
@@ -197,7 +198,7 @@ def _errors(activity: Activity) -> Iterator[str]:
     for asked in reversed(activity.requests):
         if asked.refused:
             yield f"- The user refused {asked.refused}: {one_line(asked.text, 300)}"
-    names = {path: path.rpartition("/")[2] for path in activity.files}
+    names = short_paths(activity.files)
     ranked = sorted(activity.failures.items(), key=lambda item: (-item[1].weight, item[0]))
     for line, failure in ranked:
         yield f"- {failure_line(line, failure, names)}"
@@ -219,7 +220,8 @@ def _results(activity: Activity, room: int) -> Iterator[str]:
 
 def _worklog(activity: Activity) -> Iterator[str]:
     """Yield one line per user request with the work that followed it, newest first."""
+    names = short_paths(activity.files)
     for asked in reversed(activity.requests):
-        done = "; ".join(line.removeprefix("- ") for rank, line in account_lines(activity, asked) if rank > 1)
+        done = "; ".join(line.removeprefix("- ") for rank, line in account_lines(activity, asked, names) if rank > 1)
         work = f"{asked.calls} calls; {done}" if asked.calls else done
         yield f"- {one_line(asked.text, 90)}{f' => {one_line(work, 300)}' if work else ''}"

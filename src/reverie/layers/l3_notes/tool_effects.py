@@ -19,6 +19,7 @@ _WRITES: Final = re.compile(r"write|create|save|new_file")
 _READS: Final = re.compile(r"read|view|open|cat\b|fetch|load|scroll|goto")
 _SEARCHES: Final = re.compile(r"grep|glob|find|search|list|\bls\b")
 _RUNS: Final = re.compile(r"bash|shell|exec|run|terminal|command|python|ipython|powershell")
+_ASKS: Final = re.compile(r"(?<!t)ask|user|human")  # a search takes a question too, but no person answers it
 _PLANS: Final = re.compile(r"todo|plan|task_?tracker")
 _KINDS: Final[tuple[tuple[What, re.Pattern[str]], ...]] = (
     ("edit", _EDITS),
@@ -58,7 +59,7 @@ _LOOKS: Final = frozenset(
 )
 _LOOKED: Final = 20_000
 _LEAST_PIECE: Final = 12  # characters of a line that finds a place in a file
-_MOST_ERROR: Final = 199  # characters; a longer line is data that a program printed
+_MOST_ERROR: Final = 199  # characters; error lines come cut to 200, so a longer one is not whole
 
 
 @record
@@ -95,7 +96,7 @@ def tool_effect(tool: str, given: Any) -> ToolEffect:
     command = next((str(fields[key]) for key in _COMMANDS if isinstance(fields.get(key), str)), "")
     if _PLANS.search(name):
         return ToolEffect("plan", tool)
-    if not path and not command and "question" in "".join(fields):
+    if _ASKS.search(name) and not path and not command and {"question", "questions"} & fields.keys():
         return ToolEffect("ask", tool)
     if "editor" in name and path and command in ("view", "create", "undo_edit"):
         what: What = "write" if command == "create" else "read" if command == "view" else "edit"
@@ -166,14 +167,15 @@ def only_looks(command: str) -> bool:
 def outcome_of(text: str, errors: Sequence[str], *, failed: bool) -> ToolOutcome:
     """Return the outcome of a call from its result: exit code, test summary and the first five of its error lines.
 
-    ``failed`` is the tool's own statement; an exit code other than 0, or a summary that counts failures, also says so.
+    ``failed`` is the tool's own statement; an exit code other than 0, or a summary that counts failures, also says so,
+    and so do the last lines if there is no exit code.
     """
     head = text if len(text) <= 2 * _LOOKED else f"{text[:_LOOKED]}\n{text[-_LOOKED:]}"
     code = _EXIT.search(head) if "xit" in head or "<returncode>" in head else None
     value = next((int(part) for part in code.groups() if part is not None), 0) if code else 0
     summary = _summary(head)
     lines = [" ".join(line.split()) for line in head.splitlines() if line.strip() and not _EXIT.search(line)]
-    ends_in_error = any(error in line for error in errors for line in lines[-_LAST_LINES:])
+    ends_in_error = code is None and any(error in line for error in errors for line in lines[-_LAST_LINES:])
     failed = failed or value != 0 or ends_in_error or _FAILED.search(summary) is not None
     located = [line for line in lines if _LOCATED.match(line)] if failed else []  # as compilers and linters print
     shown = [line for line in dict.fromkeys((*located[:1], *located[-1:], *errors)) if len(line) <= _MOST_ERROR][:5]
