@@ -87,6 +87,20 @@ fatal: not a git repository
     ]
 
 
+_LINES = (
+    "ok 3 - adds", "not ok 4 - subtracts", "bash: foo: command not found", "cat: a: No such file or directory",
+    "Segmentation fault (core dumped)", "rm: Permission denied", "ValueError: wrong", "npm ERR! missing", "FAILED a.py",
+    "fatal: bad object", "panic: nil", "error TS2304: none", "at https://h.io/ValueError: a", "words", "größer: x",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(_LINES), max_size=6), st.sampled_from(["\n", "\r\n"]))
+def test_every_error_line_is_mined_however_often_its_words_were_seen(lines: list[str], end: str) -> None:
+    said = end.join(lines)
+    for _ in range(2):
+        assert names(said, "error") == set(error_lines(said))
+
+
 def test_an_entry_is_mined_in_words_calls_and_results() -> None:
     script = Script()
     script.user("Fix /repo/a.py on port 8080")

@@ -219,6 +219,8 @@ def test_a_token_needs_no_digit(token: str) -> None:
 def test_invisible_characters_hide_nothing(fakes: dict[str, str]) -> None:
     fake = fakes["github"]
     assert find_secrets(fake[:9] + "\u200b" + fake[9:])
+    with pytest.raises(InputError, match="password"):
+        refuse_secrets("the pass\u200bword: hunter2", "the memory")
 
 
 @pytest.mark.requirement("M10")

@@ -59,8 +59,14 @@ _SEGMENT: Final = re.compile(r"[\w.@+~#$%=&-]+\Z")
 _PLACE: Final = re.compile(r"(?::\d+){1,2}:?\Z|#L\d+(?:-L?\d+)?\Z|(?<=[a-z])-\d+\Z")
 _NUMBER: Final = re.compile(r"(?<![\w.-])(?:\d{4}-\d\d-\d\d|[#$€£]?\d[\d,._]*(?:\d(?:[a-zA-Z]{1,3}\b)?%?|%))(?![\w-])")
 _SYMBOL: Final = re.compile(r"[A-Za-z_$][\w$]{3,47}\Z")
-_HINTS: Final = ("rror", "xception:", "Warning:", "Fault:", "FAIL", "atal:", "anic:", "ERR!", "not ok ", "not found")
-_HINTS_TOO: Final = ("No such file or directory", "egmentation fault", "ermission denied")
+_HINT: Final = re.compile(
+    "rror|xception:|Warning:|Fault:|FAIL|atal:|anic:|ERR!|not ok |not found|No such file or directory|egmentation fault"
+    "|ermission denied"
+)
+_HINT_WORD: Final = re.compile(
+    r"rror|xception:|Warning:|Fault:|FAIL|atal:|anic:|ERR|\bok\b|found|directory|fault|denied"
+)
+"""A word that every text with a hint has; the words that remain of a text are far fewer than its characters."""
 _SIGNAL: Final = re.compile(
     r"(?<!\w)(?:[a-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Fault|Warning|Panic) ?:|\berror(?:\[\w+\]| TS\d+)?:"
     r"|\b[Ff]atal:|\bpanic:|\bFAIL(?:ED|:)|\bERR!|\bnot ok \d|command not found|No such file or directory"
@@ -81,10 +87,11 @@ class TextNames:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._words = "\n".join(dict.fromkeys(_words(text)))
+        self._distinct = frozenset(_words(text))
+        self._words = "\n".join(self._distinct)
 
     def __contains__(self, name: str) -> bool:
-        return name in (self._words if _WORD.fullmatch(name) else self._text)
+        return name in self._distinct or name in (self._words if _WORD.fullmatch(name) else self._text)
 
 
 def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False) -> Counter[Identifier]:
@@ -161,21 +168,23 @@ def _parts(
     names: list[Identifier] = []
     if len(text) > _SCANNED:
         text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
-    if errors:
-        lines = (line for line in error_lines(text) if not quoting or _SIGNAL.match(line))
-        names += (Identifier("error", line) for line in lines)
+    bare = text
     if "://" in text:
         names += (Identifier("url", url.rstrip(".,:;!?")[:_MAX_WORD]) for url in _URL.findall(text))
-        text = _URL.sub(" ", text)
+        bare = _URL.sub(" ", text)
     if spoken:
-        names += (Identifier("number", number) for number in numbers(text))
-    return names, list(filterfalse(_nameless.__contains__, _words(text)))
+        names += (Identifier("number", number) for number in numbers(bare))
+    words = list(filterfalse(_nameless.__contains__, _words(bare)))
+    if errors and (bare is not text or not text.isascii() or _HINT_WORD.search("\n".join(words))):
+        lines = (line for line in error_lines(text) if not quoting or _SIGNAL.match(line))
+        names += (Identifier("error", line) for line in lines)
+    return names, words
 
 
 def _names_in(word: str) -> tuple[Identifier, ...]:
-    """Return the exact names in a word, and remember a word that has none, so that it is skipped in later texts."""
+    """Return the exact names in a word, and remember a word without names and hints, to skip it in later texts."""
     found = classified(word) if len(word) <= _MAX_WORD else ()
-    if not found and len(word) <= _MAX_WORD:
+    if not found and len(word) <= _MAX_WORD and not _HINT_WORD.search(word):
         if len(_nameless) >= _NAMELESS:
             _nameless.clear()
         _nameless.add(word)
@@ -225,17 +234,13 @@ def numbers(text: str) -> Iterator[str]:
 
 def error_lines(text: str) -> Iterator[str]:
     """Yield the error lines of a program's output, cut to 200 characters, without leading timestamps or marks."""
-    spans: dict[int, int] = {}
-    for hint in (*_HINTS, *_HINTS_TOO):
-        at = text.find(hint)
-        while at >= 0:
-            start = text.rfind("\n", max(0, at - _LINE_CHARS), at) + 1 or max(0, at - _LINE_CHARS)
-            end = text.find("\n", at, at + _LINE_CHARS)
-            end = end if end >= 0 else min(len(text), at + _LINE_CHARS)
-            spans.setdefault(start, end)
-            at = text.find(hint, end + 1)
-    for start in sorted(spans):
-        whole = text[start : spans[start]]
+    end = -1
+    while hint := _HINT.search(text, end + 1):
+        at = hint.start()
+        start = text.rfind("\n", max(0, at - _LINE_CHARS), at) + 1 or max(0, at - _LINE_CHARS)
+        end = text.find("\n", at, at + _LINE_CHARS)
+        end = end if end >= 0 else min(len(text), at + _LINE_CHARS)
+        whole = text[start:end]
         lead = _LEAD.match(whole)
         line = (whole[lead.end() :] if lead else whole).strip()
         if len(line) >= 8 and not _CODE.match(line) and _SIGNAL.search(whole):

@@ -17,7 +17,6 @@ from ..memories.store.records import read_record
 from ..ports import Storage
 from ..storage.files import FileStorage
 from ..values import record
-from .memory.memory import Memory
 
 
 @record
@@ -199,6 +198,8 @@ class Library:
 
 def erase_sources(folder: Path, sources: Sequence[str]) -> None:
     """Erase all that came from these sessions in a memory directory, if a file in it names one of them."""
+    from .memory.memory import Memory  # only a deletion needs it, and it takes as long to load as all else here
+
     named = {source for source in sources if _is_named(folder, source.encode())}
     for source in named:
         Memory(folder).forget_source(source, erase=True)

@@ -16,7 +16,7 @@ from ...conversation.entries import ASSISTANT
 from ...conversation.view import View
 from ...errors import InputError, SessionBusy
 from ...events import CompactionProgressed, Event, FellBack
-from ...layers.l4_compact import LossReport, QuotedWords, loss_text
+from ...layers.l4_compact import QuotedWords, loss_text
 from ...ports import Model
 from ...runtime.library import Library
 from ...runtime.places.projects import inbox_key, log_key, project_slug
@@ -28,6 +28,7 @@ from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import console, counted, emit_json, printable, say, warn
 from ..sessions.recordings import opened_storage
+from .loss import loss_report
 
 
 @click.command(short_help="Replace old messages of a session with a summary.")
@@ -183,11 +184,6 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
         "summary": report.summary,
         "loss": loss_report(report.loss),
     }
-
-
-def loss_report(loss: LossReport) -> dict[str, Any]:
-    """Return a loss as a dict for JSON: counts by kind of name, share of names kept, and the lost names."""
-    return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
 
 
 def _usd(tokens: float, prices: Prices | None) -> float | None:

@@ -14,7 +14,6 @@ from ...layers.l4_compact import LossReport, loss_of, loss_text
 from ...values import record, replace
 from ..output import console, emit_json, say
 from ..sessions.recordings import recordings
-from .compact import loss_report
 
 
 @record
@@ -61,14 +60,19 @@ def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
     out: list[CompactionLoss] = []
     view = View()
     for entry in entries:
-        decision = decision_of(entry.body) if entry.kind == DECISION else None
         before, view = view, view.fold(entry)
-        if isinstance(decision, Compacted) and view.cuts != before.cuts:
+        decision = decision_of(entry.body) if entry.kind == DECISION and view.cuts != before.cuts else None
+        if isinstance(decision, Compacted):
             loss = loss_of(before, view, decision)
             tokens_before = decision.tokens_before or before.token_count.raw_tokens
             tokens_after = decision.tokens_after or view.token_count.tokens
             out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens_before, tokens_after, False, loss))
     return [replace(one, undone=one.uuid in view.facts.undone) for one in out]
+
+
+def loss_report(loss: LossReport) -> dict[str, Any]:
+    """Return a loss as a dict for JSON: counts by kind of name, share of names kept, and the lost names."""
+    return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
 
 
 def _json_object(one: CompactionLoss) -> dict[str, Any]:

@@ -85,9 +85,10 @@ def secret_spans(text: str) -> Iterator[tuple[int, int, str]]:
 
 def refuse_secrets(text: str, what: str) -> None:
     """Raise ``InputError`` if a text, called ``what``, contains a secret; the error never states its value."""
-    stated = [found for found in _STATED.finditer(text) if not is_placeholder(found["value"])]
-    findings = find_secrets(text) or [
-        SecretFinding("password", text.count("\n", 0, found.start()) + 1, 1, len(found["value"])) for found in stated
+    visible = _INVISIBLE.sub("", text)
+    stated = [found for found in _STATED.finditer(visible) if not is_placeholder(found["value"])]
+    findings = find_secrets(visible) or [
+        SecretFinding("password", visible.count("\n", 0, found.start()) + 1, 1, len(found["value"])) for found in stated
     ]
     if findings:
         first = findings[0]

@@ -32,6 +32,8 @@ from ...values import field, record
 T = TypeVar("T", "FactRetention", "UnusedMemories", "Measures")
 
 _SURFACED: Final = "memories_surfaced"
+_FREQUENT: Final = ("results_kept", "notes_updated")
+"""Decisions of nearly every turn that no measure counts; reading them takes time."""
 
 
 @record
@@ -113,7 +115,8 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
     counts: Counter[str] = Counter()
     facts, in_a_row = FactRetention(), 0
     for entry in entries:
-        decision = decision_of(entry.body) if entry.kind == DECISION else None
+        counted = entry.kind == DECISION and entry.body.get("decision") not in _FREQUENT
+        decision = decision_of(entry.body) if counted else None
         before, view = view, view.fold(entry)
         ledger = ledger.fold(entry, prices)
         if entry.uuid in reported:
