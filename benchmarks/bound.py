@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
@@ -50,7 +51,7 @@ POLICIES = (
     *PRESETS,
     *WARM,
 )
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "claude-code"
+CORPUS = Path(os.environ.get("REVERIE_CORPUS") or Path(__file__).resolve().parents[2] / "shared" / "corpus/claude-code")
 
 
 def last_needed(recording: Recording) -> dict[str, int]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -306,7 +307,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--clauses", type=Path, default=CLAUSES)
-    parser.add_argument("--corpus", type=Path, default=SHARED / "corpus")
+    parser.add_argument("--corpus", type=Path, default=os.environ.get("REVERIE_CORPUS") or SHARED / "corpus")
     parser.add_argument("--chats", type=Path, default=SHARED / "beam-dev")
     parser.add_argument("--windows", default=",".join(map(str, WINDOWS)))
     parser.add_argument("--ways", default="without,with")

@@ -1,11 +1,12 @@
 """Does recall show the memory that a prompt needs, though it has other words, and nothing for a neutral prompt?
 
-    python benchmarks/prompt_recall.py [--embedder NAME] [--set own|choosing|stranger] [--json] [--check]
+    python benchmarks/prompt_recall.py [--embedder NAME] [--set NAME] [--json] [--check]
 
 Saves the memories of a set and asks ``Memory.recall`` each of its prompts, which use other words, and its neutral
 prompts: by words alone, and with the embedder. Precision is the share of fitting memories among those shown. The
 thresholds (``RecallPolicy``) were chosen on the set "choosing". The author of the code wrote it and the set "own"; two
-people who had not seen the code wrote the set "stranger", one the memories and prompts, the other the neutral prompts.
+people who had not seen the code wrote the set "stranger", one the memories and prompts, the other the neutral prompts,
+and two others wrote "second stranger" in the same way.
 """
 
 from __future__ import annotations

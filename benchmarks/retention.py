@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import time
@@ -63,7 +64,7 @@ from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.session.parts import SessionOptions
 
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+CORPUS = Path(os.environ.get("REVERIE_CORPUS") or Path(__file__).resolve().parents[2] / "shared" / "corpus")
 PROSE = "<summary>The work went on as asked; what was done was checked and holds.</summary>"
 NOTED = '<section name="Current State">\nThe work goes on as asked.\n</section>'
 MODEL = "claude-sonnet-4-5"

@@ -343,11 +343,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20, help="fresh sessions to measure turns in")
     parser.add_argument("--megabytes", type=float, default=50.0, help="size of the log that is loaded")
     options = parser.parse_args()
-    talk = Talk()
+    talk, half = Talk(), max(1, options.rounds // 2)
     turns = {
         "tool loop": measure_turns(talk, options.rounds),
-        "a quarter of the results cleared": measure_turns(talk, options.rounds // 2, clear=True),
-        "two decisions a turn": measure_turns(talk, options.rounds // 2, busy=True),
+        "a quarter of the results cleared": measure_turns(talk, half, clear=True),
+        "two decisions a turn": measure_turns(talk, half, busy=True),
     }
     forks = measure_forks(talk)
     loading = measure_loading(Talk(11), options.megabytes)

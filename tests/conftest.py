@@ -71,7 +71,7 @@ def seed() -> int:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """Return the folder of recorded sessions, or skip the test where there is none."""
+    """Return ``$REVERIE_CORPUS``, or ``shared/corpus`` next to the checkout; skip the test if it does not exist."""
     given = os.environ.get("REVERIE_CORPUS")
     folder = Path(given) if given else REPOSITORY.parent / "shared" / "corpus"
     if not folder.is_dir():

@@ -7,6 +7,7 @@ import importlib
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,18 @@ def missing_names(source: str) -> list[str]:
     return found
 
 
-def test_every_benchmark_prints_its_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make the benchmarks importable, and forget those that were imported, so that no other test gets one of them."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    known = set(sys.modules)
+    yield
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(BENCHMARKS)):
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("importable")
+def test_every_benchmark_prints_its_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for script in SCRIPTS:
         monkeypatch.setattr(sys, "argv", [str(script), "--help"])
         if "__main__" not in script.read_text(encoding="utf-8"):
@@ -43,8 +53,6 @@ def test_every_benchmark_prints_its_help(monkeypatch: pytest.MonkeyPatch, capsys
             runpy.run_path(str(script), run_name="__main__")
         assert ended.value.code == 0, script.name
         assert "usage:" in capsys.readouterr().out, script.name
-    for name in {one for one in sys.modules if (BENCHMARKS / one.split(".")[0]).exists()} - known:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("script", sorted(BENCHMARKS.rglob("*.py")), ids=lambda path: path.name)
@@ -56,8 +64,8 @@ def test_known_bad_a_name_that_was_renamed_is_found() -> None:
     assert missing_names("def late():\n    from reverie.replay.needs import Needs\n") != []
 
 
-def test_a_peer_that_sends_everything_pays_as_much_as_append_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+@pytest.mark.usefixtures("importable")
+def test_a_peer_that_sends_everything_pays_as_much_as_append_only() -> None:
     bill = importlib.import_module("peers.bill")
     recording = bill.recorded(1, 20_000)
     conversation = bill.told(recording, 200_000)

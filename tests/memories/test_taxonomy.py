@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.memories.rules.taxonomy import TYPES, body_for, description_for, lint_memory, refusal, route, vagueness
+from reverie.memories.rules.taxonomy import (
+    TYPES,
+    body_for,
+    claim_of,
+    description_for,
+    lint_memory,
+    refusal,
+    route,
+    vagueness,
+)
 from reverie.memories.store.records import MemoryRecord
 from reverie.memories.store.trust import TRUSTS, claimed, worst
 
@@ -106,6 +115,14 @@ def test_the_rule_comes_first_then_why_then_how() -> None:
     )
     assert body_for("Rule.\n\n**Why:** x", "y") == "Rule.\n\n**Why:** x\n"
     assert set(TYPES) == {"user", "feedback", "project", "reference"}
+
+
+@pytest.mark.parametrize("label", ["**Why:**", "**Why**:", "**How to apply:**", "**How to apply**:"])
+def test_a_claim_and_a_description_end_before_the_reason_however_its_label_is_written(label: str) -> None:
+    text = f"Keep the **Why not** page\n\n{label} src/pages.py was fixed by 4f5e6d7"
+    assert claim_of(text) == "Keep the **Why not** page"
+    assert description_for(text) == "Keep the Why not page"
+    assert refusal(text, "feedback") == ""
 
 
 @pytest.mark.requirement("M3")

@@ -333,6 +333,23 @@ def test_an_append_does_not_wait_for_a_flush_and_a_sync_does(tmp_path: Path, slo
     logs: LogFiles = storage._logs  # pyright: ignore[reportPrivateUsage]
     with storage.unsynced("a.jsonl"):
         storage.append("a.jsonl", b"1")
+    waiting = threading.Event()
+
+    class AnnouncedLock:
+        """A lock that tells when a thread has to wait for it."""
+
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            if not self.lock.acquire(blocking=False):
+                waiting.set()
+                self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    logs._logs["a.jsonl"].flushing = AnnouncedLock()  # type: ignore[attr-defined, assignment]
     flusher = threading.Thread(target=logs.flush)
     flusher.start()
     assert slow_flush.begun.wait(60)
@@ -341,6 +358,7 @@ def test_an_append_does_not_wait_for_a_flush_and_a_sync_does(tmp_path: Path, slo
     done = threading.Event()
     waiter = threading.Thread(target=lambda: (storage.sync("a.jsonl", expect=4), done.set()))
     waiter.start()
+    assert waiting.wait(60)
     assert not done.is_set()
     slow_flush.set()
     assert done.wait(60)

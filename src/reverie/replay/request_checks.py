@@ -13,7 +13,8 @@ _OPENING: Message = {"role": USER, "content": "."}
 class RequestChecks:
     """Checks the messages of each request that are new or have a new neighbour, and the longest request as a whole.
 
-    Rules for a message look at the message and at the one before it. The other rules are limits of a whole request.
+    Most rules look at a message and the one before it. Those that look further are checked in the longest request
+    alone: unique ids of calls, thinking at the start of a tool round, totals.
     """
 
     def __init__(self) -> None:

@@ -218,9 +218,11 @@ def test_random_logs_never_break_it(number: int) -> None:
     assert extract("now", log, PastSayings(before)) == extract("now", log, PastSayings(before))
 
 
-@pytest.mark.parametrize("text", ["<a>" * 500, "```\n" * 300, "i " * 700, "a.b(" * 300, "no, " * 350, '"' * 1_400])
-def test_hostile_text_takes_no_long_time(text: str) -> None:
-    extract("now", [said(text), said(text * 100)], past(text, "use " + "x " * 290))
+@pytest.mark.parametrize("unit", ["<a>", "```\n", "i ", "a.b(", "no, ", '"'])
+def test_the_time_for_hostile_text_grows_no_faster_than_the_text(unit: str, is_linear: Any) -> None:
+    before = past(unit * 350, "use " + "x " * 290)
+    assert is_linear(lambda size: extract("now", [said(unit * size), said(f"use {unit * size}")], before), 60)
+    assert is_linear(lambda size: extract("now", [said(unit * size)], before), 2_000)
 
 
 @pytest.mark.requirement("M5", "B5")

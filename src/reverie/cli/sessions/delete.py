@@ -171,7 +171,7 @@ def _report(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Print the receipt and the sessions that are open; return the exit code. Without ``searched`` nothing went."""
+    """Print the receipt and the open sessions; return the exit code. Without ``searched`` nothing was removed."""
     if as_json:
         given = {"sessions": receipts, "total": _total(receipts), "open": busy, "searched": searched}
         emit_json({"dry_run": dry_run, **given})

@@ -27,6 +27,7 @@ __all__ = [
 
 DESCRIPTION_CHARS: Final = 200
 _MIN_DESCRIPTION_WORDS: Final = 3
+_PART: Final = re.compile(r"\*\*(?:Why|How to apply)(?::\*\*|\*\*:)")
 _LINE_MARK: Final = re.compile(r"^[ \t]*(?:#{1,6}|[*+>-])[ \t]+", re.MULTILINE)
 _EMPHASIS: Final = re.compile(r"(?<![\w*/])(\*{1,3})(?=\S)([^*\n]+)(?<=\S)\1(?![\w*])")
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -56,12 +57,12 @@ def body_for(text: str, why: str = "", how: str = "") -> str:
 
 def claim_of(body: str) -> str:
     """Return the body of a memory without the lines of its reason and use, which other memories may share."""
-    return body.split("**Why:**", 1)[0].split("**How to apply:**", 1)[0].strip()
+    return _PART.split(body, maxsplit=1)[0].strip()
 
 
 def description_for(text: str) -> str:
     """Return a description of at most 200 characters from the first words of a text, without Markdown signs."""
-    prose = _LINE_MARK.sub("", text.split("**Why")[0])
+    prose = _LINE_MARK.sub("", claim_of(text))
     plain = " ".join(_EMPHASIS.sub(r"\2", prose).replace("`", "").split()).strip(" -")
     if len(plain) <= DESCRIPTION_CHARS:
         return plain
@@ -131,7 +132,7 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = (), reas
         return f"{type_name!r} is no type of memory; the types are {', '.join(TYPES)}"
     if not text.strip():
         return "there is no text; say which fact to remember"
-    prose = text.split("**Why")[0]
+    prose = claim_of(text)
     fenced = sum(len(found.group()) for found in _FENCED.finditer(prose))
     reason = ""
     if fenced > len(prose) * _CODE_SHARE:
