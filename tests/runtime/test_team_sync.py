@@ -85,6 +85,24 @@ def test_twelve_memories_of_two_people_survive_five_merges(people: tuple[Person,
 
 
 @pytest.mark.requirement("M12")
+def test_the_users_settings_may_be_in_another_file(
+    people: tuple[Person, Person], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, _ = people
+    remote = git(ada.team, "remote", "get-url", "origin")
+    (tmp_path / "settings").write_text(
+        f'[user]\n\tname = Eve Moss\n\temail = eve@example.org\n[url "{remote}"]\n\tinsteadOf = team:\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "settings"))
+    git(ada.team, "remote", "set-url", "origin", "team:")
+    ada.sync.agree("team:")
+    ada.save("The ward has 3 beds", "ward")
+    assert ada.sync.run().sent
+    assert git(ada.team, "log", "--format=%an <%ae>") == "Eve Moss <eve@example.org>"
+    assert int(git(Path(remote), "rev-list", "--count", "main")) == 1
+
+
+@pytest.mark.requirement("M12")
 def test_plain_git_merges_leave_no_marker_and_an_index_of_the_files(people: tuple[Person, Person]) -> None:
     ada, ben = people
     ada.save("The rota of the ward is on the door", "rota")

@@ -6,17 +6,22 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
-from reverie import InMemoryStorage, Session, Settings, StorageError
+from reverie import InMemoryStorage, Memory, Session, Settings, StorageError
+from reverie.cli.terminal.commands import make_skill
 from reverie.conversation.entries import META
 from reverie.conversation.log import parse_log
+from reverie.layers.l7_relay import RelayPolicy
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.team.progress import Narrator
+from reverie.runtime.memory.recall import SessionRecall
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.session.ledger import LedgerStore
 from reverie.runtime.session.log import MAX_LATER, SessionLog
@@ -308,6 +313,46 @@ def test_lines_that_no_call_waits_for_are_flushed_in_the_background(
                     await anyio.sleep(0.01)
 
     anyio.run(steps)
+
+
+@pytest.mark.requirement("K2")
+@pytest.mark.parametrize("kind", ["recall", "progress", "skill"])
+def test_a_request_beside_the_conversation_leaves_after_the_lines_before_it_are_on_disk(
+    place: Place, disk: Disk, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(log_files, "_FLUSH_AFTER_SECONDS", 60.0)
+    seen: list[bool] = []
+
+    def answer(_: object) -> str:
+        seen.append(disk.is_safe(place.log))
+        return "none"
+
+    async def steps() -> None:
+        model: Any = ScriptedModel(answer, name="scripted:small")
+        async with place.session as session:
+            await session.say("Why does the ferry stop?")
+            await place.prepare()
+            await place.observe()
+            await place.result()
+            assert not disk.is_safe(place.log)
+            if kind == "recall":
+                Memory(place.home / "memory").save("The ferry stops at night", type="project", why="no lamp")
+                recall = SessionRecall(session.parts.host, place.home / "memory", model)
+                recall.start("Why does the ferry stop?")
+                await recall.take()
+            elif kind == "progress":
+                member: Any = SimpleNamespace(line="", names=())
+                monkeypatch.setattr(Narrator, "_is_fork_cheaper", lambda *_: False)
+                await Narrator(member, session, lambda: model, model, RelayPolicy(), say=print).once()
+            else:
+                agent = SimpleNamespace(session=session, model=model)
+                transcript = SimpleNamespace(note=lambda *_: None)
+                chat: Any = SimpleNamespace(agent=agent, settings=session.settings, transcript=transcript)
+                await make_skill(chat, "")
+
+    anyio.run(steps)
+    assert seen
+    assert all(seen)
 
 
 @pytest.fixture

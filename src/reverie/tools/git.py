@@ -17,7 +17,10 @@ from ..errors import InputError
 
 PROGRAM: Final = Path(__file__).with_name("shell") / "git_program.py"
 _PROTOCOLS: Final = "file:git:http:https:ssh"
-_USERS_OWN: Final = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_SSL_CAINFO"})
+_GLOBAL: Final = "GIT_CONFIG_GLOBAL"
+_USERS_OWN: Final = frozenset(
+    {"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_SSL_CAINFO", _GLOBAL, "GIT_CONFIG_SYSTEM"}
+)
 
 
 def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
@@ -48,13 +51,14 @@ def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> 
 
 def git_identity() -> str:
     """Return name and address of the user by their own git settings, never a repository's; empty without them."""
-    return _identity(os.environ.get("HOME", ""), os.environ.get("XDG_CONFIG_HOME", ""))
+    return _identity(*(os.environ.get(name, "") for name in (_GLOBAL, "HOME", "XDG_CONFIG_HOME")))
 
 
 @lru_cache(maxsize=2)
-def _identity(home: str, settings: str) -> str:
+def _identity(file: str, home: str, settings: str) -> str:
+    place = ("--file", file) if file else ("--global",)
     try:
-        done = run_git(Path("/"), "config", "--global", "--get-regexp", r"^user\.(name|email)$")
+        done = run_git(Path("/"), "config", *place, "--get-regexp", r"^user\.(name|email)$")
     except InputError:
         return ""
     said = {

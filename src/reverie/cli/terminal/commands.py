@@ -224,6 +224,7 @@ async def make_skill(chat: Chat, rest: str) -> None:
         record_call=lambda reply: session.parts.host.record_call(reply, source=SOURCE),
         is_taken=lambda name: (parent / name).exists(),
     )
+    await session.sync()
     made = await writer.written(material, name=rest)
     for problem in made.problems:
         chat.transcript.note(one_line(problem, 300), "warning")

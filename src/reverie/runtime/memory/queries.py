@@ -200,6 +200,7 @@ class MemoryQueries:
         """Ask the model; the search is free for another prompt meanwhile."""
         self._search_lock.release()
         try:
+            await self._session.sync()
             with anyio.fail_after(self._policy.model_seconds):
                 reply = await model.complete(request)
         finally:

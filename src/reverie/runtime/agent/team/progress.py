@@ -86,6 +86,7 @@ class Narrator:
             model, facts = self._small.model_id, facts_of(self._small.model_id, self._session.settings.models)
             asked: Message = {"role": "user", "content": f"{excerpt}\n\n{directive}"}
             request = side_request(facts, [asked], model=model, answer_tokens=_MAX_TOKENS)
+            await self._session.sync()
             reply = (await self._small.complete(request)).body
             await self._session.parts.host.record_call(reply, source=SOURCE)
             text = answer_text(reply.get("content"))
