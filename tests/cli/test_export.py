@@ -64,6 +64,30 @@ def test_nothing_is_written_over_unless_it_is_forced(reverie: Reverie, log: byte
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_a_file_that_a_killed_export_left_in_the_users_folder_goes_with_a_later_one(
+    reverie: Reverie, log: bytes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    words = ["export", "fence-1", "-o", str(folder / "out.jsonl"), "--force"]
+    killed = f"""
+import os, signal
+from reverie.cli.main import run
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+run({words!r})
+"""
+    assert subprocess.run([sys.executable, "-c", killed], timeout=60).returncode == -9
+    [left] = folder.iterdir()
+    theirs = folder / ".out.jsonl.1"
+    theirs.write_text("of the user")
+    assert reverie(*words)[0] == 0
+    assert left.exists(), "its writer may still be at it"
+    for one in (left, theirs):
+        os.utime(one, (1, 1))
+    assert reverie(*words)[0] == 0
+    assert {one.name for one in folder.iterdir()} == {theirs.name, "out.jsonl"}
+
+
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
 def test_a_place_that_cannot_take_a_file_is_one_line_and_2(
     reverie: Reverie, log: bytes, tmp_path: Path, force: list[str]

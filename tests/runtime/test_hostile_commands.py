@@ -88,11 +88,35 @@ def by_setup(cases: list[Case]) -> dict[str, list[Case]]:
 @pytest.mark.slow
 @pytest.mark.requirement("S1", "S3")
 def test_nothing_outside_and_nothing_denied_comes_back(world: ShellWorld) -> None:
+    found: list[str] = []
     for setup, cases in by_setup([{"setup": setup, "command": line} for setup, line in LEAKS]).items():
         world.furnish(setup)
         ran = world.run(*(case["command"] for case in cases))
-        assert leaks(world, ran, cases) == []
-        assert ran.changed == ()
+        found += [*leaks(world, ran, cases), *ran.changed]
+    assert found == []
+
+
+DENIED = [
+    ("word", "cat .env"),
+    ("word after cd", "cd src && cat ../.env"),
+    ("redirection", "cat < .env"),
+    ("glob", "cat .en? .en[v]; head *.env"),
+    ("git", "git show HEAD:.env"),
+    ("git", "git cat-file -p HEAD:.env"),
+    ("link", "cat key"),
+    ("word of a line that is not understood", 'x=1; cat "$x" .env'),
+    ("glob of a line that is not understood", 'x=1; cat "$x" .en?'),
+    ("link in a line that is not understood", 'x=1; cat "$x" < key'),
+]
+
+
+@pytest.mark.requirement("S1")
+def test_a_command_that_names_a_denied_file_in_any_way_is_denied_where_no_sandbox_holds_it(world: ShellWorld) -> None:
+    world.furnish(f"{TRACKED}; ln -s ~/.ssh/id_rsa key")
+    calls = [("Bash", {"command": line}) for _, line in DENIED]
+    ran = world.call(*calls, mode="bypass")
+    assert [case for case, allowed in zip(DENIED, ran.allowed, strict=True) if allowed] == []
+    assert CANARY in world.call(*calls[:1], mode="bypass", deny=()).result
 
 
 @pytest.mark.slow
@@ -197,12 +221,18 @@ def test_hidden_files_of_a_home_that_is_the_working_directory_are_outside(world:
 @pytest.mark.slow
 def test_a_rule_that_allows_a_command_lets_it_read_elsewhere_but_nothing_denied(world: ShellWorld) -> None:
     world.furnish()
-    lines = ("cat ~/notes.txt", "cat ~/.ssh/id_rsa", "cat .e?v", "grep -r CANARY .")
+    lines = (
+        *("cat ~/notes.txt", "grep -r outside . ../out", "cd ../out && cat secret.txt"),
+        *("cat ~/.ssh/id_rsa", "cat .e?v", "grep -r CANARY .", "grep -rE 'TOKEN|key|pw' . ~/notes.txt"),
+        *("grep -rE 'TOKEN|key|pw' ..", "cd .. && grep -rE 'TOKEN|key|pw'"),
+    )
     calls = [("Bash", {"command": line}) for line in lines]
-    notes, *denied = world.call(*calls, allow=("Bash(cat:*)", "Bash(grep:*)")).results
-    assert CANARY in notes
-    assert CANARY not in str(denied)
-    assert "no file that a rule denies" in denied[-1]
+    ran = world.call(*calls, allow=("Bash(cat:*)", "Bash(grep:*)", "Bash(cd:*)"))
+    assert all(CANARY in result for result in ran.results[:3])
+    assert CANARY not in str(ran.results[3:])
+    assert "no file that a rule denies" in ran.results[5]
+    exact = "grep -rE TOKEN . ~/notes.txt"
+    assert CANARY in world.call(("Bash", {"command": exact}), allow=(f"Bash({exact})",)).result, "a person saw it whole"
 
 
 @pytest.mark.slow

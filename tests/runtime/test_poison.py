@@ -244,6 +244,23 @@ def test_what_the_user_of_an_imported_session_said_is_not_the_word_of_the_user_h
     assert "user said" not in home.memory.get(kept.file).body
 
 
+@pytest.mark.requirement("A3", "S5")
+def test_the_words_of_an_import_that_is_continued_are_not_the_words_of_the_user_here(tmp_path: Path) -> None:
+    home, facts = Home(tmp_path), ("Deploys are done with the harbour script.", "Reviews are done by two of the crew.")
+    said = Entry("m1", None, "2026-11-01T10:00:00Z", "foreign", USER, {"message": _message(" ".join(facts))})
+    Library(home.storage).store(log_key(project_slug(home.cwd), "foreign"), [said])
+    saves = [
+        {
+            "type": "tool_use",
+            "name": "Memory",
+            "input": {"action": "save", "type": "project", "name": name, "text": fact},
+        }
+        for name, fact in zip(("theirs", "mine"), facts, strict=True)
+    ]
+    home.talk("foreign", f"Go on. {facts[1]}", saves, "Done.")
+    assert {kept.name: kept.trust for kept in home.memory.list()} == {"theirs": "unconfirmed", "mine": "agent"}
+
+
 def test_a_store_that_lets_claims_stand_is_caught(tmp_path: Path) -> None:
     home = Home(tmp_path)
     imported(home, 0, POISON[0])

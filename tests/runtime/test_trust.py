@@ -88,7 +88,7 @@ def test_another_directory_in_the_same_place_is_a_stranger(trust: TrustList, tmp
 @pytest.mark.requirement("S2")
 @pytest.mark.parametrize("root", ["", "/dev/shm"])
 def test_a_directory_that_got_the_inode_number_of_a_trusted_one_is_not_trusted(
-    trust: TrustList, home: Path, tmp_path: Path, root: str
+    trust: TrustList, home: Path, tmp_path: Path, root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Remove and make it again until the number is used again, as ext4 does at once; also for older entries."""
     base = Path(tempfile.mkdtemp(dir=root)) if os.path.isdir(root or "/") and root else tmp_path
@@ -97,7 +97,7 @@ def test_a_directory_that_got_the_inode_number_of_a_trusted_one_is_not_trusted(
         folder.mkdir()
         if not birth_ns(str(folder)):
             pytest.skip("this file system has no birth time")
-        trust.trust(folder)
+        assert run([str(folder)], commands=command) == 0
         (before,) = trust.list()
         assert before.is_same_directory()
         old = home / "trust.toml"
@@ -107,6 +107,8 @@ def test_a_directory_that_got_the_inode_number_of_a_trusted_one_is_not_trusted(
             assert not trust.is_trusted(folder)
             if folder.stat().st_ino == before.inode:
                 break
+        assert run(["--list"], commands=command) == 0
+        assert "not trusted: the directory was replaced" in capsys.readouterr().out
         now = folder.stat()
         assert replace(before, inode=now.st_ino, born_ns=birth_ns(str(folder))).is_same_directory()
         assert not replace(before, inode=now.st_ino).is_same_directory(), "the number alone is not enough"

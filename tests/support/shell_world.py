@@ -19,7 +19,7 @@ from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.guard.permissions import Approver
-from reverie.settings import PermissionRules, Switches
+from reverie.settings import Mode, PermissionRules, Switches
 from reverie.values import record
 
 CANARY = "CANARY_7f3a"
@@ -109,6 +109,7 @@ class ShellWorld:
         allow: tuple[str, ...] = (),
         cwd: Path | None = None,
         approve: Approver | None = None,
+        mode: Mode = "default",
     ) -> Ran:
         """Let an agent make calls, with nobody to approve unless given, and return what happened."""
         before = self._tree()
@@ -132,7 +133,7 @@ class ShellWorld:
             model = ScriptedModel(answer, capabilities=Capabilities(True, window=1_000_000))
             place = cwd or self.work
             async with Agent(
-                model=model, cwd=place, settings=settings, storage=InMemoryStorage(), approve=approve
+                model=model, cwd=place, settings=settings, storage=InMemoryStorage(), approve=approve, mode=mode
             ) as agent:
                 async for _ in agent.ask("go"):
                     pass

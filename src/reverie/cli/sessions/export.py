@@ -7,12 +7,14 @@ import os
 import sys
 import tempfile
 from base64 import b64encode
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...errors import InputError
+from ...errors import InputError, StorageError
+from ...paths import TEMPORARY_PREFIX, opened_folder, remove_orphans
 from ..output import emit_json, printable, say, size
 from .recordings import opened_library
 
@@ -65,7 +67,9 @@ def write(path: Path, data: bytes, *, force: bool, dry_run: bool) -> None:
     if dry_run:
         return
     if force:
-        descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+        with suppress(OSError, StorageError), opened_folder(str(path.parent), ()) as folder:
+            remove_orphans(folder)
+        descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY_PREFIX)
     else:
         try:
             descriptor, written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), str(path)

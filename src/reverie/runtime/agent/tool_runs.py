@@ -253,6 +253,7 @@ class ToolRuns:
             target,
             restricted=verdict.restricted,
             reads_inside=verdict.reads_inside,
+            directories=(*self.context.directories, *map(Path, verdict.reads)),
             denied=denied_reads(self.rules),
         )
         if access.kind != "read":  # an effect must not be on disk without the reply that asked for it

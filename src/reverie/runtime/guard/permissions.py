@@ -18,7 +18,7 @@ from ...tools.files.readable import ReadScope, absolute_path, is_beneath, matche
 from ...tools.shell.git_history import shows_denied_file
 from ...tools.shell.grammar import Line, parse
 from ...tools.shell.read_only import is_read_only, problem_of
-from ...tools.shell.read_words import denied_word, outside_problem
+from ...tools.shell.read_words import denied_word, outside_paths, outside_problem
 from ...values import record, replace
 from .protected_files import is_protected
 from .rules import (
@@ -41,7 +41,7 @@ class Verdict:
     """The decision on a tool call, its reason, and the rule or mode behind it.
 
     ``restricted`` says that the command must run in the sandbox, ``reads_inside`` that it can read there only the
-    session's directories.
+    session's directories and the paths of ``reads``.
     """
 
     outcome: PermissionOutcome
@@ -49,6 +49,7 @@ class Verdict:
     by: str
     restricted: bool = False
     reads_inside: bool = False
+    reads: tuple[str, ...] = ()
 
 
 @record
@@ -261,7 +262,10 @@ def _decide_command(case: PermissionCase) -> Verdict:
     if rule := _allowing_rule(case, found.allow):
         if rule.pattern is None and not judged.allowed and _hides_denied_command(case):
             return _HIDDEN
-        return Verdict("allow", f"the rule {rule.text} allows it", rule.text, restricted, restricted and not outside)
+        is_exact = rule.pattern == text.strip()  # the person saw every path
+        walled = restricted and (not outside or (bool(case.reads.denied) and not is_exact))
+        reads = outside_paths(parsed, case.reads) if walled and outside and isinstance(parsed, Line) else ()
+        return Verdict("allow", f"the rule {rule.text} allows it", rule.text, restricted, walled, reads)
     by = f"mode {case.mode}"
     if not judged.allowed:
         return Verdict("ask", f"it is not known to only read: {judged.reason}", by)

@@ -40,11 +40,19 @@ def outside_problem(line: Line, scope: ReadScope) -> str:
 
     The reason names the word and not the files that it leads to, because a model may read it.
     """
+    return next((f"it reads {word}: {problem}" for word, _, problem in _outside(line, scope)), "")
+
+
+def outside_paths(line: Line, scope: ReadScope) -> tuple[str, ...]:
+    """Return the resolved paths, each with a reason to ask, that a line of read-only commands reads."""
+    return tuple(dict.fromkeys(os.path.realpath(path) for _, path, _ in _outside(line, scope)))
+
+
+def _outside(line: Line, scope: ReadScope) -> Iterator[tuple[str, str, str]]:
     for word, paths in _paths(line, scope):
         for path in paths:
             if problem := scope.problem(path):
-                return f"it reads {word}: {problem}"
-    return ""
+                yield word, path, problem
 
 
 def denied_word(text: str, line: Line | None, scope: ReadScope) -> bool:
