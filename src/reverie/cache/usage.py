@@ -54,6 +54,16 @@ class Usage:
             self.output + other.output,
         )
 
+    def minus(self, other: Usage) -> Usage:
+        """Return the difference of both usages, category by category and at least 0."""
+        return Usage(
+            max(0, self.read - other.read),
+            max(0, self.write_5m - other.write_5m),
+            max(0, self.write_1h - other.write_1h),
+            max(0, self.uncached - other.uncached),
+            max(0, self.output - other.output),
+        )
+
 
 def usage_fields(usage: Usage, output_tokens: int = 0) -> dict[str, Any]:
     """Return a usage as the dict that Anthropic reports."""

@@ -9,10 +9,10 @@ from typing import Final
 from ..conversation.log import Damage
 from ..errors import InputError
 from ..values import record, replace
-from . import claude_code, codex, mini_swe_agent, openhands, pi, reverie_log, swe_agent
+from . import claude_code, codex, gemini, mini_swe_agent, opencode, openhands, pi, qwen, reverie_log, swe_agent
 from .foreign_values import Record
 from .import_result import ImportedSession, RecordSource
-from .places import SessionPlace, files_below, usual_places
+from .places import SessionPlace, directory_of, files_below, usual_places
 from .record_files import decompressed, document_of, read_bytes, source_of
 
 __all__ = [
@@ -44,7 +44,7 @@ class Format:
 
 FORMATS: Final = tuple(
     Format(module.NAME, module.TITLE, module.looks, module.read)
-    for module in (reverie_log, claude_code, codex, pi, mini_swe_agent, swe_agent, openhands)
+    for module in (reverie_log, claude_code, codex, gemini, qwen, opencode, pi, mini_swe_agent, swe_agent, openhands)
 )
 
 
@@ -54,10 +54,12 @@ def read_session(path: str | Path) -> list[ImportedSession]:
     Raise ``InputError`` if the file cannot be read, is empty or is in an unknown format.
     """
     path = Path(path)
+    if read_bytes(path, len(opencode.MAGIC)) == opencode.MAGIC:
+        return opencode.read(opencode.source_of(path))
     data, torn = decompressed(read_bytes(path), str(path))
     if not data.strip():
         raise InputError(f"{path} is empty; {_known()}")
-    source = source_of(data, path.name, torn)
+    source = replace(source_of(data, path.name, torn), directory=directory_of(path))
     found = _format(source)
     if found is None and (whole := document_of(data, path.name, torn)):
         source, found = whole, _format(whole)
@@ -98,6 +100,8 @@ def format_of(path: str | Path) -> str | None:
         return codex.NAME
     try:
         data = read_bytes(path, _HEAD_BYTES)
+        if data.startswith(opencode.MAGIC):
+            return opencode.NAME if opencode.sessions_in(path) else None
         found = _format(source_of(data, path.name))
         if found is None and len(data) == _HEAD_BYTES:
             found = _format(source_of(read_bytes(path), path.name))

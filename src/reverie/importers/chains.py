@@ -28,6 +28,8 @@ class Node:
     answers: tuple[str, ...] = ()
     attached: bool = False
     boundary: bool = False
+    preserved: str = ""
+    """The last of the messages that a compaction kept; these stay children of the messages that it replaced."""
 
 
 @record
@@ -49,6 +51,9 @@ def newest_branch(nodes: Sequence[Node]) -> Branch:
         return Branch([], [], [])
     by_uuid = {node.uuid: node for node in nodes}
     kept, bridged = _walk(speaking, by_uuid)
+    for node in speaking:
+        if node.preserved in kept or (node.boundary and node.parent in kept):
+            kept.add(node.uuid)
     _keep_siblings(speaking, kept, by_uuid)
     return Branch(
         [node for node in speaking if node.uuid in kept],

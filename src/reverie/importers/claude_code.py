@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import record
+from . import claude_requests
 from .chains import STRAY, Branch, Node, newest_branch, replies_together
-from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
+from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain, sound_content
 
 NAME: Final = "claude-code"
@@ -21,8 +22,11 @@ _BOOKKEEPING: Final = frozenset(
         "progress", "file-history-snapshot", "queue-operation", "summary", "custom-title", "ai-title", "last-prompt",
         "agent-name", "agent-color", "agent-setting", "tag", "mode", "permission-mode", "pr-link", "worktree-state",
         "attribution-snapshot", "content-replacement", "task-summary", "speculation-accept", "started", "result",
+        "atis-latch", "tools-used",
     }
-)  # fmt: skip
+) | claude_requests.RECORDS  # fmt: skip
+_UNSENT: Final = frozenset({"prompt_snapshot", "hook_success", "hook_progress", "hook_cancelled"})
+"""Attachments of which the model sees nothing: the prompt stands outside the messages, a hook's output elsewhere."""
 _SILENT: Final = frozenset({"turn_duration", "stop_hook_summary", "hook_progress", "file_snapshot", "agents_killed"})
 _MOST_SESSIONS: Final = 50
 _SYNTHETIC: Final = "<synthetic>"
@@ -87,6 +91,7 @@ def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
     seen: set[str] = set()
     side_of: dict[str, str] = {}
     titles: dict[str, str] = {}
+    usual = next((id for _, row in source.records if (id := as_text(row.get("sessionId")))), source.stem)
     for at, (number, row) in enumerate(source.records):
         kind, uuid = as_text(row.get("type")), as_text(row.get("uuid"))
         if kind == "summary":
@@ -109,7 +114,7 @@ def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
             parent = side_of.get(node.parent or "")
             side = as_text(row.get("agentId")) or parent or uuid[:8]
             side_of[uuid] = side
-        session = as_text(row.get("sessionId")) or (lines[-1].session if lines else source.stem)
+        session = as_text(row.get("sessionId")) or (lines[-1].session if lines else usual)
         lines.append(TranscriptLine(number, row, node, side, session))
     recorded = [title for leaf, title in titles.items() if leaf in seen]
     first.title = titles.get("custom-title") or titles.get("ai-title") or (recorded[-1] if recorded else "")
@@ -129,7 +134,8 @@ def _node(at: int, row: Record, kind: str, uuid: str) -> Node:
     elif kind == "user":
         answers = tuple(as_text(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result")
     boundary = row.get("subtype") == "compact_boundary" or row.get("isCompactSummary") is True
-    return Node(at, uuid, parent, kind in _SPEAKING, reply, uses, answers, kind == "attachment", boundary)
+    preserved = as_text(as_dict(as_dict(row.get("compactMetadata")).get("preservedSegment")).get("tailUuid"))
+    return Node(at, uuid, parent, kind in _SPEAKING, reply, uses, answers, kind == "attachment", boundary, preserved)
 
 
 def _synthetic(row: Record, message: Record) -> bool:
@@ -162,6 +168,10 @@ def _session(
     for line in kept:
         if line.node.uuid not in taken:
             _emit(draft, line, summaries)
+    rows = [row for _, row in source.records]
+    _add_requests(draft, kept, rows)
+    if first is not None:
+        draft.bill = claude_requests.bill_in(rows)
     return draft.done(source.damage if first is not None else ())
 
 
@@ -190,11 +200,9 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
     if kind == "system":
         _emit_system(draft, line, summaries, time)
     elif kind == "attachment":
-        attachment = as_dict(row.get("attachment"))
-        text = _attached_text(attachment)
-        body: Record = {"attachment": attachment}
-        if text:
-            body["message"] = {"role": "user", "content": text}
+        body: Record = {"attachment": as_dict(row.get("attachment"))}
+        if content := _attached(row):
+            body["message"] = {"role": "user", "content": content}
         draft.add(ATTACHMENT, body, time, uuid)
     elif kind == "assistant":
         _emit_reply(draft, line, time)
@@ -287,8 +295,14 @@ def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: Tran
     )
 
 
-def _attached_text(attachment: Record) -> str:
-    """Return the text of an attachment: its first text field, else all as JSON; empty if it has no content."""
+def _attached(row: Record) -> str | list[Record]:
+    """Return the text of an attachment as the host sent it, in an older file its first text field; else nothing."""
+    if "rendered" in row:
+        texts = [plain(one.get("content")) for one in rows_of(row["rendered"])]
+        return [{"type": "text", "text": text} for text in texts if text.strip()]
+    attachment = as_dict(row.get("attachment"))
+    if as_text(attachment.get("type")) in _UNSENT:
+        return ""
     for name in ("content", "prompt", "snippet", "stdout"):
         value = attachment.get(name)
         inner = as_dict(value)
@@ -297,5 +311,39 @@ def _attached_text(attachment: Record) -> str:
         if text.strip():
             path = as_text(attachment.get("filename")) or as_text(attachment.get("path"))
             return f"{path}:\n{text}" if path else text
-    rest = {name: value for name, value in attachment.items() if name != "type" and value not in (None, "", [], {})}
-    return compact_json(attachment) if rest else ""
+    return ""
+
+
+def _add_requests(draft: SessionDraft, kept: Sequence[TranscriptLine], rows: Sequence[Record]) -> None:
+    """Add the exact prompt, tools and messages of the newest recorded call to a session."""
+    request, newest = "", 0
+    for place, line in enumerate(kept):
+        if named := as_text(line.row.get("requestRef")):
+            request, newest = (named, place) if named != request else (request, newest)
+    if not request:
+        return
+    found = claude_requests.requests_in(rows)
+    draft.system, draft.tools = found.shape_of(request)
+    said = list(_said(kept))
+    sent = found.messages_of(request, (message for _, message in said))
+    if sent is not None:
+        draft.window = [*sent, *(message for place, message in said if place >= newest)]
+
+
+def _said(kept: Sequence[TranscriptLine]) -> Iterator[tuple[int, Record]]:
+    """Yield the messages of a conversation as they are sent, with the place of the first line of each.
+
+    The pieces of a reply are one message, and so are the results that follow each other.
+    """
+    open_as, blocks = "", list[Any]()
+    for place, line in enumerate(kept):
+        content = as_dict(line.row.get("message")).get("content")
+        if line.row.get("type") not in ("user", "assistant") or not content:
+            continue
+        joins = line.node.reply or ("results" if line.node.answers else "")
+        if joins and joins == open_as:
+            blocks.extend(as_list(content))
+            continue
+        open_as, blocks = joins, list(as_list(content))
+        role = "assistant" if line.node.reply else "user"
+        yield place, {"role": role, "content": blocks if joins else content}

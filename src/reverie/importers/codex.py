@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
+from ..values import replace
 from .chat_shape import arguments_of, content_of, usage_of
 from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, first_words, plain
@@ -18,13 +19,14 @@ from .import_result import ImportedSession, RecordSource, SessionDraft, first_wo
 NAME: Final = "codex"
 TITLE: Final = "Codex rollout (.jsonl, .jsonl.zst)"
 
-_LINES: Final = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted"})
+_STATE: Final = frozenset({"session_meta", "world_state", "token_usage_record", "inter_agent_communication_metadata"})
+_LINES: Final = _STATE | {"response_item", "turn_context", "event_msg", "compacted"}
 _CALLS: Final = frozenset({"function_call", "local_shell_call", "custom_tool_call", "tool_search_call"})
 _OUTPUTS: Final = frozenset(
     {"function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output"}
 )
 _SEALED: Final = frozenset({"reasoning", "compaction", "compaction_summary"})
-_ITEMS: Final = _CALLS | _OUTPUTS | _SEALED | {"message"}
+_ITEMS: Final = _CALLS | _OUTPUTS | _SEALED | {"message", "agent_message"}
 _NOT_CARRIED: Final = frozenset({"web_search_call", "image_generation_call", "ghost_snapshot", "other"})
 _CONTEXT: Final = ("<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md instructions")
 
@@ -71,7 +73,12 @@ class _Rollout:
     def __init__(self, source: RecordSource) -> None:
         head = first_of([row for _, row in _rows(source) if _is_head(row)])
         meta = as_dict(head.get("payload")) or head
-        self.draft = draft = SessionDraft(NAME, as_text(meta.get("id")) or as_text(meta.get("session_id")), source)
+        id, parent = as_text(meta.get("id")) or as_text(meta.get("session_id")), as_text(meta.get("parent_thread_id"))
+        spawned = as_dict(as_dict(as_dict(meta.get("source")).get("subagent")).get("thread_spawn"))
+        parent = parent or as_text(spawned.get("parent_thread_id"))
+        self.draft = draft = SessionDraft(NAME, f"{parent}.agent-{id}" if parent else id, source)
+        draft.agent = (as_text(meta.get("agent_path")) or id) if parent else None
+        self.inherited = as_count(meta.get("subagent_history_start_ordinal")) if parent else 0
         draft.cwd = as_text(meta.get("cwd"))
         instructions = as_text(as_dict(meta.get("base_instructions")).get("text")) or as_text(meta.get("instructions"))
         draft.system = instructions or None
@@ -80,12 +87,16 @@ class _Rollout:
         self.replies = 0
         self.total: Any = None
         self.tokens = 0
+        self.asked = False
+        self.cut: int | None = None
 
     def take(self, row: Record, line: int) -> None:
         """Add one line to the draft, or count it there as skipped."""
         kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
         payload = as_dict(row.get("payload"))
-        if kind == "response_item":
+        if kind == "response_item" and as_count(row.get("ordinal")) < self.inherited:
+            self.draft.tally.skip("inherited from its parent", line)
+        elif kind == "response_item":
             self._item(payload, time, line)
         elif kind == "event_msg":
             self._event(payload, line)
@@ -97,7 +108,7 @@ class _Rollout:
             self.draft.tally.skip("bookkeeping: turn_context", line)
         elif kind in _ITEMS and not payload:
             self._item(row, time, line)
-        elif kind == "session_meta" or _is_head(row) or row.get("record_type") == "state":
+        elif kind in _STATE or _is_head(row) or row.get("record_type") == "state":
             self.draft.tally.skip(f"bookkeeping: {kind or 'session state'}", line)
         else:
             self.draft.tally.skip(f"unknown type: {kind[:40]}", line)
@@ -111,7 +122,7 @@ class _Rollout:
         if kind in _SEALED:
             self.draft.tally.skip(f"{kind} (sealed for its provider)", line)
             return
-        if kind != "message" and kind not in _OUTPUTS:
+        if kind not in ("message", "agent_message") and kind not in _OUTPUTS:
             known = kind in _NOT_CARRIED
             self.draft.tally.skip(f"{kind} (no result recorded)" if known else f"unknown item: {kind[:40]}", line)
             return
@@ -120,11 +131,12 @@ class _Rollout:
         if kind in _OUTPUTS and call:
             output = item.get("output") if "output" in item else item.get("tools")
             self.draft.say(USER, "user", [_result(call, output)], time)
-        elif kind == "message" and (content := content_of(item.get("content"))):
+        elif kind not in _OUTPUTS and (content := content_of(item.get("content"))):
             if role == "user":
+                self.asked = self.asked or not plain(content).startswith(_CONTEXT)
                 self.draft.say(USER, "user", content, time)
             else:
-                self.draft.say(ATTACHMENT, "user", content, time, attachment={"type": role or "unknown"})
+                self.draft.say(ATTACHMENT, "user", content, time, attachment={"type": role or kind})
         else:
             self.draft.tally.skip("message without content", line)
 
@@ -148,6 +160,12 @@ class _Rollout:
             self._counted(info)
         elif kind == "thread_rolled_back":
             self._rolled_back(as_count(event.get("num_turns")), line)
+        elif kind == "task_started":
+            self.asked, self.cut = False, None
+        elif kind == "task_complete" and self.cut is not None and not self.asked:
+            # Nothing was said in a turn that compacted: the user asked for the compaction.
+            entry = self.draft.entries[self.cut]
+            self.draft.entries[self.cut] = replace(entry, body={**entry.body, "trigger": "manual"})
         self.draft.tally.skip(f"bookkeeping: {kind[:40] or 'event'}", line)
 
     def _counted(self, info: Record) -> None:
@@ -180,12 +198,14 @@ class _Rollout:
 
     def _compacted(self, item: Record, time: str, line: int) -> None:
         summary = as_text(item.get("message"))
+        said = [
+            (as_text(one.get("role")), text)
+            for one in rows_of(item.get("replacement_history"))
+            if (text := plain(content_of(one.get("content")))) and text != summary
+        ]
+        kept = [text for _, text in said] if summary.strip() else []
         if not summary.strip():
-            summary = "\n\n".join(
-                f"{as_text(one.get('role'))}: {text}"
-                for one in rows_of(item.get("replacement_history"))
-                if (text := plain(content_of(one.get("content"))))
-            )
+            summary = "\n\n".join(f"{role}: {text}" for role, text in said)
         if not summary.strip():
             self.draft.tally.skip("compaction without a readable summary", line)
             return
@@ -197,9 +217,11 @@ class _Rollout:
             tokens_before=self.tokens,
             last_before=self.draft.last_message,
             first_kept=None,
+            attachments=[{"type": "text", "text": text} for text in kept],
         )
         self.draft.decide(decision, time)
         self.speaking = False
+        self.cut = len(self.draft.entries) - 1
 
 
 def _is_head(row: Record) -> bool:

@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from ..cache.usage import Usage
 from ..conversation.decisions import Decision, body_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry
 from ..conversation.log import Damage
 from ..schemas import LOG
 from ..values import field, record
-from .foreign_values import Record, as_dict, as_list, as_text
+from .foreign_values import Record, as_dict, as_list, as_text, compact_json
 
 _NAMESPACE: Final = uuid.UUID("5f0f3b52-6f5e-5b0a-9a36-6d1f7f1f0c11")
 _MESSAGES: Final = frozenset({USER, ASSISTANT, ATTACHMENT})
@@ -27,11 +28,21 @@ class RecordSource:
     name: str
     records: Sequence[tuple[int, Record]]
     damage: tuple[Damage, ...] = ()
+    directory: str = ""
+    """The project's directory, where a file beside the recording names it."""
 
     @property
     def stem(self) -> str:
         """The file's name without its known endings."""
         return re.sub(r"(\.traj|\.jsonl|\.json|\.zst)+$", "", self.name) or "session"
+
+
+@record
+class RecordedBill:
+    """A program's own total in dollars, and the usage by model of calls that its recording does not hold."""
+
+    total_usd: float
+    other_usage: Mapping[str, Usage]
 
 
 @record
@@ -51,6 +62,9 @@ class ImportedSession:
     tools: list[dict[str, Any]] | None = None
     cost_usd: float | None = None
     agent: str | None = None
+    window: list[dict[str, Any]] | None = None
+    """The messages as the program sent them last, with its newest reply and results; None if it records none."""
+    bill: RecordedBill | None = None
 
     @property
     def messages(self) -> tuple[Entry, ...]:
@@ -88,6 +102,8 @@ class SessionDraft:
         self.tools: list[dict[str, Any]] | None = None
         self.cost_usd: float | None = None
         self.agent: str | None = None
+        self.window: list[dict[str, Any]] | None = None
+        self.bill: RecordedBill | None = None
         self.entries: list[Entry] = []
         self.last_message: str | None = None
         self._meta = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:meta"))
@@ -96,9 +112,9 @@ class SessionDraft:
     def add(self, kind: str, body: Record, time: str = "", given: str = "") -> Entry:
         """Append an entry and return it.
 
-        Its uuid is ``given``, or derived from its position if that is empty or taken.
+        Its uuid is ``given``, or derived from its content if that is empty or taken.
         """
-        name = given if given and given not in self._seen else self._derived()
+        name = given if given and given not in self._seen else self._derived(kind, time, body)
         self._seen.add(name)
         parent = self.entries[-1].uuid if self.entries else self._meta
         entry = Entry(name, parent, time, self.session_id, kind, body)
@@ -149,11 +165,14 @@ class SessionDraft:
             self.tools,
             self.cost_usd,
             self.agent,
+            self.window,
+            self.bill,
         )
 
-    def _derived(self) -> str:
-        place = len(self.entries)
-        name = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:{place}"))
+    def _derived(self, kind: str, time: str, body: Record) -> str:
+        """Return an id by content, which stays the same when other records of the file go."""
+        said = compact_json(body.get("message") or body)
+        name = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:{kind}:{time}:{said}"))
         while name in self._seen:
             name = str(uuid.uuid5(_NAMESPACE, name))
         return name

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..values import record
 
-_ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson")
+_ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson", "opencode.db")
 
 _HEAD_BYTES: Final = 262_144
 _CWD: Final = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -57,6 +57,14 @@ def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:
             path = Path(folder) / name
             if name.lower().endswith(_ENDINGS) and wanted(path):
                 yield path
+
+
+def directory_of(session: Path) -> str:
+    """Return the project's directory that a file beside the folder of a Gemini chat names; empty if there is none."""
+    try:
+        return (session.parent.parent / ".project_root").read_text("utf-8").strip()[:4096]
+    except (OSError, ValueError):
+        return ""
 
 
 def project_of(session: Path) -> str:

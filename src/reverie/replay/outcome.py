@@ -80,6 +80,12 @@ class ReplayOutcome:
     needing: int = 0
     """The number of requests that needed removed content again."""
     notes: tuple[str, ...] = ()
+    program_usd: float | None = None
+    """The total that the recording program itself counted for all its calls."""
+    priced_usd: float = 0.0
+    """The price of the same calls, by their reported usage."""
+    other_calls_usd: float = 0.0
+    """The part of it for calls that the recording does not hold, such as compactions, titles and agents."""
 
     @property
     def input_usd(self) -> float:

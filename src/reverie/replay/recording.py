@@ -17,6 +17,7 @@ from ..conversation.tokens.estimate import estimate_block, estimate_request
 from ..conversation.view import View
 from ..conversation.wire.blocks import Block, accepted_message, as_blocks
 from ..importers import ImportedSession
+from ..importers.import_result import RecordedBill
 from ..values import field, record, replace
 from .needs import BlockLines
 
@@ -84,6 +85,8 @@ class Recording:
     timed: bool
     billed: bool
     lines: BlockLines = field(default_factory=BlockLines)
+    bill: RecordedBill | None = None
+    """The program's own total, and the usage of calls that the recording does not hold."""
 
 
 def recording_of(imported: ImportedSession, name: str) -> Recording:
@@ -100,7 +103,17 @@ def recording_of(imported: ImportedSession, name: str) -> Recording:
         steps, prefix = _sized(steps, sizes)
     model = next((step.model for step in steps if step.model), imported.model)
     return Recording(
-        name, imported.session_id, imported.format, imported.title, model, tuple(steps), sizes, prefix, timed, billed
+        name,
+        imported.session_id,
+        imported.format,
+        imported.title,
+        model,
+        tuple(steps),
+        sizes,
+        prefix,
+        timed,
+        billed,
+        bill=imported.bill,
     )
 
 

@@ -46,6 +46,7 @@ def report_json(report: ReplayReport) -> dict[str, Any]:
             for file in report.files
         ],
         "skipped": list(report.skipped),
+        "program_bill": program_bill(report),
         "simulator": None if report.simulator is None else asdict(report.simulator),
         "notes": notes_of(report),
         "losses": losses(report, found),
@@ -254,6 +255,18 @@ def summary_line(report: ReplayReport, found: dict[str, dict[str, Any]]) -> str:
 def notes_of(report: ReplayReport) -> list[str]:
     """Return a list of the notes of all outcomes, each once; they name assumptions of a replay."""
     return list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
+
+
+def program_bill(report: ReplayReport) -> dict[str, float] | None:
+    """Return the total that programs counted for their calls, and the price of the same calls; None without one."""
+    counted = [one for one in report.of(policy=RECORDED) if one.program_usd is not None]
+    if not counted:
+        return None
+    return {
+        "program_usd": sum(one.program_usd or 0.0 for one in counted),
+        "priced_usd": sum(one.priced_usd for one in counted),
+        "other_calls_usd": sum(one.other_calls_usd for one in counted),
+    }
 
 
 def ttl_text(ttl: str) -> str:

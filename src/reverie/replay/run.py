@@ -8,7 +8,7 @@ from math import inf
 from typing import Final
 
 from ..cache.economics import PING_SECONDS
-from ..cache.prices import Prices
+from ..cache.prices import Prices, prices_for
 from ..cache.usage import Usage, usage_fields
 from ..conversation.decisions import (
     Compacted,
@@ -52,9 +52,14 @@ def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None
         ReplayBreak(one.number, one.at, one.reason, one.tokens, one.usd or 0.0, one.registered)
         for one in drops(recording)
     ]
-    return ReplayOutcome(
+    outcome = ReplayOutcome(
         "recorded", recording.name, recording.session, recording.model, tuple(points), breaks=tuple(breaks)
     )
+    if recording.bill is None:
+        return outcome
+    other = sum((prices_for(model) or prices).cost_of(usage) for model, usage in recording.bill.other_usage.items())
+    priced = sum(prices.cost_of(step.billed) for step in recording.steps if step.billed is not None)
+    return replace(outcome, program_usd=recording.bill.total_usd, priced_usd=priced + other, other_calls_usd=other)
 
 
 def replay_recording(

@@ -20,6 +20,7 @@ from ...replay.report import (
     money_text,
     notes_of,
     places,
+    program_bill,
     sessions_of,
     since_line,
     summary_line,
@@ -215,6 +216,13 @@ def draw_left_out(report: ReplayReport) -> None:
     """Print the assumptions, the check of the simulator, and the sessions that could not be replayed."""
     notes = notes_of(report)
     left_out = [f"note: {one}" for one in report.skipped]
+    if bill := program_bill(report):
+        decimals = places(bill.values())
+        counted_usd, priced, other = (money_text(usd, decimals) for usd in bill.values())
+        notes.append(
+            f"the program's own total for input and output is {counted_usd}; the same calls cost {priced} here, "
+            f"{other} of it for calls outside the recording (compactions, titles, agents)"
+        )
     if report.simulator is not None:
         check = report.simulator
         notes.append(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ...conversation.entries import DECISION, Entry
 from ...conversation.facts import Facts
 from ...conversation.reads import cleared_results
 from ...conversation.tokens.accounting import Accounting, account, added_texts, attachments_in, metrics
-from ...conversation.tokens.estimate import measure_block
+from ...conversation.tokens.estimate import estimate_block, estimate_request, measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...conversation.view import View
 from ...importers import ImportedSession
@@ -40,7 +40,8 @@ def window_usage(
     entries = [entry for entry in recording.entries if not whole or not removes(entry)]
     view = View().fold_all(entries)
     model = model or recording.model or view.token_count.model
-    found = accounting_of(view)
+    sent = None if whole else recording.window
+    found = accounting_of(view) if sent is None else accounting_as_sent(view, sent, recording)
     facts = facts_of(model, settings.models)
     window = window_for(model, facts=facts, lookup=lookup, environment=os.environ)
     learned = view.facts.windows.get(model)
@@ -62,7 +63,7 @@ def window_usage(
         "title": recording.title,
         "model": model,
         "whole": whole,
-        "messages": len(view.groups),
+        "messages": len(view.groups) if sent is None else len(sent),
         "entries": len(recording.entries),
         "compactions": len(view.facts.compactions),
         "total_tokens": found.total,
@@ -100,6 +101,22 @@ def accounting_of(view: View) -> Accounting:
         return correction.tokens(measure_block(block))
 
     return account(view.messages(), attachments_in(view), weigh=weigh, context=added_texts(view))
+
+
+def accounting_as_sent(view: View, sent: Sequence[Mapping[str, Any]], recording: ImportedSession) -> Accounting:
+    """Return the tokens by category of messages as a program sent them: their shares of the billed tokens.
+
+    The system prompt and the tools have the rest. Without a bill the tokens are estimates.
+    """
+    prefix = estimate_request([], system=recording.system, tools=recording.tools)
+    all_tokens = prefix + estimate_request(sent)
+    factor = view.token_count.tokens / all_tokens if view.token_count.known and all_tokens else 1.0
+    return account(
+        sent,
+        attachments_in(view),
+        weigh=lambda block: estimate_block(block) * factor,
+        context=added_texts(view),
+    )
 
 
 def deferred_of(facts: Facts) -> dict[str, int]:

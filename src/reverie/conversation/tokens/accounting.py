@@ -120,7 +120,7 @@ class _Ledger:
     def text(self, text: str, block: Any, mine: str) -> None:
         """Add text to the category of its author: a person, the model, a local command or a program."""
         if mine == "human":
-            mine = "context" if text in self.context else "local_command" if LOCAL_COMMAND_TAG in text else mine
+            mine = "context" if text.strip() in self.context else "local_command" if LOCAL_COMMAND_TAG in text else mine
         self.plain[mine] += self._tokens(block)
 
     def block(self, block: Any, mine: str) -> None:
@@ -212,7 +212,8 @@ def attachments_in(view: View) -> list[Mapping[str, Any]]:
 def added_texts(view: View) -> frozenset[str]:
     """Return the texts in the user's role that a view shows and that a program added, such as standing context."""
     pieces = (piece for group in view.groups for piece in group.pieces if piece.attachment)
-    return frozenset(str(block["text"]) for piece in pieces for block in as_blocks(piece.message) if "text" in block)
+    blocks = (block for piece in pieces for block in as_blocks(piece.message))
+    return frozenset(str(block["text"]).strip() for block in blocks if "text" in block)
 
 
 def _attachment_type(attachment: Mapping[str, Any]) -> str:

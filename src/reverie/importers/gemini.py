@@ -1,0 +1,150 @@
+"""Gemini CLI chats: a header, messages that later lines with the same id complete, and changes of the whole record.
+
+A resumed chat repeats its history under ``$set``; only messages that are new there are taken. Older versions write one
+document with a list of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
+from .foreign_values import Record, as_dict, as_list, as_text, rows_of
+from .gemini_shape import blocks_of, result_of, usage_of
+from .import_result import ImportedSession, RecordSource, SessionDraft
+
+NAME: Final = "gemini"
+TITLE: Final = "Gemini CLI chat (.jsonl, .json)"
+
+_SPEAKERS: Final = frozenset({"user", "gemini"})
+_NOTICES: Final = frozenset({"info", "error", "warning"})
+_CONTEXT: Final = "<session_context>"
+
+
+def looks(row: Record) -> bool:
+    """Return whether a record is a line of a Gemini CLI chat, or a whole chat."""
+    if "projectHash" in row:
+        return "startTime" in row or isinstance(row.get("messages"), list)
+    if isinstance(row.get("$set"), dict) or isinstance(row.get("$rewindTo"), str):
+        return True
+    return as_text(row.get("type")) in _SPEAKERS and "id" in row and "content" in row and "parentUuid" not in row
+
+
+def read(source: RecordSource) -> list[ImportedSession]:
+    """Return a list with the one session of a chat."""
+    chat = _Chat(source)
+    for number, row in source.records:
+        chat.take(row, number)
+    draft = chat.draft
+    for number, row in chat.messages.values():
+        chat.emit(row, number)
+    draft.agent = "subagent" if chat.kind == "subagent" else None
+    return [draft.done(source.damage)]
+
+
+class _Chat:
+    """A chat: its messages by id as the lines leave them, and the entries that they become."""
+
+    def __init__(self, source: RecordSource) -> None:
+        rows = [row for _, row in source.records]
+        heads = [*rows, *(as_dict(row.get("$set")) for row in rows)]
+        id = next((name for row in heads if (name := as_text(row.get("sessionId")))), "")
+        self.draft = SessionDraft(NAME, id or source.stem, source)
+        self.kind = next((as_text(row.get("kind")) for row in rows if "projectHash" in row), "")
+        directories = (one for row in heads for one in as_list(row.get("directories")))
+        self.draft.cwd = next((one for one in directories if isinstance(one, str)), source.directory)
+        self.messages: dict[str, tuple[int, Record]] = {}
+        self.answered: set[str] = set()
+
+    def take(self, row: Record, line: int) -> None:
+        """Apply one line to the messages."""
+        if back := as_text(row.get("$rewindTo")):
+            later = list(self.messages)
+            for id in later[later.index(back) :] if back in later else later:
+                self.draft.tally.skip("abandoned branch", self.messages.pop(id)[0])
+            return
+        changed = as_dict(row.get("$set"))
+        for one in [*rows_of(row.get("messages")), *rows_of(changed.get("messages"))]:
+            if not self._is_known(one):
+                self.messages[as_text(one.get("id"))] = line, one
+        id = as_text(row.get("id"))
+        if id and "type" in row:
+            self.messages[id] = line, row
+        elif "messages" not in row and "messages" not in changed:
+            self.draft.tally.skip("bookkeeping: chat state", line)
+
+    def _is_known(self, message: Record) -> bool:
+        """Return whether a message of a repeated history is there: itself, or all calls that it answers."""
+        answers = {block["tool_use_id"] for block in _results(message)}
+        known = {block["tool_use_id"] for _, one in self.messages.values() for block in _results(one)}
+        return as_text(message.get("id")) in self.messages or bool(answers and answers <= known)
+
+    def emit(self, row: Record, line: int) -> None:
+        """Append the entries of one message to the draft, or count it there as skipped."""
+        draft, kind, time, id = (
+            self.draft,
+            as_text(row.get("type")),
+            as_text(row.get("timestamp")),
+            as_text(row.get("id")),
+        )
+        blocks = blocks_of(row.get("content"))
+        if kind == "gemini":
+            self._reply(row, blocks, time, id)
+        elif kind in _NOTICES:
+            draft.add(SYSTEM, {"subtype": kind, "text": _text(blocks)}, time, id)
+        elif kind != "user":
+            draft.tally.skip(f"unknown type: {kind[:40]}", line)
+        elif _text(blocks).startswith(_CONTEXT):
+            draft.say(ATTACHMENT, "user", blocks, time, id, attachment={"type": "session_context"})
+        else:
+            fresh = [block for block in blocks if block.get("tool_use_id") not in self.answered]
+            if fresh:
+                self._say_results(fresh, time, id)
+            elif not blocks:
+                draft.tally.skip("message without content", line)
+
+    def _say_results(self, blocks: list[Record], time: str, id: str) -> None:
+        self.answered |= {block["tool_use_id"] for block in blocks if "tool_use_id" in block}
+        self.draft.say(USER, "user", blocks, time, id)
+
+    def _reply(self, row: Record, blocks: list[Record], time: str, id: str) -> None:
+        """Append a reply, each call as an entry of its own, because a later line adds it; then the results."""
+        calls = rows_of(row.get("toolCalls"))
+        tokens = as_dict(row.get("tokens"))
+        reply: Record = {"id": id}
+        if model := as_text(row.get("model")):
+            reply["model"] = self.draft.model = model
+        usage = usage_of(tokens.get("input"), tokens.get("cached"), tokens.get("output"), tokens.get("thoughts"))
+        if usage:
+            reply["usage"] = usage
+        uses = [block for block in blocks if block["type"] == "tool_use"]
+        texts = [block for block in blocks if block["type"] != "tool_use"]
+        named = {use["id"] for use in uses}
+        uses += [
+            {
+                "type": "tool_use",
+                "id": call["id"],
+                "name": as_text(call.get("name")),
+                "input": as_dict(call.get("args")),
+            }
+            for call in calls
+            if as_text(call.get("id")) and call["id"] not in named
+        ]
+        if texts:
+            self.draft.say(ASSISTANT, "assistant", texts, time, id, reply=reply)
+        for use in uses:
+            self.draft.say(ASSISTANT, "assistant", [use], time, f"{id}:{use['id']}", reply=reply)
+        for result in _results({"content": [part for call in calls for part in as_list(call.get("result"))]}):
+            self._say_results([result], time, f"{result['tool_use_id']}:result")
+
+
+def _results(message: Record) -> Iterator[Record]:
+    for part in as_list(message.get("content")):
+        response = as_dict(as_dict(part).get("functionResponse"))
+        if id := as_text(response.get("id")) or as_text(response.get("name")):
+            yield result_of(id, as_dict(response.get("response")))
+
+
+def _text(blocks: list[Record]) -> str:
+    return "\n".join(block["text"] for block in blocks if block["type"] == "text")

@@ -1,0 +1,61 @@
+"""Convert parts of the Gemini API (text, calls, responses, usage) to the shape of the Messages API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json
+
+
+def blocks_of(content: Any) -> list[Record]:
+    """Return a text, or a list of parts, as blocks; a thought is left out, and an unknown part becomes its JSON."""
+    parts = [{"text": content}] if isinstance(content, str) else as_list(content)
+    return [block for part in parts if (block := _block(as_dict(part)))]
+
+
+def _block(part: Record) -> Record | None:
+    call, response = as_dict(part.get("functionCall")), as_dict(part.get("functionResponse"))
+    if part.get("thought") is True or not part:
+        return None
+    if call:
+        name = as_text(call.get("name"))
+        return {
+            "type": "tool_use",
+            "id": as_text(call.get("id")) or name,
+            "name": name,
+            "input": as_dict(call.get("args")),
+        }
+    if response:
+        id = as_text(response.get("id")) or as_text(response.get("name"))
+        return result_of(id, as_dict(response.get("response")))
+    if isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]} if part["text"] else None
+    data = as_dict(part.get("inlineData"))
+    if as_text(data.get("mimeType")).startswith("image/"):
+        source = {"type": "base64", "media_type": data["mimeType"], "data": as_text(data.get("data"))}
+        return {"type": "image", "source": source}
+    return {"type": "text", "text": compact_json(part)}
+
+
+def result_of(id: str, response: Record) -> Record:
+    """Return the response to a call as a ``tool_result`` block."""
+    result: Record = {"type": "tool_result", "tool_use_id": id}
+    error = as_text(response.get("error"))
+    if error:
+        result["is_error"] = True
+    result["content"] = as_text(response.get("output")) or error or compact_json(response)
+    return result
+
+
+def usage_of(prompt: Any, cached: Any, output: Any, thoughts: Any = 0) -> Record | None:
+    """Return usage in the shape of the Messages API; None if no tokens were reported."""
+    all_input, read = as_count(prompt), as_count(cached)
+    written = as_count(output) + as_count(thoughts)
+    if not (all_input or written):
+        return None
+    return {
+        "input_tokens": max(0, all_input - read),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": read,
+        "output_tokens": written,
+    }

@@ -1,0 +1,197 @@
+"""opencode sessions: the document of ``opencode export``, and the same rows in its SQLite database.
+
+A message has parts. A part of type ``compaction`` in a user's message is answered by a summary, and ``tail_start_id``
+names the first message that stays.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from ..conversation.decisions import Cause, Compacted
+from ..conversation.entries import ASSISTANT, SYSTEM, USER, iso
+from ..errors import InputError
+from .chat_shape import image_of, stop_reason_of
+from .foreign_values import Record, as_count, as_dict, as_number, as_text, compact_json, rows_of
+from .import_result import ImportedSession, RecordSource, SessionDraft
+
+NAME: Final = "opencode"
+TITLE: Final = "opencode session (opencode.db, or the JSON of 'opencode export')"
+MAGIC: Final = b"SQLite format 3\0"
+
+_STEPS: Final = frozenset({"step-start", "step-finish", "patch", "snapshot", "agent", "retry", "compaction"})
+
+
+def looks(row: Record) -> bool:
+    """Return whether a record is an exported session."""
+    messages = rows_of(row.get("messages"))
+    return "directory" in as_dict(row.get("info")) and all("parts" in one for one in messages)
+
+
+def read(source: RecordSource) -> list[ImportedSession]:
+    """Return the sessions of a document or of the documents of a database, each sub-agent after its parent."""
+    return [_session(source, row) for _, row in source.records]
+
+
+def sessions_in(path: Path) -> dict[str, int]:
+    """Return the time of the last change of each session in a database; raise ``InputError`` if it is no such one."""
+    return {as_text(id): as_count(changed) for id, changed in _rows(path, "SELECT id, time_updated FROM session")}
+
+
+def source_of(path: Path, wanted: list[str] | None = None) -> RecordSource:
+    """Return the sessions of a database as documents, or only the ``wanted``; raise ``InputError`` if it has none."""
+    names = ("id", "parent_id", "directory", "title", "agent", "cost", "time_created")
+    found = _rows(path, f"SELECT {', '.join(names)} FROM session ORDER BY time_created, id")
+    records: list[tuple[int, Record]] = []
+    for number, row in enumerate(found, 1):
+        info: Record = {**dict(zip(names, row, strict=True)), "parentID": row[1]}
+        if wanted is None or info["id"] in wanted:
+            records.append((number, {"info": info, "messages": list(_messages(path, info["id"]))}))
+    if wanted is None and not records:
+        raise InputError(f"{path} holds no session")
+    return RecordSource(path.name, records)
+
+
+def _messages(path: Path, session: str) -> Iterator[Record]:
+    parts: dict[str, list[Record]] = {}
+    for id, message, data in _rows(path, "SELECT id, message_id, data FROM part WHERE session_id = ?", session):
+        parts.setdefault(message, []).append({**_decoded(data), "id": id})
+    order = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+    for id, data in _rows(path, order, session):
+        mine = sorted(parts.get(id, []), key=lambda part: part["id"])
+        yield {"info": {**_decoded(data), "id": id}, "parts": mine}
+
+
+def _rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, from a connection that cannot write and leaves no file behind."""
+    alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True, timeout=10)) as opened:
+            return opened.execute(query, values).fetchall()
+    except sqlite3.Error as error:
+        raise InputError(f"{path} cannot be read as a database of opencode ({error})") from None
+
+
+def _decoded(data: Any) -> Record:
+    try:
+        return as_dict(json.loads(data))
+    except (TypeError, ValueError):
+        return {}
+
+
+def _session(source: RecordSource, document: Record) -> ImportedSession:
+    info = as_dict(document.get("info"))
+    id, parent = as_text(info.get("id")), as_text(info.get("parentID"))
+    draft = SessionDraft(NAME, f"{parent}.agent-{id}" if parent else id, source)
+    draft.agent = as_text(info.get("agent")) or id if parent else None
+    draft.cwd, draft.title = as_text(info.get("directory")), as_text(info.get("title"))
+    kept = ""
+    for number, message in enumerate(rows_of(document.get("messages")), 1):
+        about, parts = as_dict(message.get("info")), rows_of(message.get("parts"))
+        compaction = next((part for part in parts if part.get("type") == "compaction"), None)
+        if compaction is not None:
+            kept = as_text(compaction.get("tail_start_id")) or " "
+        elif about.get("summary") is True and kept:
+            _compacted(draft, about, parts, kept.strip())
+            kept = ""
+        else:
+            _emit(draft, about, parts, number)
+    return draft.done(source.damage)
+
+
+def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) -> None:
+    id, time = as_text(about.get("id")), _time(about)
+    if about.get("role") == "user":
+        content = [block for part in parts if (block := _said(part))]
+        if content:
+            synthetic = all(part.get("synthetic") is True for part in parts)
+            draft.say(USER, "user", content, time, id, **({"meta": True} if synthetic else {}))
+        else:
+            draft.tally.skip("message without content", number)
+        return
+    reply: Record = {"id": id}
+    if model := as_text(about.get("modelID")):
+        reply["model"] = draft.model = model
+    if stop := stop_reason_of(as_text(about.get("finish")).replace("-", "_")):
+        reply["stop_reason"] = stop
+    if usage := _usage(as_dict(about.get("tokens"))):
+        reply["usage"] = usage
+    cost = as_number(about.get("cost"))
+    if cost:
+        reply["cost_usd"] = cost
+        draft.spend(cost)
+    before = len(draft.entries)
+    for part in parts:
+        _emit_part(draft, part, reply, time, number)
+    if len(draft.entries) == before and (error := as_dict(about.get("error"))):
+        text = as_text(as_dict(error.get("data")).get("message")) or as_text(error.get("name"))
+        draft.add(SYSTEM, {"subtype": "error", "text": text}, time, id)
+
+
+def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str, number: int) -> None:
+    """Append a part of a reply; a call and its result are entries of their own, because the result comes later."""
+    kind, id, state = as_text(part.get("type")), as_text(part.get("id")), as_dict(part.get("state"))
+    call = as_text(part.get("callID"))
+    if kind == "text" and (block := _said(part)):
+        draft.say(ASSISTANT, "assistant", [block], time, id, reply=reply)
+    elif kind == "tool" and call:
+        use = {"type": "tool_use", "id": call, "name": as_text(part.get("tool")), "input": as_dict(state.get("input"))}
+        draft.say(ASSISTANT, "assistant", [use], time, id, reply=reply)
+        if (status := as_text(state.get("status"))) in ("completed", "error"):
+            result: Record = {"type": "tool_result", "tool_use_id": call}
+            if status == "error":
+                result["is_error"] = True
+            result["content"] = as_text(state.get("output")) or as_text(state.get("error"))
+            draft.say(USER, "user", [result], time, f"{id}:result")
+    elif kind == "reasoning":
+        draft.tally.skip("reasoning (sealed for its provider)", number)
+    elif kind not in _STEPS and kind != "text":
+        draft.tally.skip(f"unknown type: {kind[:40]}", number)
+
+
+def _compacted(draft: SessionDraft, about: Record, parts: list[Record], kept: str) -> None:
+    known = {entry.uuid: entry for entry in draft.entries}
+    replies = [entry.uuid for entry in draft.entries if entry.reply.get("id") == kept]
+    decision = Compacted(
+        Cause("compact", "recorded by opencode", moves_prefix=True),
+        trigger="auto",
+        method="full",
+        summary="\n".join(block["text"] for part in parts if (block := _said(part)) and block["type"] == "text"),
+        tokens_before=0,
+        last_before=draft.last_message,
+        first_kept=kept if kept in known else replies[0] if replies else None,
+    )
+    draft.decide(decision, _time(about), as_text(about.get("id")))
+
+
+def _said(part: Record) -> Record | None:
+    kind, text = as_text(part.get("type")), as_text(part.get("text"))
+    if kind == "text":
+        return {"type": "text", "text": text} if text else None
+    if kind == "file":
+        url = as_text(part.get("url"))
+        if as_text(part.get("mime")).startswith("image/") and url:
+            return image_of(url)
+        return {"type": "text", "text": compact_json({key: part.get(key) for key in ("filename", "mime", "url")})}
+    return None
+
+
+def _usage(tokens: Record) -> Record | None:
+    cache = as_dict(tokens.get("cache"))
+    counts = {
+        "input_tokens": as_count(tokens.get("input")),
+        "cache_creation_input_tokens": as_count(cache.get("write")),
+        "cache_read_input_tokens": as_count(cache.get("read")),
+        "output_tokens": as_count(tokens.get("output")) + as_count(tokens.get("reasoning")),
+    }
+    return counts if any(counts.values()) else None
+
+
+def _time(about: Record) -> str:
+    made = as_number(as_dict(about.get("time")).get("created"))
+    return iso(made / 1000) if made else ""

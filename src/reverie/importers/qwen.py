@@ -1,0 +1,102 @@
+"""Qwen Code chats: one JSON line per message, chained by ``parentUuid``, with the parts of the Gemini API."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..conversation.decisions import Cause, Compacted
+from ..conversation.entries import ASSISTANT, SYSTEM, USER
+from .chains import Node, newest_branch
+from .foreign_values import Record, as_count, as_dict, as_text, first_of, rows_of
+from .gemini_shape import blocks_of, usage_of
+from .import_result import ImportedSession, RecordSource, SessionDraft
+
+NAME: Final = "qwen"
+TITLE: Final = "Qwen Code chat (.jsonl)"
+
+_SPEAKERS: Final = frozenset({"user", "assistant", "tool_result"})
+
+
+def looks(row: Record) -> bool:
+    """Return whether a record is a line of a Qwen Code chat."""
+    if "parentUuid" not in row or "uuid" not in row:
+        return False
+    if row.get("type") == "system":
+        return "systemPayload" in row
+    return as_text(row.get("type")) in _SPEAKERS and isinstance(as_dict(row.get("message")).get("parts"), list)
+
+
+def read(source: RecordSource) -> list[ImportedSession]:
+    """Return a list with the one session of a chat, its newest branch."""
+    rows = dict[str, tuple[int, Record]]()
+    first = first_of([row for _, row in source.records if row.get("sessionId")])
+    draft = SessionDraft(NAME, as_text(first.get("sessionId")), source)
+    draft.cwd = as_text(first.get("cwd"))
+    for number, row in source.records:
+        uuid = as_text(row.get("uuid"))
+        if uuid and uuid not in rows:
+            rows[uuid] = number, row
+        else:
+            draft.tally.skip("repeated line" if uuid else "message without an id", number)
+    nodes = [_node(uuid, *found) for uuid, found in rows.items()]
+    branch = newest_branch(nodes)
+    for node in branch.abandoned:
+        draft.tally.skip("abandoned branch", node.at)
+    for node in branch.kept:
+        _emit(draft, rows[node.uuid][1], node)
+    return [draft.done(source.damage)]
+
+
+def _node(uuid: str, number: int, row: Record) -> Node:
+    uses, answers = _ids(row, "functionCall"), _ids(row, "functionResponse")
+    return Node(number, uuid, as_text(row.get("parentUuid")) or None, uses=uses, answers=answers)
+
+
+def _ids(row: Record, kind: str) -> tuple[str, ...]:
+    parts = rows_of(as_dict(row.get("message")).get("parts"))
+    return tuple(as_text(as_dict(part.get(kind)).get("id")) for part in parts if kind in part)
+
+
+def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
+    kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
+    blocks = blocks_of(as_dict(row.get("message")).get("parts"))
+    if kind == "system":
+        _emit_system(draft, row, node, time)
+    elif not blocks:
+        draft.tally.skip("message without content", node.at)
+    elif kind == "assistant":
+        reply: Record = {"id": node.uuid}
+        if model := as_text(row.get("model")):
+            reply["model"] = draft.model = model
+        used = as_dict(row.get("usageMetadata"))
+        names = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+        if usage := usage_of(*(used.get(name) for name in names)):
+            reply["usage"] = usage
+        draft.say(ASSISTANT, "assistant", blocks, time, node.uuid, reply=reply)
+    elif kind in _SPEAKERS:
+        draft.say(USER, "user", blocks, time, node.uuid)
+    else:
+        draft.tally.skip(f"unknown type: {kind[:40]}", node.at)
+
+
+def _emit_system(draft: SessionDraft, row: Record, node: Node, time: str) -> None:
+    subtype, payload = as_text(row.get("subtype")), as_dict(row.get("systemPayload"))
+    history = rows_of(payload.get("compressedHistory"))
+    if subtype == "chat_compression" and history:
+        texts = [block["text"] for one in history for block in blocks_of(one.get("parts")) if block["type"] == "text"]
+        info = as_dict(payload.get("info"))
+        decision = Compacted(
+            Cause("compact", "recorded by Qwen Code", moves_prefix=True),
+            trigger="manual" if info.get("triggerReason") == "manual" else "auto",
+            method="full",
+            summary=texts[0] if texts else "",
+            tokens_before=as_count(info.get("originalTokenCount")),
+            last_before=draft.last_message,
+            first_kept=None,
+            attachments=[{"type": "text", "text": text} for text in texts[1:]],
+        )
+        draft.decide(decision, time, node.uuid)
+    elif text := as_text(payload.get("text")) or as_text(payload.get("message")):
+        draft.add(SYSTEM, {"subtype": subtype, "text": text}, time, node.uuid)
+    else:
+        draft.tally.skip(f"bookkeeping: {subtype or 'system'}"[:60], node.at)
