@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SLOW_FOLDERS = {"examples", "integrations", "scenarios"}
+host_cells: list[Any] = []
 
 settings.register_profile("quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("torture", settings.get_profile("quick"), max_examples=2_000)
@@ -24,6 +25,9 @@ settings.register_profile("torture", settings.get_profile("quick"), max_examples
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--torture", action="store_true", help="run the long forms of the tests: more cases, new seeds")
+    parser.addoption(
+        "--hosts", action="store_true", help="run only the tests with the real coding agents installed here"
+    )
 
 
 # Before the plugins, which read their options when they are configured.
@@ -44,10 +48,30 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = os.environ["REVERIE_TEST_SEED"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         is_slow = item.get_closest_marker("slow") or SLOW_FOLDERS & set(item.path.relative_to(REPOSITORY).parts)
         item.add_marker("slow" if is_slow else "fast")
+    with_hosts = [item for item in items if item.get_closest_marker("hosts")]
+    if config.getoption("--hosts"):
+        items[:] = with_hosts
+        return
+    for item in with_hosts:
+        item.add_marker(pytest.mark.skip(reason="runs real coding agents: pass --hosts"))
+
+
+# A worker process has no results of the others; the controller has all of them.
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    host_cells.extend(
+        tuple(value) for name, value in report.user_properties if report.when == "call" and name == "cell"
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if host_cells and not hasattr(session.config, "workerinput") and not session.config.getoption("keyword"):
+        import host_table
+
+        host_table.write(host_cells)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -124,7 +148,11 @@ def is_linear() -> Callable[[Callable[[int], object], int], bool]:
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test an empty home, and none of the caller's settings."""
     for name in list(os.environ):
-        is_setting = name.startswith("REVERIE_") and name not in {"REVERIE_CORPUS", "REVERIE_TEST_SEED"}
+        is_setting = name.startswith("REVERIE_") and name not in {
+            "REVERIE_CORPUS",
+            "REVERIE_HOSTS",
+            "REVERIE_TEST_SEED",
+        }
         if is_setting or name in {"DISABLE_COMPACT", "DISABLE_AUTO_COMPACT", "DISABLE_MICROCOMPACT"}:
             monkeypatch.delenv(name)
     folder = tmp_path_factory.mktemp("home")

@@ -1,0 +1,173 @@
+"""Coding agents as their makers ship them, each in a namespace with loopback only: ``pytest --hosts``.
+
+Every statement is about the requests that the real program sent to a scripted model, or about its files afterwards.
+The table in docs/guides/other-agents.md is written from these runs.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from host_programs import PROGRAMS, HostProgram, HostWorld, make_world
+from host_table import CANNOT, FEATURES
+from loopback_namespace import LoopbackNamespace
+
+pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(1_200)]
+
+MEMORY = "Integration tests use the real Postgres database, never mocks"
+WHY = "the mock of May hid a broken migration"
+PROMPT = "How do we run integration tests against the database?"
+INDEX = "memory-index-"
+BIG = "seq -f 'number-%.0f of the list' 1 20000"
+MIDDLE = "number-10123 of the list"
+WORD = "xylophonic"
+"""A rare word, said in one prompt only."""
+ROUNDS, CALLS = 3, 6
+
+
+def installed(name: str) -> HostProgram:
+    """Return a program that is installed here; skip the test where it is not, or where namespaces are not allowed."""
+    program = next(one for one in PROGRAMS if one.host == name)
+    if program.path() is None:
+        pytest.skip(f"no program {program.program} on PATH or in the folder bin of REVERIE_HOSTS")
+    if missing := LoopbackNamespace.missing():
+        pytest.skip(missing)
+    return program
+
+
+Cells = dict[str, str]
+"""The cell of each feature: ``yes``, a figure, or ``no: `` and the reason."""
+
+
+def cells_of(world: HostWorld) -> Cells:
+    """Play one session with every feature in it and return the cells."""
+    name = world.program.host
+    settings = world.home / world.program.settings
+    before = settings.read_bytes() if settings.exists() else None
+    done = world.run(["reverie", "install", "--host", name, *(["--statusline"] if name == "claude-code" else [])])
+    if done.code != 0:
+        return dict.fromkeys(FEATURES, f"no: reverie install has no host {name}")
+    world.reverie("memory", "add", MEMORY, "--type", "feedback", "--why", WHY)
+    asked = world.ask(f"{PROMPT}\n{world.program.call('echo first')}")
+    first = world.sent()
+    assert first, f"the program sent no request: {asked}"
+    trials: dict[str, Callable[[], str]] = {
+        "index at start": lambda: yes(INDEX in first[0], "the first request holds no index"),
+        "recall at prompt": lambda: yes(WHY in first[0], "the first request holds no recalled memory"),
+        "recall after compaction": lambda: after_compaction(world),
+        "memory shared with the host": lambda: shared_memory(world, first[0]),
+        "big output readable back": lambda: big_output(world),
+        "session kept and searchable": lambda: kept(world),
+        "status line": lambda: status_line(world),
+        "turn with hooks, against empty hooks": lambda: hook_time(world, settings),
+        "uninstall byte-exact": lambda: uninstalled(world, settings, before),
+    }
+    return {feature: CANNOT.get((name, feature)) or tried(trial) for feature, trial in trials.items()}
+
+
+def tried(trial: Callable[[], str]) -> str:
+    """Return the cell of a trial; one that breaks is a cell that does not hold."""
+    try:
+        return trial()
+    except (AssertionError, IndexError, OSError) as error:
+        return f"no: {' '.join(str(error).split())[:300]}"
+
+
+def yes(holds: bool, reason: str) -> str:
+    """Return the cell of a feature that holds, or does not for this reason."""
+    return "yes" if holds else f"no: {reason}"
+
+
+def after_compaction(world: HostWorld) -> str:
+    """Compact the session, ask again, and say whether the memory is in view again."""
+    world.sent()
+    world.compact(f"Read this list: {' '.join(f'entry{at}' for at in range(400))}", ["Say hello.", PROMPT])
+    hello, asked = world.sent()[-2:]
+    if WHY in hello:
+        return "no: the compaction left the recalled memory in view, so nothing was tested"
+    return yes(WHY in asked, "the memory does not come again after the compaction")
+
+
+def big_output(world: HostWorld) -> str:
+    """Run a command with a big output; a file named in the next request must hold its middle."""
+    world.ask(f"List the numbers.\n{world.program.call(BIG)}")
+    last = world.sent()[-1]
+    if MIDDLE in last:
+        return "no: the host sent the whole output"
+    paths = {Path(found) for found in re.findall(r"(/[\w./-]+)", last)}
+    holding = [path for path in paths if path.is_file() and MIDDLE in path.read_text(errors="replace")]
+    return yes(bool(holding), "no path in the request leads to the whole output")
+
+
+def shared_memory(world: HostWorld, first: str) -> str:
+    """Say whether the host tells its model to keep memories in our directory."""
+    ours = world.reverie("memory", "path").out.strip()
+    return yes(first.count(ours) > first.count(f'path=\\"{ours}'), "the host does not use our directory")
+
+
+def kept(world: HostWorld) -> str:
+    """Say a rare word, end the session and search for it."""
+    world.ask(f"Please note the {WORD} parameter.")
+    world.reverie("worker")
+    known = world.run(["reverie", "keep", "--help"]).code == 0
+    if known:
+        world.reverie("keep")
+    found = world.run(["reverie", "search", WORD]).out
+    return yes(WORD in found.replace(f'"{WORD}"', ""), "reverie search does not find its words")
+
+
+def status_line(world: HostWorld) -> str:
+    """Start the program in a terminal and look for our line."""
+    seen = world.namespace.talk([world.program.program], [("1 memory", "")], cwd=world.project, env=world.env)
+    return yes(seen.code == 0, "the line does not appear")
+
+
+def hook_time(world: HostWorld, settings: Path) -> str:
+    """Measure a turn of six calls with our hooks and with hooks that only print ``{}``, alternating."""
+    ours, stub = settings.read_text(), world.home / "stub"
+    stub.write_text("#!/bin/sh\necho {}\n")
+    stub.chmod(0o755)
+    program = world.run(["sh", "-c", "command -v reverie"]).out.strip()
+    empty = ours.replace(program, str(stub))
+    if empty == ours:
+        return "no: the settings name no program of ours"
+    seconds: dict[str, list[float]] = {ours: [], empty: []}
+    try:
+        for number in range(ROUNDS):
+            for at, text in enumerate(seconds):
+                settings.write_text(text)
+                calls = "\n".join(world.program.call(f"echo {number}-{at}-{call}") for call in range(CALLS))
+                seconds[text].append(world.ask(f"Echo.\n{calls}").seconds)
+    finally:
+        settings.write_text(ours)
+    world.sent()
+    with_ours, with_none = (statistics.median(taken) for taken in seconds.values())
+    return f"{with_ours / with_none:.2f} ({with_ours:.1f} s)"
+
+
+def uninstalled(world: HostWorld, settings: Path, before: bytes | None) -> str:
+    """Uninstall and compare the settings file with the one before."""
+    world.reverie("uninstall")
+    now = settings.read_bytes() if settings.exists() else None
+    return yes(now == before, f"{settings.name} differs: {now!r}")
+
+
+@pytest.mark.requirement("H6")
+@pytest.mark.parametrize("name", [one.host for one in PROGRAMS])
+def test_a_real_program_has_every_feature_that_it_can_have(
+    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    program = installed(name)
+    with LoopbackNamespace() as namespace:
+        world = make_world(program, namespace, tmp_path)
+        version = world.run([program.program, "--version"]).out.strip().splitlines()[-1]
+        cells = cells_of(world)
+    for feature in FEATURES:
+        record_property("cell", [program.title, version, feature, cells[feature]])
+        print(f"{program.title} {version}: {feature}: {cells[feature]}")
+    assert not {feature: cell for feature, cell in cells.items() if cell.startswith("no")}
