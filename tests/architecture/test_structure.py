@@ -16,6 +16,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 MAX_FILES = 25
 DOORS = ("reverie", "reverie.cli", "reverie.integrations", "reverie.testing", "reverie.telemetry")
 STARTED_BY_PATH = {
+    "reverie.__main__": "a person starts it with python -m reverie",
     "reverie.runtime.dream.process": "dream.control starts it with python -m",
     "reverie.tools.files.search_program": "Grep starts it as a child process",
     "reverie.tools.shell.confine": "the sandbox starts it by path",

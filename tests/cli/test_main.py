@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from reverie.cli.main import COMMANDS, LazyGroup, group, run
+from reverie.cli.main import COMMANDS, SECTIONS, LazyGroup, group, run
 from reverie.errors import InputError, ReverieError, StorageError
 
 
@@ -33,11 +34,62 @@ def failing(error: BaseException | Callable[[], object]) -> click.Command:
     return click.Command("fails", callback=callback)
 
 
-def test_help_lists_every_command() -> None:
-    done = reverie("--help")
-    assert done.returncode == 0
-    assert [line for name, (_, line) in COMMANDS.items() if name not in done.stdout] == []
-    assert done.stderr == ""
+@pytest.mark.requirement("U4")
+def test_help_fits_on_one_screen_and_lists_the_main_commands() -> None:
+    done = reverie("--help", env={**os.environ, "COLUMNS": "80"})
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert listed(done.stdout) == {name for rows in SECTIONS.values() for name in rows}
+
+
+def test_help_all_lists_every_command() -> None:
+    assert listed(reverie("help", "all").stdout) == set(COMMANDS)
+
+
+def listed(page: str) -> set[str]:
+    """Return the commands of a page of help."""
+    return set(re.findall(r"^  ([a-z]+)  +\S", page, re.MULTILINE))
+
+
+@pytest.mark.requirement("U4")
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        (["help", "stats"], ["stats", "--help"]),
+        (["version"], ["--version"]),
+        (["-V"], ["--version"]),
+        (["-p", "fix it"], ["chat", "-p", "fix it"]),
+        (["-c"], ["chat", "-c"]),
+        (["--model", "nobody:x", "fix it"], ["chat", "--model", "nobody:x", "fix it"]),
+        (["fix the failing tests"], ["chat", "fix the failing tests"]),
+        (["--continu"], ["chat", "--continu"]),
+    ],
+)
+def test_options_or_a_prompt_without_a_command_are_those_of_chat(
+    short: list[str], long: list[str], tmp_path: Path
+) -> None:
+    bare = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
+    run_in = {"env": {**bare, "REVERIE_HOME": str(tmp_path)}, "cwd": tmp_path, "stdin": subprocess.DEVNULL}
+    one, other = reverie(*short, **run_in), reverie(*long, **run_in)
+    assert (one.returncode, one.stdout, one.stderr) == (other.returncode, other.stdout, other.stderr)
+    assert one.stdout or one.stderr
+
+
+@pytest.mark.requirement("U4")
+@pytest.mark.parametrize(("wrong", "right"), [("replya", "replay"), ("session", "sessions"), ("exprot", "export")])
+def test_a_mistyped_command_is_no_prompt_and_gets_a_suggestion(wrong: str, right: str) -> None:
+    done = reverie(wrong)
+    assert done.returncode == 2
+    assert done.stderr == f"reverie: No such command '{wrong}'. Did you mean '{right}'? Try 'reverie --help'.\n"
+    assert "Did you mean" not in reverie("qqqqqq").stderr
+
+
+@pytest.mark.requirement("U4")
+def test_python_runs_the_package() -> None:
+    done = subprocess.run([sys.executable, "-m", "reverie", "--version"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"reverie {version('reverie')}\n"
 
 
 def test_no_command_at_all_is_a_question_for_help() -> None:
@@ -50,10 +102,10 @@ def test_version_is_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_line_in_the_table_is_the_one_the_command_gives_itself(name: str) -> None:
+def test_every_row_of_the_table_is_a_command_with_help(name: str) -> None:
     command = group.get_command(click.Context(group), name)
     assert command is not None
-    assert command.get_short_help_str(limit=200) == COMMANDS[name][1]
+    assert command.help
 
 
 def test_a_commands_module_is_imported_only_when_it_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

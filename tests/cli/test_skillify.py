@@ -212,7 +212,7 @@ def test_the_old_name_works_and_names_the_new_one(reverie: Reverie, tmp_path: Pa
     assert "reverie notes SESSION --as-skill" in err
     [folder] = tmp_path.iterdir()
     assert skills_ref.validate(folder) == []
-    assert "skill " not in reverie("--help")[1].replace("into a skill", "")
+    assert "\n  skill " not in reverie("help", "all")[1]
 
 
 @pytest.mark.requirement("L3.9")

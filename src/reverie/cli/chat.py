@@ -26,7 +26,7 @@ PICK = "\0pick"
 CARRY_OUT = "Carry out the plan."
 
 
-@click.command(short_help="Talk with an agent.")
+@click.command()
 @click.argument("prompt", required=False, default="")
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the newest session of this project.")
 @click.option(

@@ -7,79 +7,77 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 from ..errors import ReverieError
 from .output import printable
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 # section title -> command name -> (module with an attribute ``command``, or module:attribute; help line, shown without
 # importing the module)
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Work": {
-        "chat": ("reverie.cli.chat", "Talk with an agent."),
+        "chat": ("reverie.cli.chat", "Talk with an agent; 'reverie PROMPT' does too."),
         "agents": ("reverie.cli.agents.agents", "List the agents that sessions started."),
-        "send": ("reverie.cli.agents.send", "Send a message to an agent."),
-        "inbox": ("reverie.cli.agents.inbox", "Show messages sent to an agent, or to you."),
-    },
-    "Token usage and cost": {
-        "demo": ("reverie.cli.costs.demo", "Run a long demo session through all layers and show the bill."),
-        "replay": ("reverie.cli.costs.replay", "Replay recorded sessions under caching policies and price them."),
-        "context": ("reverie.cli.costs.context", "Show the context usage of a session or a recording."),
-        "stats": ("reverie.cli.costs.stats", "Show cost, cache hits and quality figures of the last days."),
-        "ledger": ("reverie.cli.costs.ledger", "Show the cost of model calls and the losses from cache breaks."),
-        "measures": ("reverie.cli.costs.measures", "Measure cache, compaction, memory and background work."),
+        "compact": ("reverie.cli.compaction.compact", "Replace old messages with a summary."),
+        "notes": ("reverie.cli.compaction.notes", "Show or edit notes; make a skill of a session."),
+        "memory": ("reverie.cli.memory", "Read, change, undo and approve memories."),
+        "dream": ("reverie.cli.memory.dream", "Consolidate memories: merge, correct, prune."),
     },
     "Sessions": {
         "sessions": ("reverie.cli.sessions.sessions", "List the sessions in the library."),
         "show": ("reverie.cli.sessions.show", "Show a session as readable text."),
         "search": ("reverie.cli.sessions.search", "Find messages in past sessions."),
-        "read": ("reverie.cli.sessions.read", "Show content that was removed from a session's view."),
-        "import": (
-            "reverie.cli.sessions.import_sessions",
-            "Import recorded sessions of other agents into the library.",
-        ),
         "export": ("reverie.cli.sessions.export", "Export a session's log, byte for byte."),
-        "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
-        "delete": ("reverie.cli.sessions.delete", "Delete sessions and everything derived from them."),
+        "delete": ("reverie.cli.sessions.delete", "Delete sessions and all derived from them."),
     },
-    "Compaction and notes": {
-        "compact": ("reverie.cli.compaction.compact", "Replace old messages of a session with a summary."),
-        "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
-        "loss": ("reverie.cli.compaction.loss", "List the names and numbers that compactions removed from view."),
-        "notes": (
-            "reverie.cli.compaction.notes",
-            "Show, update or edit the notes of a session, or turn it into a skill.",
-        ),
-        "rules": ("reverie.cli.compaction.rules", "Show, add or drop rules of the user."),
+    "Token usage and cost": {
+        "demo": ("reverie.cli.costs.demo", "Run a long demo session and show its bill."),
+        "replay": ("reverie.cli.costs.replay", "Price recorded sessions under other policies."),
+        "context": ("reverie.cli.costs.context", "Show the context usage of a session."),
+        "stats": ("reverie.cli.costs.stats", "Show cost, cache hits and quality figures."),
     },
-    "Memory": {
-        "memory": ("reverie.cli.memory", "Read, change, undo and approve memories."),
-        "dream": ("reverie.cli.memory.dream", "Consolidate memories: merge, correct, prune."),
-    },
-    "Other coding agents": {
-        "install": ("reverie.cli.hosts.install", "Add Reverie's hooks to another agent's settings."),
-        "uninstall": ("reverie.cli.hosts.install:remove", "Remove Reverie's hooks from another agent's settings."),
-        "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions to other agents over MCP."),
-        "hook": ("reverie.cli.hosts.hook", "Handle one hook call from another agent."),
-        "worker": ("reverie.cli.hosts.worker", "Run the background jobs that hooks queued."),
-        "statusline": (
-            "reverie.cli.hosts.hook:statusline",
-            "Print a status line about a session for another agent to show.",
-        ),
-    },
-    "This machine": {
+    "Set-up": {
+        "install": ("reverie.cli.hosts.install", "Add Reverie's hooks to another agent."),
+        "import": ("reverie.cli.sessions.import_sessions", "Import recorded sessions of other agents."),
+        "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions over MCP."),
         "trust": ("reverie.cli.setup.trust", "Trust a directory, or stop trusting it."),
         "doctor": ("reverie.cli.setup.doctor", "Check this machine and report missing features."),
+        "completion": ("reverie.cli.setup.completion", "Print the completion script of a shell."),
     },
 }
-COMMANDS: Mapping[str, tuple[str, str]] = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
-# Other names of commands: they work and are not listed.
+MORE: Mapping[str, tuple[str, str]] = {
+    "read": ("reverie.cli.sessions.read", "Show content that was removed from a session's view."),
+    "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
+    "loss": ("reverie.cli.compaction.loss", "List the names that compactions removed from view."),
+    "rules": ("reverie.cli.compaction.rules", "Show, add or drop rules of the user."),
+    "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
+    "send": ("reverie.cli.agents.send", "Send a message to an agent."),
+    "inbox": ("reverie.cli.agents.inbox", "Show messages sent to an agent, or to you."),
+    "ledger": ("reverie.cli.costs.ledger", "Show the cost of model calls and the losses from cache breaks."),
+    "measures": ("reverie.cli.costs.measures", "Measure cache, compaction, memory and background work."),
+    "uninstall": ("reverie.cli.hosts.install:remove", "Remove Reverie's hooks from another agent."),
+    "hook": ("reverie.cli.hosts.hook", "Handle one hook call from another agent."),
+    "worker": ("reverie.cli.hosts.worker", "Run the background jobs that hooks queued."),
+    "statusline": ("reverie.cli.hosts.hook:statusline", "Print a status line for another agent to show."),
+}
+"""Commands that 'reverie help all' lists too."""
 OLD_NAMES: Mapping[str, tuple[str, str]] = {
     "skill": ("reverie.cli.compaction.skill", "Turn a session into a skill."),
-    "purge": ("reverie.cli.sessions.delete", "Delete sessions and everything derived from them."),
+    "purge": ("reverie.cli.sessions.delete", "Delete sessions and all derived from them."),
 }
+"""Commands under a name that this version still knows and no list shows."""
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    **{name: row for rows in SECTIONS.values() for name, row in rows.items()},
+    **MORE,
+}
+ROOT_OPTIONS = ("-h", "--help", "-V", "--version")
+COMPLETES = "_REVERIE_COMPLETE"
+"""The variable by which a shell asks for completions."""
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -111,12 +109,56 @@ class LazyGroup(click.Group):
         module_name, _, attribute = self.table[cmd_name][0].partition(":")
         return cast(click.Command, getattr(import_module(module_name), attribute or "command"))
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown name is an error that names the most similar command."""
+        if args[0] not in self.table:
+            from difflib import get_close_matches
+
+            near = "".join(f" Did you mean '{name}'?" for name in get_close_matches(args[0], self.table, n=1))
+            raise click.UsageError(f"No such command '{args[0]}'.{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so, without importing any command."""
+        from click.shell_completion import CompletionItem
+
+        listed = [name for names in self.sections.values() for name in names] or self.table
+        found = [CompletionItem(name, help=self.table[name][1]) for name in listed if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help lines from the table without importing any command."""
-        width = max(map(len, self.table), default=0)
         for title, names in (self.sections or {"Commands": self.table}).items():
+            width = max(map(len, self.table), default=0)
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), self.table[name][1]) for name in names])
+
+
+class RootGroup(LazyGroup):
+    """The group of all commands. Options without a command, and a prompt of several words, belong to 'chat'."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands alone, so that the help fits on one screen; its text names the options."""
+        self.format_commands(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Translate 'help', 'version', and options or a prompt without a command."""
+        match args:
+            case ["version"]:
+                args = ["--version"]
+            case ["help", "all"]:
+                self.sections = {**self.sections, "More": MORE}
+                args = ["--help"]
+            case ["help", *rest]:
+                args = [*rest, "--help"]
+            case [first, *_] if first not in self.table and first not in ROOT_OPTIONS:
+                if first.startswith("-") or len(first.split()) > 1:
+                    args = ["chat", *args]
+            case _:
+                pass
+        return super().parse_args(ctx, args)
 
 
 def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -130,20 +172,21 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=RootGroup,
     table={**COMMANDS, **OLD_NAMES},
     sections=SECTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show the version."
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show the version."
 )
 @click.pass_context
 def group(ctx: click.Context) -> int | None:
     """Keep long agent sessions inside the context window, cheaply, and undo anything.
 
-    In a terminal, 'reverie' without a command starts 'reverie chat'.
+    'reverie', 'reverie -c' and 'reverie "a prompt"' talk with an agent. 'reverie COMMAND --help' explains a
+    command, 'reverie help all' lists more, 'reverie --version' shows the version.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -165,7 +208,12 @@ def run(arguments: Sequence[str] | None = None, *, commands: click.Command = gro
     """
     never_fail_to_encode()
     try:
-        code = invoke(commands, sys.argv[1:] if arguments is None else arguments)
+        if asked := os.environ.get(COMPLETES):
+            from click.shell_completion import shell_complete
+
+            code = shell_complete(commands, {}, "reverie", COMPLETES, asked)
+        else:
+            code = invoke(commands, sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         return let_go_of_stdout()
@@ -215,7 +263,8 @@ def complain(message: str) -> int:
 def usage_line(error: click.ClickException) -> str:
     """Return a usage error as one line that names the command's --help."""
     where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "reverie"
-    return f"{error.format_message().rstrip('.')}. Try '{where} --help'."
+    message = error.format_message()
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} Try '{where} --help'."
 
 
 def os_line(error: OSError) -> str:

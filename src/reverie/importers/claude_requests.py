@@ -1,7 +1,7 @@
 """The exact requests and the bill that Claude Code records beside the messages of a session.
 
 ``api-request-shape`` holds the system prompt and the tools, ``api-request-blob`` a message, and ``api-request`` a call:
-the number of messages that it keeps of an earlier call and the hashes of those behind them. A message that stands in
+the number of messages that it keeps of an earlier call and the hashes of those behind them. A message of
 the transcript has no blob; its hash is that of its JSON with sorted keys. ``cost-state`` is the host's own total.
 """
 

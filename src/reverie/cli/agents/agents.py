@@ -18,7 +18,7 @@ EVERY_SECONDS: Final = 2.0
 STATES: Final = {"lost": "lost (its process ended)"}
 
 
-@click.command(short_help="List the agents that sessions started.")
+@click.command()
 @click.option("--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @click.option("--running", is_flag=True, help="Only running agents.")
 @click.option("--session", metavar="NAME", help="Only agents that this session started.")

@@ -20,7 +20,7 @@ from ..output import counted, emit_json, paint, say, warn
 WATCH_SECONDS = 0.5
 
 
-@click.command(short_help="Show messages sent to an agent, or to you.")
+@click.command()
 @click.argument("name", default=USER)
 @click.option("--team", metavar="NAME", help="The team; default: the one in the settings.")
 @click.option(

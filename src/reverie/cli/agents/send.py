@@ -15,7 +15,7 @@ from ...settings import load_settings
 from ..output import counted, emit_json, say
 
 
-@click.command(short_help="Send a message to an agent.")
+@click.command()
 @click.argument("to")
 @click.argument("text")
 @click.option("--team", metavar="NAME", help="The team; default: the one in the settings.")

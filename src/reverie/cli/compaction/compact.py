@@ -27,12 +27,12 @@ from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import console, counted, emit_json, printable, say, warn
-from ..sessions.recordings import opened_storage
+from ..sessions.recordings import SESSION, opened_storage
 from .loss import loss_report
 
 
-@click.command(short_help="Replace old messages of a session with a summary.")
-@click.argument("session")
+@click.command()
+@click.argument("session", type=SESSION)
 @click.option(
     "--from", "from_message", metavar="MESSAGE", help="Compact only from this message on; everything before it stays."
 )

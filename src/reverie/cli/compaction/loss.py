@@ -13,7 +13,7 @@ from ...conversation.view import View
 from ...layers.l4_compact import LossReport, loss_of, loss_text
 from ...values import record, replace
 from ..output import console, emit_json, say
-from ..sessions.recordings import recordings
+from ..sessions.recordings import SESSION, recordings
 
 
 @record
@@ -29,8 +29,8 @@ class CompactionLoss:
     loss: LossReport
 
 
-@click.command(short_help="List the names and numbers that compactions removed from view.")
-@click.argument("session", metavar="SESSION|FILE")
+@click.command()
+@click.argument("session", metavar="SESSION|FILE", type=SESSION)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, as_json: bool) -> None:
     """List the exact names that each compaction of a session or a recording removed from view.

@@ -12,12 +12,12 @@ from ...conversation.view import View
 from ...errors import InputError, SessionBusy
 from ...settings import Settings, load_settings
 from ..output import emit_json, say
-from ..sessions.recordings import recordings
+from ..sessions.recordings import SESSION, recordings
 from .compact import opened_for_writing, queue_command
 
 
-@click.command(short_help="Show, add or drop rules of the user.")
-@click.argument("session")
+@click.command()
+@click.argument("session", type=SESSION)
 @click.option("--add", "text", metavar="TEXT", default="", help="Add a rule.")
 @click.option("--drop", "id", metavar="ID", default="", help="Drop the rule with this id.")
 @click.option("--dry-run", is_flag=True, help="Only print the effect.")

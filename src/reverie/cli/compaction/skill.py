@@ -25,7 +25,7 @@ from ...runtime.session.notes.skill_writer import SOURCE, SkillWriter, WrittenSk
 from ...settings import Settings, load_settings
 from ...values import record
 from ..output import emit_json, say, warn
-from ..sessions.recordings import recordings
+from ..sessions.recordings import SESSION, recordings
 
 FILE_NAME = "SKILL.md"
 
@@ -46,8 +46,8 @@ class SkillOptions:
     as_json: bool = False
 
 
-@click.command(short_help="Turn a session into a skill.", hidden=True)
-@click.argument("session", metavar="SESSION|FILE")
+@click.command(hidden=True)
+@click.argument("session", metavar="SESSION|FILE", type=SESSION)
 @click.option("--name", metavar="NAME", default="", help="Name of the skill; default: from the session's title.")
 @click.option("--out", metavar="DIR", default="skills", show_default=True, help="Parent directory of the skill.")
 @click.option("--dry-run", is_flag=True, help="Print the file and write nothing.")

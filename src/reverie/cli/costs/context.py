@@ -10,7 +10,7 @@ import click
 from ...cache.prices import listed_window
 from ...settings import load_settings
 from ..output import StyledCell, bar, bar_cell, coloured, console, counted, emit_json, paint, say, table, tracked
-from ..sessions.recordings import recordings
+from ..sessions.recordings import SESSION, recordings
 from .window_usage import combined_usage, window_usage
 
 # category -> its label, its colour, and the letter that replaces the colour on a plain terminal
@@ -35,8 +35,8 @@ LISTED: Final = 10
 MAX_BAR: Final = 100
 
 
-@click.command(short_help="Show the context usage of a session or a recording.")
-@click.argument("session", metavar="SESSION|FILE")
+@click.command()
+@click.argument("session", metavar="SESSION|FILE", type=SESSION)
 @click.option(
     "--model", metavar="NAME", default="", help="Use this model's context window; NAME[1m] means one million tokens."
 )

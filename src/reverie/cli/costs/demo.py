@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PACE_SECONDS = 0.03
 
 
-@click.command(short_help="Run a long demo session through all layers and show the bill.")
+@click.command()
 @click.option("--seed", default=1, show_default=True, help="Seed of the generated session.")
 @click.option("--tokens", default=350_000, show_default=True, help="Approximate size of the session.")
 @click.option("--fast", is_flag=True, help="Run at full speed.")

@@ -20,7 +20,7 @@ FIGURES = (
 )
 
 
-@click.command(short_help="Show the cost of model calls and the losses from cache breaks.")
+@click.command()
 @click.option(
     "--by", "axis", type=click.Choice(AXES), default="session", show_default=True, help="Group the sums by this."
 )

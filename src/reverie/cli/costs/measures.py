@@ -11,11 +11,11 @@ from ...runtime.reports.measures import FactRetention, Measures, measure, total_
 from ...runtime.reports.stats import price_list
 from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked
-from ..sessions.recordings import opened_library, recordings
+from ..sessions.recordings import SESSION, opened_library, recordings
 
 
-@click.command(short_help="Measure cache, compaction, memory and background work.")
-@click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1)
+@click.command()
+@click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1, type=SESSION)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, total and per session.")
 def command(sessions: tuple[str, ...], as_json: bool) -> None:
     """Measure sessions or recordings; without a name, every session in the library.

@@ -13,7 +13,7 @@ from ..output import counted, emit_json, progressing, say
 from ..sessions.export import write
 
 
-@click.command(short_help="Replay recorded sessions under caching policies and price them.")
+@click.command()
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
 @click.option("--policy", "chosen", multiple=True, metavar="NAME|FILE.toml", help="Only these policies (repeatable).")
 @click.option(

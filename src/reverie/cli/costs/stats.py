@@ -20,7 +20,7 @@ _MOST_SESSIONS = 10
 _WIDTH = 30
 
 
-@click.command(short_help="Show cost, cache hits and quality figures of the last days.")
+@click.command()
 @click.option(
     "--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="Number of days, including today."
 )

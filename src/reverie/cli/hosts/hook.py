@@ -12,7 +12,6 @@ from .session_line import main as print_line
 
 
 @click.command(
-    short_help="Handle one hook call from another agent.",
     context_settings={"ignore_unknown_options": True},
     epilog="Events: " + "; ".join(f"{host}: {', '.join(EVENTS[host])}" for host in HOSTS),
 )
@@ -28,7 +27,7 @@ def command(host: str, event: str) -> None:
     sys.exit(answer(["--host", host, event]))
 
 
-@click.command(short_help="Print a status line about a session for another agent to show.")
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the values of the line as one JSON document.")
 def statusline(as_json: bool) -> int:
     """Print a status line about a session for another agent to show.

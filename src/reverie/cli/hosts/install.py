@@ -22,7 +22,7 @@ _NEXT = {
 }
 
 
-@click.command(short_help="Add Reverie's hooks to another agent's settings.")
+@click.command()
 @click.option("--host", type=click.Choice(HOSTS), required=True, help="The agent.")
 @click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
 @click.option("--statusline", is_flag=True, help="Also set the status line if there is none (Claude Code).")
@@ -41,7 +41,7 @@ def command(host: str, project: str | None, statusline: bool, dry_run: bool, as_
         say(_NEXT[host])
 
 
-@click.command(short_help="Remove Reverie's hooks from another agent's settings.")
+@click.command()
 @click.option("--host", type=click.Choice(HOSTS), help="The agent; default: all agents that have the hooks.")
 @click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
 @click.option("--dry-run", is_flag=True, help="Show the diff and write nothing.")

@@ -16,7 +16,7 @@ from ..output import printable
 TOKEN_FILE = "mcp-token"
 
 
-@click.command(short_help="Serve memories and past sessions to other agents over MCP.")
+@click.command()
 @click.option(
     "--project",
     "projects",

@@ -10,7 +10,7 @@ from ...settings import load_settings
 from ..output import counted, emit_json, say, table
 
 
-@click.command(short_help="Run the background jobs that hooks queued.")
+@click.command()
 @click.option("--status", is_flag=True, help="Only show queued jobs and whether a worker is running.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(status: bool, as_json: bool) -> None:

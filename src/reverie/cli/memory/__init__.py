@@ -16,7 +16,7 @@ from .sync import sync
 __all__ = ["command"]
 
 
-@click.group(name="memory", short_help="Read, change, undo and approve memories.")
+@click.group(name="memory")
 @click.option(
     "--project",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -34,7 +34,7 @@ _BEGIN_SECONDS = 20.0
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "#": "bold"}
 
 
-@click.command(short_help="Consolidate memories: merge, correct, prune.")
+@click.command()
 @click.option("--now", "at_once", is_flag=True, help="Dream now, even if none is due.")
 @click.option("--dry-run", is_flag=True, help="Show the changes and apply none.")
 @click.option("--status", is_flag=True, help="Show the last dream, the running one, and when the next is due.")

@@ -35,7 +35,7 @@ NOUNS = {
 }
 
 
-@click.command(short_help="Delete sessions and everything derived from them.")
+@click.command()
 @click.argument("names", nargs=-1, metavar="[SESSION]...")
 @click.option("--before", metavar="DATE", help="All sessions whose last entry is older, such as 2026-01-31.")
 @click.option("--project", metavar="DIR", help="All sessions of the project that contains this directory.")

@@ -45,7 +45,7 @@ class ImportOutcome:
     damage: list[str]
 
 
-@click.command(short_help="Import recorded sessions of other agents into the library.")
+@click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--project", metavar="DIR", default=".", help="Project to file the sessions under; default: this one.")
 @click.option("--dry-run", is_flag=True, help="List the sessions and write nothing.")

@@ -12,11 +12,11 @@ from ...runtime.session.offload.read_back import ReadBack, StoredContent
 from ...values import replace
 from ..output import emit_json, say
 from .export import pour, text_or_base64
-from .recordings import opened_storage
+from .recordings import SESSION, opened_storage
 
 
-@click.command(short_help="Show content that was removed from a session's view.")
-@click.argument("session")
+@click.command()
+@click.argument("session", type=SESSION)
 @click.argument("handle")
 @click.option("--offset", type=click.IntRange(min=0), help="First line, counted from 1; with --bytes, bytes to skip.")
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of lines, or with --bytes of bytes.")

@@ -6,6 +6,9 @@ import os
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
 
 from ...conversation.entries import META
 from ...conversation.log import Damage, newer_part
@@ -16,6 +19,9 @@ from ...runtime.places.projects import project_slug
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import warn
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
 
@@ -31,6 +37,24 @@ def opened_library() -> Generator[Library]:
     """Yield the library in Reverie's home directory, for the current directory's project; close it at the end."""
     with opened_storage() as storage:
         yield Library(storage, project=project_slug(Path.cwd()))
+
+
+class SessionName(click.types.StringParamType):
+    """The name of a session, or of a file where a command takes one; a shell completes it from the library."""
+
+    name = "session"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the sessions whose name begins so; if there are none, let the shell complete files."""
+        from click.shell_completion import CompletionItem
+
+        with opened_library() as library:
+            names = [key.rsplit("/", 1)[-1].removesuffix(".jsonl") for key in list(library.keys())]
+        found = [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]
+
+
+SESSION = SessionName()
 
 
 def recordings(name: str) -> list[ImportedSession]:

@@ -10,11 +10,11 @@ from ...errors import InputError
 from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
 from ...storage.files import FileStorage
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
-from .recordings import opened_library, opened_storage
+from .recordings import SESSION, opened_library, opened_storage
 
 
-@click.command(short_help="Take a secret out of a session for good.")
-@click.argument("session")
+@click.command()
+@click.argument("session", type=SESSION)
 @click.option("--text", "text", is_flag=True, help="Read the secret from a hidden prompt or from stdin (default).")
 @click.option("--scan", is_flag=True, help="Find secrets by their formats and list them masked.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

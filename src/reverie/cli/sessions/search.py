@@ -13,7 +13,7 @@ from ..output import emit_json, paint, say, warn
 from .recordings import slug_of
 
 
-@click.command(short_help="Find messages in past sessions.")
+@click.command()
 @click.argument("query")
 @click.option("--project", metavar="DIR", help="Only sessions of the project that contains this directory.")
 @click.option(

@@ -17,7 +17,7 @@ WIDE: Final = 110
 RANDOM_NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 
 
-@click.command(short_help="List the sessions in the library.")
+@click.command()
 @click.option("--project", metavar="DIR", help="Only sessions of the project that contains this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(project: str | None, as_json: bool) -> int:

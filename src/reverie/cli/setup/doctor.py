@@ -51,7 +51,7 @@ class Finding:
     detail: str
 
 
-@click.command(short_help="Check this machine and report missing features.")
+@click.command()
 @click.option("--model", metavar="NAME", help="Print the rules, limits and prices of a model instead.")
 @click.option("--ask", is_flag=True, help="With --model: ask the provider for the model's window.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")

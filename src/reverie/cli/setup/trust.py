@@ -13,7 +13,7 @@ from ...settings import default_home
 from ..output import emit_json, one_word, say, table, warn
 
 
-@click.command(short_help="Trust a directory, or stop trusting it.")
+@click.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--list", "listing", is_flag=True, help="List the trusted directories.")
 @click.option("--remove", is_flag=True, help="Stop trusting the directory.")

@@ -1,0 +1,5 @@
+"""Run ``reverie`` as ``python -m reverie``."""
+
+from .cli.start import main
+
+main()
