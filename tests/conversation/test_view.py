@@ -30,6 +30,7 @@ from reverie.conversation.decisions import (
     Snipped,
 )
 from reverie.conversation.entries import Entry
+from reverie.conversation.log import LoggedEntries
 from reverie.conversation.tokens.estimate import estimate_message
 from reverie.conversation.view import View
 from reverie.conversation.wire.request import build_request
@@ -186,6 +187,21 @@ def test_offloaded_and_kept_results_are_remembered():
     assert found is not None
     assert found.path == "tool-results/t1.txt"
     assert view.messages()[2]["content"][0]["content"] == "<preview>"
+
+
+@pytest.mark.requirement("K4")
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_cut_that_is_only_foreseen_changes_nothing_of_the_view(archived: bool):
+    script = conversation()
+    script.decide(ResultsKept(BECAUSE, ["t2"]))
+    archive = LoggedEntries(lambda start, size: b"")
+    view = View(archive if archived else None).fold_all(script.entries)
+    script.decide(Compacted(BECAUSE, "auto", "full", "Summary.", 900, None, None))
+    foreseen = view.fold(script.entries[-1])
+    assert not foreseen.is_kept("t2")
+    script.user("go on")
+    for one in (view, view.fold(script.entries[-1])):
+        assert one.is_kept("t2")
 
 
 @pytest.mark.requirement("K4")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from copy import copy
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -250,19 +251,20 @@ class EntryHistory:
                 overrides = overrides_after(overrides, decision)
         return overrides, kept
 
-    def released(self, stop: int) -> EntryHistory:
-        """Return a history that has left the items before the index ``stop`` to the archive; older views keep theirs.
+    def released(self, stop: int, kept: dict[str, int]) -> EntryHistory:
+        """Return a history with these kept results that leaves the items before ``stop`` to the archive, if any.
 
-        The list of items is shared, because an item and its line in the log are the same.
+        The list of items is shared with older views, because an item and its line in the log are the same.
         """
-        new = EntryHistory(self.head, self.archive)
-        for at in range(self._released, stop):
-            if self.places[at] >= 0:
-                self.items[at] = None
-        new.items, new.places = self.items, self.places
-        new._known_before = self._known_before.with_ids(self.known)
-        new.kept = self.kept
-        new._released = self._released = stop
+        new = copy(self)
+        new.kept = kept
+        if self.archive is not None:
+            for at in range(self._released, stop):
+                if self.places[at] >= 0:
+                    self.items[at] = None
+            new.known, new.events = {}, []
+            new._known_before = self._known_before.with_ids(self.known)
+            new._released = self._released = stop
         return new
 
     def copied(self, head: int, items: int, events: int, folded: int) -> EntryHistory:

@@ -464,10 +464,10 @@ class View:
         replied = self.last_reply_time
         self._count(cut)
         self.cuts += 1
-        known = self.visible_items.if_undone_is(self.facts.undone)
+        known, kept = self.visible_items.if_undone_is(self.facts.undone), self._history.kept
         if not known.count and self.visible_items.count:
             # messages return that had left the view with the decisions about their content
-            self.overrides, self._history.kept = self._history.content(self.last, self._entries_folded - 1)
+            self.overrides, kept = self._history.content(self.last, self._entries_folded - 1)
         is_left_out = left_out(self.facts, self.overrides.results, lambda: chain(known.items, self.each(known.count)))
         self.visible_items = known.after(self.each(known.count), self._items_said, is_left_out)
         self._finished = FinishedMessages(self._head)
@@ -483,13 +483,13 @@ class View:
         self.last_reply_time = replied
         self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)
         self.facts = self.facts.after_cut(self.visible_items.items)
-        self._release()
+        self._release(kept)
 
-    def _release(self) -> None:
+    def _release(self, kept: dict[str, int]) -> None:
         """Forget the decisions about content that left the view, and leave its messages to the archive."""
         self.overrides = self.overrides.only(self._finished.calls, {item.uuid for item in self.visible_items.items})
-        self._history.kept = {called: at for called, at in self._history.kept.items() if called in self._finished.calls}
+        left = {called: at for called, at in kept.items() if called in self._finished.calls}
         if self._history.archive is not None:
             self._tally = structs.replace(self._current_tally(), events=0)
-            self._history = self._history.released(self._items_said)
             self._events_made = 0
+        self._history = self._history.released(self._items_said, left)
