@@ -164,6 +164,10 @@ def test_a_session_can_be_forgotten(tmp_path: Path) -> None:
         mine = len(store.calls(session="one"))
         assert store.forget("one") == mine > 0
         assert {one.session for one in store.calls()} == {"two"}
+        for ending in ("", "-wal", "-shm"):  # a damaged ledger is set aside with its journal
+            (tmp_path / f"{FILE_NAME}.damaged{ending}").write_bytes(b"calls of the session one")
+        assert store.forget("one") == 0
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
 CHILD = """

@@ -70,6 +70,23 @@ def test_deleting_takes_the_log_and_all_that_belongs_to_it():
 
 
 @pytest.mark.requirement("K14", "K13")
+def test_a_session_cannot_be_opened_while_it_is_deleted(monkeypatch: pytest.MonkeyPatch):
+    """Else its writer would find the log gone, and rescue the conversation into a new session."""
+    storage, library, key = stocked()
+    delete, refused = storage.delete, list[str]()
+
+    def opened_meanwhile(name: str) -> bool:
+        with pytest.raises(SessionBusy):
+            storage.lease(key, holder="pid 7")
+        refused.append(name)
+        return delete(name)
+
+    monkeypatch.setattr(storage, "delete", opened_meanwhile)
+    assert library.remove(key).keys == refused
+    storage.lease(key, holder="pid 7").release()
+
+
+@pytest.mark.requirement("K14", "K13")
 def test_an_open_session_is_neither_deleted_nor_overwritten():
     storage, library, key = stocked()
     lease = storage.lease(key, holder="pid 7")

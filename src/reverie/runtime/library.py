@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,14 @@ class Library:
         """Return the keys of a session's results, notes and inbox."""
         return list(self._storage.list(key.removesuffix(".jsonl")))
 
+    @contextmanager
+    def reserved(self, key: str, holder: str) -> Generator[None]:
+        """Hold the leases of a session and its agents in a ``with`` block; raise ``SessionBusy`` if one is open."""
+        with ExitStack() as leases:
+            for log in [*map(agent_log, self.agents_of(key)), key]:
+                leases.callback(self._storage.lease(log, holder=holder).release)
+            yield
+
     def remove(self, key: str, *, dry_run: bool = False) -> RemovedSession:
         """Delete a session and everything derived from it: log, results, notes, inbox, agents and memories.
 
@@ -171,9 +179,10 @@ class Library:
         names = [_session(log) for log in logs]
         memories = self._derived_memories(names)
         if not dry_run:
-            self._erase_memories(names)
-            for name in [*self._derived_memories(names), *keys]:
-                self._storage.delete(name)
+            with self.reserved(key, "delete"):
+                self._erase_memories(names)
+                for name in [*self._derived_memories(names), *keys]:
+                    self._storage.delete(name)
         return RemovedSession(_session(key), keys, memories, agents)
 
     def _erase_memories(self, sources: Sequence[str]) -> None:

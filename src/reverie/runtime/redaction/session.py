@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -103,9 +103,7 @@ class Redaction:
 
     def run(self) -> RedactionReceipt:
         """Take the secrets out and return the receipt; raise ``SessionBusy`` if the session or an agent is running."""
-        with ExitStack() as leases:
-            for key in _session_logs(self._storage, self._key):
-                leases.callback(self._storage.lease(key, holder="redact").release)
+        with Library(self._storage).reserved(self._key, "redact"):
             self._forget_lines()
             return self._work(dry_run=False)
 
