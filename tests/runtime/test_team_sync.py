@@ -85,6 +85,30 @@ def test_twelve_memories_of_two_people_survive_five_merges(people: tuple[Person,
 
 
 @pytest.mark.requirement("M12")
+def test_a_merge_with_a_file_that_must_not_be_shared_is_undone(people: tuple[Person, Person]) -> None:
+    ada, ben = people
+    file = ada.save("The ward has 3 beds", "ward")
+    ada.sync.run()
+    ben.sync.run()
+    text = (ben.team / file).read_text()
+    (ben.team / file).write_text(text.replace("3 beds", "4 beds"))
+    (ben.team / "key.md").write_text(text.replace("3 beds", "the key AKIA" + "QWERTYUIOPASDFGH"))
+    git(ben.team, "add", "-A")
+    git(ben.team, "commit", "-qm", "by hand")
+    git(ben.team, "push", "-q", "origin", "HEAD:main")
+    ada.memory.update(f"team/{file}", "The ward has 5 beds")
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"key\.md"):
+            ada.sync.run()
+        assert git(ada.team, "status", "--porcelain") == ""
+    git(ben.team, "rm", "-q", "key.md")
+    git(ben.team, "commit", "-qm", "it is gone")
+    git(ben.team, "push", "-q", "origin", "HEAD:main")
+    assert len(ada.sync.run().both) == 1
+    assert ada.is_right()
+
+
+@pytest.mark.requirement("M12")
 def test_the_users_settings_may_be_in_another_file(
     people: tuple[Person, Person], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

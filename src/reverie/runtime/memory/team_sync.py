@@ -134,9 +134,7 @@ class TeamSync:
         if theirs and not head:  # an empty clone begins with the others' commits
             self._git("update-ref", "HEAD", theirs)
             self._git("read-tree", theirs)
-            run_git(
-                self.folder, "checkout-index", "--all", "--quiet"
-            )  # it fails for files that are there, and keeps them
+            run_git(self.folder, "checkout-index", "--all", "--quiet")  # it keeps files that are there, and fails then
         return theirs
 
     def _head(self) -> str:
@@ -193,10 +191,15 @@ class TeamSync:
             why = f"{here[0]} conflicts" if here else _last_line(merged.stderr or merged.stdout)
             raise InputError(f"the repository cannot be merged: {why}; merge it by hand, then sync again")
         both: list[str] = []
-        for name in dict.fromkeys((*twice, *here)):
-            kept = self._keep_both(name, mine.get(name), self._taken(theirs, name))
-            both += [kept] if kept else []
-        self._commit("Merge memories of the team", merge=True)
+        try:
+            for name in dict.fromkeys((*twice, *here)):
+                kept = self._keep_both(name, mine.get(name), self._taken(theirs, name))
+                both += [kept] if kept else []
+            self._commit("Merge memories of the team", merge=True)
+        except BaseException:
+            run_git(self.folder, "add", "--all", "--", ".")  # else files that differ from the index would stay
+            run_git(self.folder, "merge", "--abort")
+            raise
         return [name for name in came if name != INDEX], both
 
     def _keep_both(self, name: str, ours: bytes | None, theirs: bytes | None) -> str:
