@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie import Session
+from reverie import Session, StorageError
 from reverie.cache.economics import CarryingMeter
 from reverie.conversation.decisions import CallRecorded
 from reverie.events import DecisionMade, Event
@@ -97,6 +97,26 @@ def test_pings_repeat_the_last_request_and_keep_its_cache_until_they_cost_a_thir
             await stage.turn(session)
             assert stage.provider.last.read > 9_000
             assert stage.calls[-1].cause.reason == "reply", "no cache break is reported"
+
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("C9")
+def test_a_ping_that_cannot_be_logged_ends_the_pings_and_not_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path)
+
+    async def full(*_: Any, **__: Any) -> None:
+        raise StorageError("the disk is full", path="x")
+
+    async def steps() -> None:
+        async with stage.open() as session:
+            await stage.turn(session)
+            with monkeypatch.context() as patched:
+                patched.setattr(session.log, "decide", full)
+                assert len(await stage.wait(session)) == 1
+            await stage.turn(session)
 
     anyio.run(steps)
 

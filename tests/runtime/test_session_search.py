@@ -19,7 +19,7 @@ from reverie import FileStorage, Library
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
-from reverie.runtime.search.index import SearchRows
+from reverie.runtime.search.index import SearchRows, index_in_memory
 from reverie.runtime.search.message_scores import Weights
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
 from reverie.runtime.session.offload.read_back import ReadBack
@@ -414,3 +414,10 @@ def test_a_full_disk_is_named_with_advice(past: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **more, factory=FullDisk))
     with SessionSearch(past) as search, pytest.raises(StorageError, match=r"disk is full; free some space there"):
         search.search("anything")
+
+
+def test_the_places_of_more_messages_than_a_query_may_have_variables_are_found(tmp_path: Path) -> None:
+    connection = index_in_memory(tmp_path / "none")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 1_000)
+    connection.executemany("INSERT INTO messages VALUES (1, ?, ?, 9, 'u')", [(at, 9 * at) for at in range(2_000)])
+    assert len(SearchRows(connection).places(1, range(2_000))) == 2_000

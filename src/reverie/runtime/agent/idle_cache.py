@@ -44,10 +44,10 @@ class IdleCache:
             for pings in count():
                 await self._sleep(session.seconds_to_ping())
                 request = session.warming_request()
-                if request is None or await session.when_idle(pings) != "ping":
-                    return
                 try:
+                    if request is None or await session.when_idle(pings) != "ping":
+                        return
                     reply = await model.complete(request)
+                    await session.record_ping(reply.body)
                 except ReverieError:
-                    return  # the next prompt pays for the cache again; there is nothing to tell the user now
-                await session.record_ping(reply.body)
+                    return  # the next prompt pays for the cache again, or fails with the same reason

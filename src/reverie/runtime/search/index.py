@@ -204,9 +204,12 @@ class SearchRows:
 
     def places(self, log: int, numbers: Sequence[int]) -> dict[int, tuple[int, int, str]]:
         """Return a dict of message number to the message's place in its log: offset, length and uuid."""
-        marks = ",".join("?" * len(numbers))
-        query = f"SELECT number, offset, length, uuid FROM messages WHERE log = ? AND number IN ({marks})"
-        return {row[0]: row[1:] for row in self._connection.execute(query, [log, *numbers])}
+        found: dict[int, tuple[int, int, str]] = {}
+        for some in _batches(list(numbers)):
+            marks = ",".join("?" * len(some))
+            query = f"SELECT number, offset, length, uuid FROM messages WHERE log = ? AND number IN ({marks})"
+            found |= {row[0]: row[1:] for row in self._connection.execute(query, [log, *some])}
+        return found
 
     def key_of(self, log: int) -> str:
         """Return the key of a log by its number; an empty string if there is none."""

@@ -121,12 +121,12 @@ class LogWriter:
 
         Raise ``SessionReadOnly`` without the lease.
         """
-        if self._lease is None:
-            raise SessionReadOnly(
-                f"session {self.session} is open for reading only; open it with mode='write', or leave a command in "
-                "its inbox with reverie.runtime.session.inbox.post"
-            )
         with self._appending:
+            if self._lease is None:
+                raise SessionReadOnly(
+                    f"session {self.session} is open for reading only; open it with mode='write', or leave a command "
+                    "in its inbox with reverie.runtime.session.inbox.post"
+                )
             self._settle()
             if self._lost is not None:
                 self._rescue(self._lost)
