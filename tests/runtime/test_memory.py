@@ -14,7 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, ReverieError, SettingsError, StorageConflict, UnsafePath
+from reverie.memories.store.drafts import Draft
 from reverie.memories.store.index import lines_of
+from reverie.memories.store.records import new_text
+from reverie.memories.store.store import MemoryStore
 from reverie.runtime.memory.memory import Memory, memory_directory
 from reverie.settings import SettingIgnored, load_settings
 
@@ -335,6 +338,19 @@ def test_forgetting_names_the_copies_and_the_links_and_erasing_leaves_nothing_on
         memory.undo()
     memory.save("The store still works after erasing", type="user", name="works")
     assert memory.get("works").trust == "user"
+
+
+@pytest.mark.requirement("M9")
+def test_erasing_a_source_takes_a_memory_that_a_dream_made_of_it_and_that_was_forgotten_since(memory: Memory) -> None:
+    """Its journal entry names no source, because a dream has many; the memory itself does."""
+    kept = first(memory)
+    file, text = "project_quay.md", new_text({"name": "Quay", "type": "project", "source": ["gone m1"]}, "It is dark.")
+    store = MemoryStore(str(memory.path))
+    store.commit(lambda table: Draft("dreamed", "dream", "d1: 1 change", {file: text.encode()}), notice=True)
+    memory.forget(file)
+    memory.forget_source("gone", erase=True)
+    assert b"It is dark" not in b"".join(path.read_bytes() for path in memory.path.rglob("*") if path.is_file())
+    assert [head.file for head in memory.list()] == [kept]
 
 
 @pytest.mark.requirement("M10")

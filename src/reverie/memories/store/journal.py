@@ -18,7 +18,7 @@ from ...errors import InputError
 from ...schemas import JOURNAL, is_newer
 from ...values import field, record, replace
 from .index import Hunk, lines_of
-from .records import version_of
+from .records import read_record, version_of
 from .trust import Trust
 from .trust_history import TrustHistory
 
@@ -281,14 +281,17 @@ class History:
     def versions_from(self, comes_from: Callable[[str], bool]) -> Versions:
         """Return the versions of each file since its first change with a source that ``comes_from`` accepts.
 
-        A version that the file had before that is not among them, also if it was restored later.
+        The entry names it, or the memory itself: a dream has many sources. A version that the file had before that is
+        not among them, also if it was restored later.
         """
         before: dict[str, set[str]] = {}
         found: dict[str, set[str | None]] = {}
         for entry in self.entries:
             is_from = any(comes_from(one) for one in entry.source)
             for change in entry.changes:
-                if is_from or change.file in found:
+                data = content_of(change)
+                says = data is not None and any(map(comes_from, read_record(change.file, data).source))
+                if is_from or says or change.file in found:
                     found.setdefault(change.file, set()).update({change.after} - {None, *before.get(change.file, ())})
                 elif change.after is not None:
                     before.setdefault(change.file, set()).add(change.after)
