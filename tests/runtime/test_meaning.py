@@ -222,8 +222,10 @@ class Endpoint(BaseHTTPRequestHandler):
         rows = [
             {"index": at, "embedding": [3.0 * len(text), 4.0 * len(text)]} for at, text in enumerate(asked["input"])
         ]
-        is_right = self.path == "/v1/embeddings" and asked["model"] == "small"
+        is_right = self.path == "/v1/embeddings" and asked["model"] in ("small", "cut")
         self.send_response(200 if is_right else 404)
+        if asked["model"] == "cut":
+            self.send_header("content-length", "1000000")
         self.end_headers()
         self.wfile.write(json.dumps({"data": rows[::-1]} if is_right else {"error": {"message": "no"}}).encode())
 
@@ -250,6 +252,8 @@ def test_an_endpoint_gives_vectors_of_length_one_in_order(endpoint: str, monkeyp
     assert [round(value, 3) for value in found[0]] == [0.6, 0.8]
     with pytest.raises(ModelError, match="no"):
         EndpointEmbedder(f"{endpoint}#large").vectors(["a"])
+    with pytest.raises(ModelError, match="IncompleteRead"):
+        EndpointEmbedder(f"{endpoint}#cut").vectors(["a"])
 
 
 class Crowded:

@@ -21,7 +21,7 @@ from reverie.conversation.decisions import (
     ThinkingRepaired,
 )
 from reverie.conversation.wire.validate import problems
-from reverie.errors import ModelUnavailable, ThinkingRefused
+from reverie.errors import ModelUnavailable, StorageError, ThinkingRefused
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.model_facts import facts_of
 from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
@@ -263,6 +263,37 @@ def test_nobody_waits_for_a_summary_and_nothing_said_meanwhile_is_lost() -> None
             assert thoughts(last)
         assert desk.refusals == []
         assert not desk.decisions(ThinkingDropped)
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V5")
+def test_a_summary_that_cannot_be_logged_does_not_end_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        desk = Desk(window=40_000)
+        released, asked = anyio.Event(), anyio.Event()
+
+        async def pause(_: dict[str, Any]) -> None:
+            asked.set()
+            await released.wait()
+
+        async def full(*_: Any, **__: Any) -> None:
+            raise StorageError("the disk is full", path="x")
+
+        desk.models[CHECKED].pause = pause
+        async with desk.session() as session:
+            prompts = 0
+            while not asked.is_set():
+                await desk.ask(session, f"Prompt {prompts}.", size=800)
+                prompts += 1
+                assert prompts < 40
+            with monkeypatch.context() as patched, anyio.fail_after(30):
+                patched.setattr(session.log, "decide", full)
+                released.set()
+                while session.parts.compact.background.is_running:
+                    await anyio.sleep(0.001)
+            await desk.ask(session, "Said afterwards.")
+        assert "Said afterwards." in repr(desk.requests()[-1]["messages"])
 
     anyio.run(main)
 

@@ -71,7 +71,7 @@ class CentredEmbedder:
 
     @cached_property
     def _sentences(self) -> str:
-        return files("reverie.models").joinpath("unrelated_sentences.txt").read_text()
+        return files("reverie.models").joinpath("unrelated_sentences.txt").read_text("utf-8")
 
     def _centred(self, vectors: Sequence[array[float]]) -> list[array[float]]:
         centre = self._centre or []
@@ -153,6 +153,7 @@ class EndpointEmbedder:
         return found
 
     def _batch(self, texts: list[str]) -> list[array[float]]:
+        from http.client import HTTPException
         from urllib.error import HTTPError
         from urllib.request import Request, urlopen
 
@@ -167,7 +168,7 @@ class EndpointEmbedder:
             found = [_unit(row["embedding"]) for row in rows]
         except HTTPError as error:
             raise failure_of_status(self.name, error.code, error.read(), dict(error.headers)) from error
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, HTTPException) as error:
             raise ModelUnavailable(f"{self.name}: its reply holds no vectors: {error!r}") from error
         except OSError as error:
             raise failure_of_exception(self.name, error) from error

@@ -7,13 +7,14 @@ covers are still the front of the conversation; everything said since then is ke
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
 from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepared
-from ....errors import CompactionError, ModelRefused, ReverieError
+from ....errors import CompactionError, ModelRefused, ReverieError, StorageError
 from ....events import BackgroundChanged, FellBack
 from ....layers.l4_compact import CutRange, SignedSummary, parts_tool_changes
 from ..host import SessionHost
@@ -78,7 +79,8 @@ class BackgroundCompaction:
             self._session.emit(BackgroundChanged(name, "compaction", "completed"))
         except ReverieError as error:
             declined = isinstance(error, SummaryRefused) and not error.later
-            await self._fail(asked.reason, str(error), declined=declined)
+            with suppress(StorageError):  # the next entry of the conversation fails with the same reason
+                await self._fail(asked.reason, str(error), declined=declined)
             self._session.emit(BackgroundChanged(name, "compaction", "failed", str(error)))
         except BaseException:
             self._session.emit(BackgroundChanged(name, "compaction", "killed"))
