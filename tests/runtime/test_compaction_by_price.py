@@ -98,6 +98,26 @@ def test_the_window_is_compacted_when_carrying_it_has_cost_enough(tmp_path: Path
     assert play(Desk(tmp_path, preset="faithful"), 90) == []
 
 
+@pytest.mark.requirement("L4.18", "K11")
+def test_clearing_is_as_patient_after_a_resume_as_before(tmp_path: Path) -> None:
+    """Clearing comes before compaction in a request, so it cannot wait for the first look at a compaction."""
+    desk = Desk(tmp_path)
+    found: list[tuple[float | None, float]] = []
+
+    async def steps() -> None:
+        for turns in (12, 0):
+            async with desk.open() as session:
+                await session.say("look at everything")
+                for _ in range(turns):
+                    await desk.turn(session)
+                found.append((session.parts.cache.turns_left, session.parts.cache.patience))
+
+    anyio.run(steps)
+    assert found[0] == found[1]
+    assert found[0][0] is not None
+    assert found[0][1] > 1
+
+
 @pytest.mark.requirement("L4.18")
 def test_checked_thinking_is_not_lost_to_a_price(tmp_path: Path) -> None:
     # Without a model the provider cannot be asked for a summary, and ours would cost the thinking of kept turns.

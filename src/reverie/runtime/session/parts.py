@@ -34,7 +34,7 @@ from .forks import Forks
 from .host import SessionHost
 from .inbox import Inbox
 from .ledger import LedgerStore
-from .limits import offload_policy, trim_policy
+from .limits import compact_patience, offload_policy, trim_policy
 from .log import Mode, SessionLog, decisions_since_call
 from .notes.activity import SessionActivity
 from .notes.keeper import NotesKeeper
@@ -147,6 +147,7 @@ class SessionParts:
         self.offload.policy = offload_policy(settings, at, trim.mode)
         self.trim.use(trim, facts, by_budget=settings.switches.budget_trim, is_chosen=settings.trim.mode != "auto")
         self.trim.blocking, self.cache.compact_at = at.blocking, at.auto_compact
+        self.cache.patience = compact_patience(settings)
 
     def use_prices(self, model: str) -> None:
         """Decide by the prices of a model and by its smallest cached prefix."""
