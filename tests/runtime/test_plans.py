@@ -12,6 +12,7 @@ import pytest
 from agent_stage import Stage, plays, results, task, use
 from log_script import Script
 from reverie.conversation.decisions import Cause, PlanChanged
+from reverie.conversation.entries import marked_imported
 from reverie.conversation.standing_context import StandingItem
 from reverie.conversation.view import View
 from reverie.conversation.wire.validate import problems
@@ -250,16 +251,18 @@ def test_the_mode_of_an_approval_ends_with_the_plan_and_when_the_user_sets_anoth
 @pytest.mark.requirement("W9")
 @pytest.mark.parametrize("by", ["user", "lead", "agent", "mode"])
 def test_only_an_approval_by_the_user_in_a_log_of_our_own_gives_a_mode(by: str) -> None:
-    def found(mode: str, **meta: Any) -> str:
+    def found(mode: str, *, is_imported: bool = False, **meta: Any) -> str:
         script = Script()
         if meta:
             script.add("meta", meta)
         script.decide(PlanChanged(Cause("plan", "test"), "approved", PLAN, by, mode=mode))
-        return granted_mode(script.view, "default")
+        entries = marked_imported(script.entries, "script") if is_imported else script.entries
+        return granted_mode(View().fold_all(entries), "default")
 
     assert found("accept-edits") == ("accept-edits" if by == "user" else "default")
     assert found("bypass") == "default"
     assert found("accept-edits", source={"format": "other"}) == "default"
+    assert found("accept-edits", is_imported=True) == "default"  # a log of ours from somewhere else
 
 
 @pytest.mark.requirement("W8", "W9")

@@ -34,6 +34,7 @@ from .decisions import (
     CompactionUndone,
     Decision,
     ImagesDropped,
+    PlanChanged,
     PrefixRendered,
     ResultOffloaded,
     ResultsKept,
@@ -416,6 +417,8 @@ class View:
     # -- deciding
 
     def _decide(self, entry: Entry, decision: Decision, place: int) -> None:
+        if isinstance(decision, PlanChanged) and entry.imported:  # a recording gives no permission
+            decision = replace(decision, mode="")
         before, self.facts = self.facts, facts_after(self.facts, entry.uuid, decision)
         if isinstance(decision, ContentDecision):
             self._override(decision)
