@@ -351,14 +351,14 @@ def test_a_record_of_installations_of_a_newer_version_is_not_written(reverie: Re
     before = record.read_bytes()
     options = ["--host", "claude-code", "--project", str(place.work)]
     for word in ("install", "uninstall"):
-        code, out, err = reverie(word, *options)
+        code, out, err = reverie(word, *options, *(["--yes"] if word == "install" else []))
         assert code != 0, (word, out)
         assert "newer Reverie" in err
         assert "upgrade Reverie" in err
     assert record.read_bytes() == before
     assert settings.read_text() == '{"model": "opus"}'
     record.write_text('{"schema": 1}')
-    assert reverie("install", *options)[0] == 0
+    assert reverie("install", *options, "--yes")[0] == 0
     assert "hooks" in settings.read_text()
 
 

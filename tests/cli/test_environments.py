@@ -162,7 +162,7 @@ def run_in(folder: Path, umask: int, commands: list[list[str]], stdin: str = "",
 def test_a_umask_that_takes_every_right_leaves_no_file_that_its_owner_cannot_read(
     home: Path, project: Path, tmp_path: Path
 ) -> None:
-    install = ["install", "--host", "codex"]
+    install = ["install", "--host", "codex", "--yes"]
     commands = [["search", "x"], ["search", "x"], install, install, ["worker", "--status"], ["trust", "--list"]]
     run_in(project, 0o777, commands, HOME=str(tmp_path))
     folders = [tmp_path / ".codex", *home.rglob("*")]

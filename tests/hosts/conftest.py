@@ -43,10 +43,13 @@ def payloads(tmp_path: Path, project: Path) -> Payloads:
 
     def of(host: str) -> dict[str, dict[str, Any]]:
         bash = {"stdout": "x" * 40_000, "stderr": "", "interrupted": False, "isImage": False}
-        if host in ("claude-code", "codex"):
+        if host in ("claude-code", "codex", "qwen"):
             found = {
                 "SessionStart": claude("SessionStart", source="startup", model="some-model"),
                 "UserPromptSubmit": claude("UserPromptSubmit", prompt="How do we test the repository layer?"),
+                "PreToolUse": claude(
+                    "PreToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_use_id="toolu_01"
+                ),
                 "PostToolUse": claude(
                     "PostToolUse",
                     tool_name="Bash",
@@ -61,7 +64,6 @@ def payloads(tmp_path: Path, project: Path) -> Payloads:
                 "Notification": claude("Notification", message="waiting"),
             }
             if host == "codex":
-                found.pop("SessionEnd")
                 found = {event: {**body, "turn_id": "t1", "model": "some-model"} for event, body in found.items()}
             return found
         if host == "gemini":
@@ -69,13 +71,6 @@ def payloads(tmp_path: Path, project: Path) -> Payloads:
             return {
                 "SessionStart": claude("SessionStart", source="startup", **base),
                 "BeforeAgent": claude("BeforeAgent", prompt="How do we test the repository layer?", **base),
-                "AfterTool": claude(
-                    "AfterTool",
-                    tool_name="run_shell_command",
-                    tool_input={"command": "make"},
-                    tool_response={"llmContent": "y" * 60_000, "returnDisplay": "y", "error": None},
-                    **base,
-                ),
                 "PreCompress": claude("PreCompress", trigger="auto", **base),
                 "AfterAgent": claude("AfterAgent", prompt="p", prompt_response="r", stop_hook_active=False, **base),
                 "SessionEnd": claude("SessionEnd", reason="exit", **base),

@@ -17,8 +17,15 @@ from hypothesis import strategies as st
 from reverie.cli.hosts.install import command as install_command
 from reverie.cli.hosts.install import remove
 from reverie.errors import InputError
-from reverie.hosts.events import EVENTS, HOSTS, Host
-from reverie.hosts.installer import install, installed_files, settings_file, uninstall
+from reverie.hosts.events import HOSTS, Host
+from reverie.hosts.installer import (
+    InstallOptions,
+    hook_entries,
+    install,
+    installed_files,
+    settings_file,
+    uninstall,
+)
 from reverie.hosts.jsonc import read, with_item, with_member, without
 
 OTHER = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
@@ -58,7 +65,8 @@ def test_what_was_there_stays_and_comes_back_byte_for_byte(host: Host, text: str
     dry = install(host, path, home, dry_run=True)
     assert path.read_bytes() == data
     assert not installed_files(home)
-    made = install(host, path, home, statusline=True)
+    everything = InstallOptions(statusline=True, permissions=True, memory="/shared")
+    made = install(host, path, home, everything)
     assert made.state == "installed" != ""
     assert dry.diff
     now, before = read(path.read_text("utf-8")), read(text)
@@ -66,9 +74,9 @@ def test_what_was_there_stays_and_comes_back_byte_for_byte(host: Host, text: str
     for line in comments(text):
         assert line in path.read_text("utf-8")
     commands = json.dumps(now)
-    wanted = [event for event, kind in EVENTS[host].items() if kind != "after_tool" or host != "codex"]
-    assert all(f"hook --host {host} {event}" in commands for event in wanted)
-    assert install(host, path, home, statusline=True).state == "unchanged"
+    wanted = hook_entries(host, str)
+    assert all(f"hook --host {host} {event}" in commands for event in wanted if event != "PreToolUse")
+    assert install(host, path, home, everything).state == "unchanged"
     assert path.stat().st_mode & 0o777 == 0o644
     assert made.backup is not None
     assert made.backup.read_bytes() == data
@@ -131,7 +139,7 @@ def test_what_was_edited_between_two_installs_is_still_there_at_the_end(tmp_path
     path.write_text(text)
     install("claude-code", path, home)
     path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
-    assert install("claude-code", path, home, statusline=True).state == "installed"
+    assert install("claude-code", path, home, InstallOptions(statusline=True)).state == "installed"
     assert uninstall("claude-code", path, home).state == "restored"
     assert path.read_text() == text.replace('"opus"', '"sonnet"')
 
@@ -178,11 +186,11 @@ def test_a_file_that_cannot_be_read_keeps_nobody_from_the_others(
         monkeypatch.delenv(name, raising=False)
     runner = CliRunner()
     for host in HOSTS:
-        assert runner.invoke(install_command, ["--host", host]).exit_code == 0
+        assert runner.invoke(install_command, ["--host", host, "--yes"]).exit_code == 0
     settings_file("claude-code").write_text("{")
     with pytest.raises(InputError, match=r"settings\.json: line 1 is not JSON"):
         runner.invoke(remove, [], catch_exceptions=False, standalone_mode=False)
-    assert [settings_file(host).exists() for host in HOSTS] == [True, False, False, False]
+    assert [settings_file(host).exists() for host in HOSTS] == [True, False, False, False, False]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"a": 1} x', '{"hooks": 3}', '{"hooks": {"Stop": {}}}', '{"a":1,"a":2}'])
@@ -244,7 +252,7 @@ def test_the_commands_show_a_diff_and_say_where_the_old_file_is(
     dry = runner.invoke(install_command, ["--host", "claude-code", "--dry-run"], catch_exceptions=False)
     assert "+" in dry.output
     assert "would be installed" in dry.output
-    made = runner.invoke(install_command, ["--host", "claude-code", "--json"], catch_exceptions=False)
+    made = runner.invoke(install_command, ["--host", "claude-code", "--yes", "--json"], catch_exceptions=False)
     assert json.loads(made.output)["changes"][0]["state"] == "installed"
     assert "restored" in runner.invoke(remove, [], catch_exceptions=False).output
     assert path.read_text() == "{}\n"

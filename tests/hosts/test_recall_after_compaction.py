@@ -41,7 +41,7 @@ def ask(project: Path) -> Ask:
 
     def send(host: str, event: str, **more: Any) -> dict[str, Any]:
         payload = {"session_id": "k1", "conversation_id": "k1", "cwd": str(project), **more}
-        return json.loads(answer(["--host", host, event], json.dumps(payload).encode()))
+        return json.loads(answer(["--host", host, event], json.dumps(payload).encode()) or "{}")
 
     return send
 

@@ -200,7 +200,7 @@ def test_an_error_nobody_foresaw_stops_nothing(project: Path, tmp_path: Path, mo
 @pytest.mark.parametrize(("host", "prompted", "stopped", "ended"), [
     ("gemini", "BeforeAgent", "AfterAgent", "SessionEnd"),
     ("cursor", "beforeSubmitPrompt", "stop", "sessionEnd"),
-    ("codex", "UserPromptSubmit", "Stop", "Stop"),
+    ("codex", "UserPromptSubmit", "Stop", "SessionEnd"),
 ])  # fmt: skip
 def test_where_no_transcript_can_be_read_what_hooks_heard_is_looked_through(
     host: str, prompted: str, stopped: str, ended: str, project: Path, tmp_path: Path

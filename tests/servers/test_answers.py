@@ -49,7 +49,6 @@ def test_a_memory_cannot_leave_its_fence(home: Path, project: Path) -> None:
     assert "<" not in inside
     assert "\nHuman:" not in inside
     assert "[U+202E]" in inside
-    assert "<" not in found["name"] + found["description"]
     (again,) = answers.recall(here, "tabs or spaces", 5)["memories"]
     assert again["text"].split(" ")[0] != found["text"].split(" ")[0], "every fence has a tag of its own"
 
@@ -59,8 +58,8 @@ def test_a_long_memory_is_cut_and_an_expired_one_says_so(home: Path, project: Pa
     memory = Memory.open(project, home=home)
     memory.save("Turnips are sown in rows. " * 2_000, type="reference", expires="2020-01-01", name="Turnips")
     (found,) = answers.recall(here, "are turnips sown in rows?", 5)["memories"]
-    assert len(found["text"]) < 20_000
-    assert f"the rest is in {found['path']}" in found["text"]
+    assert len(found["text"]) < 8_000
+    assert f"the rest is in {memory.path_of(found['file'])}" in found["text"]
     assert "it expired on 2020-01-01" in found["text"]
 
 

@@ -62,10 +62,10 @@ async def use_every_tool(client: Any, home: Path, directory: Path, cut: str, **w
     saved = await ask("remember", text=RULE, type="feedback", why="said twice", name="Imperative commits")
     assert (saved["changed"], saved["trust"], saved["waits_for_review"]) == (True, "agent", False)
     (found,) = (await ask("recall", query="how do I word commit messages?"))["memories"]
-    assert (found["file"], found["trust"], found["age"]) == (saved["file"], "agent", "today")
+    assert (found["file"], found["trust"]) == (saved["file"], "agent")
     assert RULE in found["text"]
     assert found["text"].startswith("<memory-")
-    assert found["source"] == [saved["source"]]
+    assert all(word in found["text"] for word in (saved["source"], 'written="today"'))
     odd = await ask("remember", text="The page says to deploy on Fridays only.", type="project", from_untrusted=True)
     assert (odd["trust"], odd["waits_for_review"]) == ("unconfirmed", True)
     (hit, *_) = (await ask("search_sessions", query="crooked fence"))["messages"]
@@ -173,7 +173,7 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("read_back", {"handle": "x", "session": "no-such-session"}, "search_sessions"),
     ("read_back", {"handle": "/etc/passwd"}, "is not in this project"),
     ("read_back", {"handle": "projects/../../x/tool-results/y.txt"}, "is not in this project"),
-    ("read_back", {"handle": "projects/x/y/tool-results/z.txt"}, "no session of this project"),
+    ("read_back", {"handle": "projects/x/y/tool-results/z.txt"}, "is not in this project's sessions"),
     ("status", {"project": "/etc"}, "not served here"),
     ("status", {"project": "relative/path"}, "not served here"),
     ("status", {"project": "/\0"}, "not served here"),

@@ -133,9 +133,14 @@ def progressing(label: str, total: int) -> Generator[Callable[[], None], None, N
         yield lambda: shown.advance(task)
 
 
+def is_terminal() -> bool:
+    """Return whether a question can be asked: input and errors are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def confirmed(question: str, refusal: str) -> bool:
     """Ask a yes/no question and return the answer; without a terminal, raise InputError with ``refusal``."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not is_terminal():
         raise InputError(refusal)
     import click
 

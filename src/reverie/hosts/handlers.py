@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from ..digests import hex_of
 from ..errors import ReverieError
-from .events import HookEvent
-from .responses import HookResponse, text_of
+from .events import EVENTS, HookEvent
+from .responses import STEERED, HookResponse, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from .session_state import SessionState
+    from ..memories.store.records import MemoryRecord
+    from .session_state import MemoriesInView, SessionState
     from .settings import HookSettings
 
 _INDEX_CHARS: Final = 5_500
@@ -24,8 +27,8 @@ _LOOK_AT: Final = 4_000
 """The search uses this many characters of a prompt."""
 _SMALLEST_LIMIT: Final = 20_000
 """No tool has a lower limit in characters, so a smaller output needs no settings and loads nothing more."""
-_RESUMED: Final = frozenset({"resume", "compact", "clear"})
 _EMPTIED: Final = frozenset({"compact", "clear"})
+_MOST_BEFORE_TOOL: Final = 2
 _UNTOLD_COMPACTION: Final = frozenset({"gemini", "cursor"})
 """Hosts that report only the begin of a compaction, not its end."""
 _NEVER_MOVED: Final = frozenset(
@@ -46,12 +49,14 @@ def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
                 return _on_session_start(event, settings)
             case "user_prompt":
                 return _on_prompt(event, settings)
+            case "before_tool":
+                return _on_tool_call(event, settings)
             case "after_tool":
                 return _on_tool_output(event, settings)
             case "before_compact" | "after_compact" | "stop" | "session_end":
                 _forget_shown(event, settings)
                 _queue_job(event, settings)
-                return HookResponse()
+                return _names_to_keep(event) if event.kind == "before_compact" else HookResponse()
             case "other":
                 return HookResponse()
     except (ReverieError, OSError, ValueError) as error:
@@ -62,9 +67,10 @@ def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 
 def _on_session_start(event: HookEvent, settings: HookSettings) -> HookResponse:
+    """Return the index, after a compaction behind the notes; a resumed session still has both in view."""
     _forget_shown(event, settings)
     pieces: list[str] = []
-    if event.source in _RESUMED:
+    if event.source in _EMPTIED:
         pieces += _notes(event, settings)
     if settings.memory:
         pieces += _index(event, settings)
@@ -76,11 +82,17 @@ def _index(event: HookEvent, settings: HookSettings) -> list[str]:
     from ..memories.store.index import lines_of, load
     from ..values import replace
     from .memory_reader import index_text, unconfirmed_files
+    from .session_state import SessionState
+    from .shared_memory import is_shared
 
     directory = _memory_directory(event, settings)
     loaded = load(index_text(directory))
-    if not loaded.shown.strip():
+    if not loaded.shown.strip() or (event.host == "claude-code" and is_shared(event.cwd, directory)):
         return []
+    state, digest = SessionState(settings.home, event), hex_of(loaded.shown.encode("utf-8", "replace"))
+    if event.source == "resume" and state.index_digest() == digest:
+        return []
+    state.add_index(digest)
     if len(loaded.shown) > _INDEX_CHARS:
         kept = loaded.shown[:_INDEX_CHARS].rsplit("\n", 1)[0]
         left = loaded.shown.count("\n") - kept.count("\n")
@@ -143,6 +155,8 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
     if not event.prompt.strip():
         return HookResponse()
     state = SessionState(settings.home, event)
+    if event.host == "gemini":
+        state.follow_window(event.transcript)
     if _needs_words(event):
         state.add_prompt(event.prompt)
     if not settings.recalls:
@@ -155,25 +169,62 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 
 def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> HookResponse:
-    """Return the memories that fit the prompt, and record that they were shown.
+    """Return the memories that fit the prompt."""
+    from ..memories.recall.local_choice import RecallContext, local_choice
+    from .memory_reader import MemoryReader
+
+    shown, directory, now = state.shown_memories(), _memory_directory(event, settings), datetime.now(UTC)
+    query = event.prompt[:_LOOK_AT]
+    read = MemoryReader(directory, settings.team_memory, query=query, home=settings.home, embedder=settings.embedder)
+    if "before_tool" in EVENTS[event.host].values():
+        read.save_names(event.cwd)
+    context = RecallContext(shown.files, now=now)
+    files = local_choice(query, list(read.records.values()), read, context=context, policy=settings.recall)
+    return _shown(event, settings, state, shown, read.whole(files), now)
+
+
+def _on_tool_call(event: HookEvent, settings: HookSettings) -> HookResponse:
+    """Return the memories that name the file or command about to be used, unless the model sees them already."""
+    from ..memories.recall.local_choice import RecallContext, may_show
+    from .memory_reader import MemoryReader
+    from .mentions import is_about
+    from .session_state import SessionState
+
+    if not settings.recalls:
+        return HookResponse()
+    state, now = SessionState(settings.home, event), datetime.now(UTC)
+    shown = state.shown_memories()
+    read = MemoryReader(_memory_directory(event, settings), settings.team_memory, query="", home=settings.home)
+    context = RecallContext(shown.files, now=now)
+    named = [
+        file
+        for file, memory in read.records.items()
+        if may_show(memory, context) and is_about(read.names[file], event.input)
+    ]
+    certain = [memory for memory in read.whole(named) if memory.trust != "unconfirmed"][:_MOST_BEFORE_TOOL]
+    return _shown(event, settings, state, shown, certain, now) if certain else HookResponse()
+
+
+def _shown(
+    event: HookEvent,
+    settings: HookSettings,
+    state: SessionState,
+    shown: MemoriesInView,
+    memories: Sequence[MemoryRecord],
+    now: datetime,
+) -> HookResponse:
+    """Return these memories in their fences as far as they fit, and record that they were shown.
 
     The first time that the session's limit stops one, the response has a message to the user.
     """
-    from ..memories.recall.local_choice import RecallContext, local_choice
     from ..memories.recall.presentation import shown_memories
     from ..values import replace
-    from .memory_reader import MemoryReader, note_surfaced
+    from .memory_reader import note_surfaced
 
-    policy, shown = settings.recall, state.shown_memories()
-    directory, now = _memory_directory(event, settings), datetime.now(UTC)
-    query = event.prompt[:_LOOK_AT]
-    read = MemoryReader(directory, settings.team_memory, query=query, home=settings.home, embedder=settings.embedder)
-    files = local_choice(
-        query, list(read.records.values()), read, context=RecallContext(shown.files, now=now), policy=policy
-    )
+    policy = settings.recall
     limits = replace(policy, session_bytes=min(policy.session_bytes, shown.bytes + _RECALL_CHARS))
     made = shown_memories(
-        read.whole(files),
+        memories,
         tag=os.urandom(8).hex(),
         now=now,
         used_bytes=shown.bytes,
@@ -181,7 +232,7 @@ def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> Ho
     )
     if made.texts:
         state.add_shown(list(made.texts), len(made.text.encode("utf-8", "replace")))
-        note_surfaced(directory, list(made.texts), event.session)
+        note_surfaced(_memory_directory(event, settings), list(made.texts), event.session)
     message = ""
     if made.left_out and limits == policy and not shown.told_limit:
         state.add_limit_told()
@@ -224,18 +275,48 @@ def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
         made = offload_result(ResultStore(storage, folder, settings.home), event.tool, result_id, text, policy, View())
     finally:
         storage.close()
-    return made.content if made.before and isinstance(made.content, str) else None
+    if not made.before or not isinstance(made.content, str):
+        return None
+    stored = f"{settings.home}/{getattr(made.before[0], 'path', '')}"
+    return made.content.replace(stored, _readable_copy(event, stored, text))
+
+
+def _readable_copy(event: HookEvent, stored: str, text: str) -> str:
+    """Copy an output to the folder that Claude Code lets its model read without asking; return the path to show."""
+    folder = os.path.join(event.transcript.removesuffix(".jsonl"), "tool-results")
+    if event.host != "claude-code" or not os.path.isfile(event.transcript):
+        return stored
+    path = os.path.join(folder, os.path.basename(stored))
+    with suppress(OSError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as stream:
+            stream.write(text)
+        return path
+    return stored
 
 
 def _replaceable(event: HookEvent) -> bool:
     """Return whether the host lets a hook replace this tool's output."""
     match event.host:
-        case "claude-code" | "gemini":
+        case "claude-code":
             return True
         case "cursor":
             return event.tool.upper().startswith("MCP")
-        case "codex":
+        case _:
             return False
+
+
+# -- compaction
+
+
+def _names_to_keep(event: HookEvent) -> HookResponse:
+    """Return the exact names that the summary must repeat, for hosts that add a hook's text to its instructions."""
+    if event.host not in STEERED:
+        return HookResponse()
+    from .names_to_keep import names_to_keep
+
+    return HookResponse(tuple(filter(None, [names_to_keep(event.transcript)])))
 
 
 # -- later
@@ -249,11 +330,8 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
         return
     if event.reply.strip() and _needs_words(event):
         SessionState(settings.home, event).add_reply(event.reply)
-    ended = event.kind == "session_end" or (
-        event.kind == "stop" and event.host == "codex"
-    )  # Codex sends no event for the end
     queue = Queue(settings.home)
-    queue.put(Job(event.host, event.session, event.cwd, event.transcript, ended))
+    queue.put(Job(event.host, event.session, event.cwd, event.transcript, event.kind == "session_end"))
     from .worker_process import start_worker
 
     start_worker(queue)
@@ -261,4 +339,4 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
 
 def _needs_words(event: HookEvent) -> bool:
     """Return whether the hook must store prompts and replies, because there is no transcript to read later."""
-    return not event.transcript or event.host in ("gemini", "cursor")
+    return not event.transcript or event.host in ("gemini", "qwen", "cursor")

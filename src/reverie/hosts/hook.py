@@ -1,7 +1,7 @@
 """``reverie hook``: answer one event of a host, quickly, and never get in its way.
 
-It always writes one JSON object to stdout and exits with 0, even after an error: hosts take other exit codes, and
-plain text, as a request to stop the user's work.
+It writes one JSON object to stdout and exits with 0, even after an error: hosts take other exit codes, and plain text,
+as a request to stop the user's work. Only before a compaction some hosts take plain text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_INPUT_BYTES: Final = 64 * 2**20
 
 def main(arguments: Sequence[str]) -> int:
     """Read a payload from stdin, write the answer to stdout and a failure to stderr, and always return 0."""
-    text = "{}"
+    text = _nothing(*_arguments(arguments))
     try:
         data = _read_input()
         text = answer(arguments, data)
@@ -41,13 +41,13 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
     from .responses import answer_line
 
     host, name = _arguments(arguments)
-    if host not in HOSTS:
-        return "{}"
     try:
         payload: object = json.loads(data)
     except (ValueError, RecursionError):
+        return _nothing(host, name)
+    if host not in HOSTS:
         return "{}"
-    event = read_hook_event(host, name, payload)
+    event = read_hook_event(host, name, payload, os.environ)
     if event.kind == "other":
         return "{}"
     from ..runtime.places.projects import root_of
@@ -55,6 +55,11 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
 
     project = root_of(event.cwd) if event.cwd else None
     return answer_line(event, handle(event, load_hook_settings(project)))
+
+
+def _nothing(host: str, name: str) -> str:
+    """Return the answer that changes nothing: before a compaction Claude Code takes even ``{}`` as instructions."""
+    return "" if (host, name) == ("claude-code", "PreCompact") else "{}"
 
 
 def _arguments(arguments: Sequence[str]) -> tuple[str, str]:
@@ -79,7 +84,7 @@ def _read_input() -> bytes:
 
 
 def _write_output(text: str) -> None:
-    if sys.stdout is None:  # the host closed it
+    if sys.stdout is None or not text:  # the host closed it
         return
     try:
         sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")

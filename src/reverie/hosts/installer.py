@@ -15,7 +15,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
@@ -24,17 +24,29 @@ from ..errors import InputError, StorageError
 from ..paths import replace_file
 from ..schemas import INSTALLATION, is_newer, newer
 from ..values import record
-from .events import EVENTS, Host
+from .events import EVENTS, HookKind, Host
 from .jsonc import read, scan, with_item, with_member, without
+from .shared_memory import SETTING
 
 _RECORD: Final = "installed.json"
-_MARK: Final = "hook --host"
+_MARKS: Final = ("hook --host", "before_tool.sh")
+_BEFORE_TOOL: Final = Path(__file__).with_name("before_tool.sh")
 _TIMEOUT_SECONDS: Final = 10
-_TOOLS: Final[Mapping[Host, str]] = {
-    "claude-code": "Bash|Grep|Glob|WebFetch|WebSearch|mcp__.*",
-    "gemini": "run_shell_command|search_file_content|grep_search|web_fetch|google_web_search|mcp_.*",
+_MATCHERS: Final[Mapping[Host, Mapping[HookKind, str | None]]] = {
+    "claude-code": {"before_tool": "Bash|Edit|Write|NotebookEdit", "after_tool": "mcp__.*"},
+    "codex": {"before_tool": "Bash|apply_patch", "after_tool": None},
+    "gemini": {"before_compact": "manual"},
+    "qwen": {"after_tool": None},
+    "cursor": {},
 }
-"""The tools whose output may be big and can be replaced, for hosts that let a hook replace an output."""
+"""The calls at which a hook can help; None: at none of this kind.
+
+All hosts save big outputs of their own tools. Claude Code leaves those of MCP tools between our limit and its own.
+Gemini CLI reports an automatic compaction before every request, also if there is none.
+"""
+_READING_TOOLS: Final = tuple(f"mcp__reverie__{name}" for name in ("recall", "search_sessions", "read_back", "status"))
+_ALLOWED: Final = ("permissions", "allow")
+_LONG_LINE: Final = 200
 _MAX_BYTES: Final = 4 * 2**20
 
 
@@ -50,6 +62,21 @@ class SettingsChange:
     backup: Path | None = None
 
 
+@record
+class InstallOptions:
+    """The parts that ``install`` adds to a settings file; all but the hooks are for Claude Code."""
+
+    hooks: bool = True
+    statusline: bool = False
+    permissions: bool = False
+    """Whether the model may call those MCP tools of Reverie that only read, without asking."""
+    memory: str = ""
+    """The memory directory that Claude Code shall use as its own; empty: leave its setting."""
+
+
+_HOOKS_ONLY: Final = InstallOptions()
+
+
 def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
     """Return the path of the file in which a host looks for hooks: the given project's, else the user's."""
     env = os.environ if environ is None else environ
@@ -61,35 +88,44 @@ def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[s
             return Path(env.get("CLAUDE_CONFIG_DIR") or user / ".claude") / "settings.json"
         case "codex":
             return (project / ".codex" if project else Path(env.get("CODEX_HOME") or user / ".codex")) / "hooks.json"
-        case "gemini":
-            return (project or user) / ".gemini" / "settings.json"
+        case "gemini" | "qwen":
+            return (project or user) / f".{host}" / "settings.json"
         case "cursor":
             return (project or user) / ".cursor" / "hooks.json"
 
 
-def command_of(host: Host, event: str) -> str:
-    """Return the command line that a host shall run for one of its events."""
-    return shlex.join([*_program(), "hook", "--host", host, event])
+def command_of(host: Host, event: str, home: Path) -> str:
+    """Return the command line that a host shall run for one of its events; it is silent if Reverie is gone."""
+    words = program()
+    if EVENTS[host].get(event) == "before_tool":
+        script = str(_BEFORE_TOOL)
+        return f"test ! -r {shlex.quote(script)} || exec {shlex.join(['sh', script, str(home), host, *words])}"
+    return _guarded([*words, "hook", "--host", host, event])
 
 
-def _program() -> list[str]:
+def _guarded(words: Sequence[str]) -> str:
+    return f"test ! -x {shlex.quote(words[0])} || exec {shlex.join(words)}"
+
+
+def program() -> list[str]:
     """Return the words of a command that starts this installation from any directory."""
     beside = Path(sys.executable).with_name("reverie")
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("reverie")
     return [found] if found else [sys.executable, "-P", "-m", "reverie.cli.start"]
 
 
-def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry_run: bool = False) -> SettingsChange:
-    """Add our hooks to a settings file, keep everything else in it, and return the change.
+def install(
+    host: Host, path: Path, home: Path, options: InstallOptions = _HOOKS_ONLY, *, dry_run: bool = False
+) -> SettingsChange:
+    """Add our hooks and other parts to a settings file, keep everything else in it, and return the change.
 
     Installing twice changes nothing. The old content is stored under ``home``; ``dry_run`` writes nothing.
     """
     before = _bytes(path)
     text = _text(before, path)
-    after = _with_hooks(host, text, path)
-    if statusline and host == "claude-code":
-        line = {"type": "command", "command": shlex.join([*_program(), "statusline"])}
-        after = with_member(after, ("statusLine",), line)
+    after = _with_hooks(host, text, path, home) if options.hooks else text
+    if host == "claude-code":
+        after = _with_options(after, path, options)
     if after == text and before is not None:
         return SettingsChange(host, path, "unchanged")
     diff = _diff(text, after, path)
@@ -103,7 +139,8 @@ def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry
         first = known["before"] if before == _decoded(known["after"]) else _encoded(_cleaned(known, text, path))
         made = bool(known.get("made"))
     data = after.encode("utf-8")
-    records[str(path)] = {"host": host, "before": first, "after": _encoded(data), "made": made}
+    memory = options.memory or (known or {}).get("memory", "")
+    records[str(path)] = {"host": host, "before": first, "after": _encoded(data), "made": made, "memory": memory}
     replace_file(str(home), _RECORD, json.dumps({"schema": INSTALLATION, **records}, indent=1).encode())
     _write(path, data)
     return SettingsChange(host, path, "installed", diff, backup)
@@ -156,35 +193,68 @@ def _forget(records: dict[str, dict[str, Any]], path: Path, home: Path) -> None:
 # -- adding hooks
 
 
-def _with_hooks(host: Host, text: str, path: Path) -> str:
+def _with_options(text: str, path: Path, options: InstallOptions) -> str:
+    if options.statusline:
+        line = {"type": "command", "command": _guarded([*program(), "statusline"])}
+        text = with_member(text, ("statusLine",), line)
+    if options.permissions:
+        for rule in _READING_TOOLS:
+            if rule not in _allowed(_object(text, path)):
+                text = with_item(text, _ALLOWED, rule)
+    return with_member(text, (SETTING,), options.memory) if options.memory else text
+
+
+def _allowed(said: Mapping[str, Any]) -> list[Any]:
+    rules: Any = said.get(_ALLOWED[0])
+    listed: Any = cast("Mapping[str, Any]", rules).get(_ALLOWED[1]) if isinstance(rules, dict) else None
+    return cast("list[Any]", listed) if isinstance(listed, list) else []
+
+
+def hook_entries(host: Host, command: Callable[[str], str]) -> dict[str, dict[str, Any]]:
+    """Return the entries for a host's settings, by the host's event; ``command`` makes the command of an event."""
+    matchers = _MATCHERS[host]
+    kinds = {event: matchers.get(kind, "") for event, kind in EVENTS[host].items()}
+    return {event: _entry(host, command(event), which) for event, which in kinds.items() if which is not None}
+
+
+def _with_hooks(host: Host, text: str, path: Path, home: Path) -> str:
     said = _object(text, path)
     if host == "cursor" and "version" not in said:
         text = with_member(text, ("version",), 1)
-    for event, kind in EVENTS[host].items():
-        tools = _TOOLS.get(host, "") if kind == "after_tool" else ""
-        if kind == "after_tool" and not tools and host != "cursor":
-            continue
-        command = command_of(host, event)
-        there = _ours(_object(text, path), event)
-        if any(one == command for _, one in there):
+    wanted = hook_entries(host, lambda event: command_of(host, event, home))
+    hooks: Any = said.get("hooks")
+    for event in list(cast("dict[str, Any]", hooks)) if isinstance(hooks, dict) else ():
+        if event not in wanted:  # an older version of Reverie registered it
+            text = _without_event(text, event)
+    for event, entry in wanted.items():
+        said = _object(text, path)
+        there = _ours(said, event)
+        if any(_at(said, event, place) in (entry, *entry.get("hooks", ())) for place, _ in there):
             continue
         for place, _ in reversed(there):  # left by another installation of Reverie
             text = without(text, ("hooks", event, *place))
-        text = with_item(text, ("hooks", event), _entry(host, command, tools))
+        text = with_item(text, ("hooks", event), entry)
     read(text)
     return text
 
 
-def _entry(host: Host, command: str, tools: str) -> dict[str, Any]:
+def _at(said: Mapping[str, Any], event: str, place: tuple[str | int, ...]) -> Any:
+    value: Any = said["hooks"][event]
+    for step in place:
+        value = value[step]
+    return value
+
+
+def _entry(host: Host, command: str, matcher: str) -> dict[str, Any]:
     match host:
         case "cursor":
             return {"command": command}
         case "gemini":
             hook = {"name": "reverie", "type": "command", "command": command, "timeout": _TIMEOUT_SECONDS * 1000}
-            return {"matcher": tools or "*", "hooks": [hook]}
-        case "claude-code" | "codex":
+            return {"matcher": matcher or "*", "hooks": [hook]}
+        case "claude-code" | "codex" | "qwen":
             one = {"type": "command", "command": command, "timeout": _TIMEOUT_SECONDS}
-            return {"matcher": tools, "hooks": [one]} if tools else {"hooks": [one]}
+            return {"matcher": matcher, "hooks": [one]} if matcher else {"hooks": [one]}
 
 
 def _ours(said: Mapping[str, Any], event: str) -> list[tuple[tuple[str | int, ...], str]]:
@@ -203,7 +273,7 @@ def _ours(said: Mapping[str, Any], event: str) -> list[tuple[tuple[str | int, ..
 
 
 def _is_ours(command: str) -> bool:
-    return _MARK in command and "reverie" in command
+    return "reverie" in command and any(mark in command for mark in _MARKS)
 
 
 # -- removing hooks
@@ -213,7 +283,8 @@ def _cleaned(known: Mapping[str, Any] | None, text: str, path: Path) -> bytes:
     """Return the content of an edited file without our hooks."""
     _object(text, path)
     merged = _merged(known, text, path) if known else None
-    return _without_hooks(text if merged is None else merged).encode("utf-8")
+    set_memory = str(known.get("memory") or "") if known else ""
+    return _without_hooks(text if merged is None else merged, set_memory).encode("utf-8")
 
 
 def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
@@ -240,22 +311,36 @@ def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
     return merged
 
 
-def _without_hooks(text: str) -> str:
-    """Return the text without our hooks and status line, and without the lists and objects that become empty."""
+def _without_hooks(text: str, memory: str = "") -> str:
+    """Return the text without our entries, and without the lists and objects that become empty.
+
+    ``memory`` is the memory directory that was set by ``install``.
+    """
     hooks = scan(text).members.get("hooks")
     for event in list(hooks.members) if hooks else ():
-        places = _ours(cast("dict[str, Any]", read(text)), event)
-        for place, _ in reversed(places):
-            text = without(text, ("hooks", event, *place))
-        if places and not read(text)["hooks"][event]:
-            text = without(text, ("hooks", event))
+        text = _without_event(text, event)
     if hooks and hooks.members and not read(text)["hooks"]:
         text = without(text, ("hooks",))
-    status: Any = cast("dict[str, Any]", read(text)).get("statusLine")
+    said = cast("dict[str, Any]", read(text))
+    status: Any = said.get("statusLine")
     command: Any = cast("dict[str, Any]", status).get("command") if isinstance(status, dict) else None
     if isinstance(command, str) and command.endswith(" statusline") and "reverie" in command:
         text = without(text, ("statusLine",))
-    return text
+    for rule in _READING_TOOLS:
+        rules = _allowed(cast("dict[str, Any]", read(text)))
+        text = without(text, (*_ALLOWED, rules.index(rule))) if rule in rules else text
+    if _allowed(said) and not _allowed(cast("dict[str, Any]", read(text))):
+        text = without(text, _ALLOWED)
+        text = text if read(text)[_ALLOWED[0]] else without(text, _ALLOWED[:1])
+    return without(text, (SETTING,)) if memory and said.get(SETTING) == memory else text
+
+
+def _without_event(text: str, event: str) -> str:
+    """Return the text without our hooks at an event."""
+    places = _ours(cast("dict[str, Any]", read(text)), event)
+    for place, _ in reversed(places):
+        text = without(text, ("hooks", event, *place))
+    return without(text, ("hooks", event)) if places and not read(text)["hooks"][event] else text
 
 
 # -- files
@@ -371,6 +456,9 @@ def _decoded(text: str | None) -> bytes | None:
 
 
 def _diff(before: str, after: str, path: Path) -> str:
+    """Return the difference in lines; a file with everything on one line is shown as if it had several."""
+    if any(len(line) > _LONG_LINE for line in before.splitlines()):
+        before, after = (f"{json.dumps(read(text), indent=2, ensure_ascii=False)}\n" for text in (before, after))
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path}", f"{path} (with Reverie)"
     )

@@ -1,5 +1,5 @@
-"""Read memories quickly from their files, with their trust from the journal; the only write is the record of shown
-memories.
+"""Read memories quickly from their files, with their trust from the journal; the only writes are the record of shown
+memories and the names that they contain.
 
 A writer that died between two files does no harm: each file is complete, and the next writer finishes the change.
 """
@@ -11,16 +11,18 @@ import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 
-from ..errors import UnsafePath
+from ..errors import StorageError, UnsafePath
 from ..memories.store.file_stamps import stamped_files
 from ..memories.store.index import INDEX
 from ..memories.store.names import is_memory
 from ..memories.store.records import MemoryRecord, Scope, read_record
 from ..memories.store.trust_history import TrustHistory
-from ..paths import append_line, open_file, refuse_shared_link
+from ..paths import append_line, open_file, refuse_shared_link, replace_file
 from ..values import replace
 from .journal_trust import journal_trusts
+from .queue import FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from ..memories.recall.search import Match
 
 _MAX_FILE_BYTES: Final = 262_144
+_MAX_NAMES_BYTES: Final = 2**20
+_MAX_KEY_CHARS: Final = 200
 _JOURNAL: Final = ".journal"
 _SURFACED: Final = "surfaced.jsonl"
 
@@ -46,6 +50,8 @@ class MemoryReader:
 
         self.index = MemoryIndex()
         self.records: dict[str, MemoryRecord] = {}
+        self.names: dict[str, list[str]] = {}
+        self._home = home
         self._directory, self._embedder = directory, embedder
         self._roots: dict[Scope, str] = {"private": directory}
         if team is not None:
@@ -58,8 +64,11 @@ class MemoryReader:
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
     ) -> list[Match]:
-        """Return the memories that best match a question by words and, with an embedder, by their saved vectors."""
-        if self._embedder is None:
+        """Return the memories that best match a question by words and, with an endpoint for vectors, by these too.
+
+        A local embedder is left out: loading its weights for one prompt takes longer than a host should wait.
+        """
+        if self._embedder is None or self._embedder.startswith("local:"):
             return self.index.search(query, limit=limit, now=now, without=without)
         from ..errors import ModelError
         from ..memories.recall.search import fused
@@ -91,6 +100,17 @@ class MemoryReader:
                     found[name] = replace(memory, trust=trust, source=source)
         return [found[name] for name in names if name in found]
 
+    def save_names(self, project: str) -> None:
+        """Write the strings that a tool call about a memory contains, so that other calls need start no Python."""
+        from .mentions import search_strings
+
+        found = "".join(f"{one}\n" for one in search_strings(chain.from_iterable(self.names.values()))).encode()
+        key = names_file(project)
+        with suppress(OSError, StorageError):
+            known = _bytes(os.path.join(self._home, key), _MAX_NAMES_BYTES) or b""
+            if known != found and len(key) <= _MAX_KEY_CHARS:
+                replace_file(self._home, key, found)
+
     def _take(self, root: str, scope: Scope, asked: set[str], home: str) -> None:
         from ..memories.recall.search import MemoryWords
         from .word_cache import WordCache
@@ -105,7 +125,7 @@ class MemoryReader:
                     continue
                 words = self.index.words_of(memory) if memory.is_in_use else MemoryWords({}, 0)
                 row = kept.put(memory, words, stamp)
-            type, modified, expires, length, counts = row
+            type, modified, expires, length, counts, self.names[name] = row
             memory = MemoryRecord(name, "", type=type, modified=modified, expires=expires, scope=scope)
             here = {word: counts[word] for word in asked if word in counts}
             self.index.put_words(memory, MemoryWords(here, length))
@@ -153,7 +173,12 @@ def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
         os.close(descriptor)
 
 
-def _bytes(path: str) -> bytes | None:
+def names_file(project: str) -> str:
+    """Return the key of the file with the names for a project; ``before_tool.sh`` makes the same one."""
+    return f"{FOLDER}/names{project.replace('/', '-')}"
+
+
+def _bytes(path: str, size: int = _MAX_FILE_BYTES) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -162,7 +187,7 @@ def _bytes(path: str) -> bytes | None:
         found = os.fstat(descriptor)
         if found.st_nlink > 1 or (found.st_mode & 0o170000) != 0o100000:
             return None
-        return os.read(descriptor, _MAX_FILE_BYTES)
+        return os.read(descriptor, size)
     except OSError:
         return None
     finally:

@@ -90,7 +90,7 @@ class Queue:
                 os.unlink(os.path.join(self.folder, name))
 
     def sweep(self, now: float) -> None:
-        """Delete job files that cannot be read, and session states and word caches not written for 90 days."""
+        """Delete job files that cannot be read, and session states, word caches and names not written for 90 days."""
         with suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
                 with suppress(OSError):
@@ -98,7 +98,7 @@ class Queue:
                         data = self._bytes(entry.name) if entry.is_file(follow_symlinks=False) else None
                         gone = data is not None and _job(data) is None and not _is_newer_job(data)
                     else:
-                        known = entry.name.startswith(("seen-", "state-", "words-"))
+                        known = entry.name.startswith(("seen-", "state-", "words-", "names-"))
                         gone = known and entry.stat(follow_symlinks=False).st_mtime < now - _KEPT_SECONDS
                     if gone:
                         os.unlink(entry.path)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MAX_CHARS: Final = 10_000
 """Hosts cut off or discard a hook's answer that is longer."""
+STEERED: Final = frozenset({"claude-code"})
+"""Hosts that add all that a hook prints before a compaction to the instructions for the summary."""
 
 
 @record
@@ -37,14 +39,17 @@ def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
     match event.host:
         case "cursor":
             return _cursor(event, response)
-        case "gemini":
-            return _gemini(event, response)
-        case "claude-code" | "codex":
+        case "claude-code" | "codex" | "gemini" | "qwen":
             return _claude(event, response)
 
 
 def answer_line(event: HookEvent, response: HookResponse) -> str:
-    """Return the answer as one line of JSON; the last pieces are dropped until it fits, at worst it is ``{}``."""
+    """Return the answer as one line of JSON; the last pieces are dropped until it fits, at worst it is ``{}``.
+
+    Before a compaction it is the plain text that the host takes, or empty.
+    """
+    if event.kind == "before_compact" and event.host in STEERED:
+        return response.context if len(response.context) <= MAX_CHARS else ""
     while True:
         text = json.dumps(host_answer(event, response), ensure_ascii=False)
         if len(text) <= MAX_CHARS:
@@ -56,7 +61,7 @@ def answer_line(event: HookEvent, response: HookResponse) -> str:
 
 def _claude(event: HookEvent, response: HookResponse) -> dict[str, Any]:
     answer: dict[str, Any] = {}
-    if event.kind in ("session_start", "user_prompt", "after_tool"):
+    if event.kind in ("session_start", "user_prompt", "before_tool", "after_tool"):
         specific: dict[str, Any] = {}
         if response.context:
             specific["additionalContext"] = response.context
@@ -66,17 +71,6 @@ def _claude(event: HookEvent, response: HookResponse) -> dict[str, Any]:
                 specific["updatedToolOutput"] = shaped
         if specific:
             answer["hookSpecificOutput"] = {"hookEventName": event.name, **specific}
-    if response.message:
-        answer["systemMessage"] = response.message
-    return answer
-
-
-def _gemini(event: HookEvent, response: HookResponse) -> dict[str, Any]:
-    answer: dict[str, Any] = {}
-    if response.output is not None and event.kind == "after_tool":
-        answer = {"decision": "deny", "reason": response.output}  # the host's documented way to replace a result
-    elif response.context and event.kind in ("session_start", "user_prompt", "after_tool"):
-        answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": response.context}
     if response.message:
         answer["systemMessage"] = response.message
     return answer
@@ -101,16 +95,19 @@ def _cursor(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 
 
 def text_of(output: Any) -> str | None:
-    """Return the text of a tool's output; None if its shape has no text that could be replaced."""
+    """Return the text of a tool's output; None if its shape has no text that could be replaced.
+
+    An output that the host saved itself is left alone: this is only its beginning.
+    """
     if isinstance(output, str):
         return output
     if isinstance(output, dict):
         given = cast("dict[str, Any]", output)
+        if "persistedOutputPath" in given:
+            return None
         if isinstance(given.get("stdout"), str) and not given.get("isImage"):
             both = (given["stdout"], given.get("stderr"))
             return "\n".join(one for one in both if isinstance(one, str) and one)
-        if isinstance(given.get("llmContent"), str):
-            return given["llmContent"]
         return text_of(given["content"]) if isinstance(given.get("content"), list) else None
     if isinstance(output, list):
         blocks = cast("list[Any]", output)
@@ -128,9 +125,7 @@ def with_text(output: Any, text: str) -> Any:
         return text
     if isinstance(output, list):
         return [{"type": "text", "text": text}]
-    given = {name: value for name, value in cast("dict[str, Any]", output).items() if not name.startswith("persisted")}
+    given = cast("dict[str, Any]", output)
     if "stdout" in given:
         return {**given, "stdout": text, "stderr": ""}
-    if "llmContent" in given:
-        return {**given, "llmContent": text}
     return {**given, "content": [{"type": "text", "text": text}]}

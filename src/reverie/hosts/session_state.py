@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
+from ..lazy import pattern
 from ..paths import append_line, explained, open_file, open_no_follow
 from ..values import cast
 from .events import HookEvent
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _MAX_BYTES: Final = 4_000_000
+_TAIL_BYTES: Final = 262_144
+_TOKENS: Final = pattern(r'"tokens":\{"input":(\d{1,12})')
 _KEPT_CHARS: Final = 20_000
 """The stored length of a prompt or reply."""
 
@@ -55,7 +58,7 @@ class SessionState:
     def take_deferred_text(self) -> str:
         """Return the text that ``defer_text`` stored and clear it; an empty string if there is none."""
         text = ""
-        for line in _lines(self._home, self._name):
+        for line in self._lines():
             later = line.get("later")
             text = later if isinstance(later, str) else text
         if text:
@@ -72,10 +75,30 @@ class SessionState:
         """Append that the user got a message about the limit that stops recall."""
         self._append({"limit_told": True})
 
+    def add_index(self, digest: str) -> None:
+        """Append that the session was shown the index with this digest."""
+        self._append({"index": digest})
+
+    def index_digest(self) -> str:
+        """Return the digest of the index that the session was shown last; empty if it was shown none."""
+        return next((str(line["index"]) for line in reversed(list(self._lines())) if "index" in line), "")
+
+    def follow_window(self, transcript: str) -> None:
+        """Forget the shown memories if the last prompt in a chat of Gemini CLI was smaller than at the last call.
+
+        That host does not report a compaction.
+        """
+        before = next((int(line["window"]) for line in reversed(list(self._lines())) if "window" in line), 0)
+        now = _prompt_tokens(transcript)
+        if 0 < now < before:
+            self.forget_shown()
+        if now not in (0, before):
+            self._append({"window": now})
+
     def shown_memories(self) -> MemoriesInView:
         """Return the memories that were shown since the host's last compaction."""
         shown = MemoriesInView()
-        for line in _lines(self._home, self._name):
+        for line in self._lines():
             if line.get("forgotten"):
                 shown = MemoriesInView()
             shown.told_limit = shown.told_limit or bool(line.get("limit_told"))
@@ -84,6 +107,9 @@ class SessionState:
                 shown.files.update(str(one) for one in cast("list[Any]", files))
                 shown.bytes += int(line.get("bytes") or 0)
         return shown
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        return _lines(self._home, self._name)
 
     def _append(self, body: dict[str, Any]) -> None:
         path = os.path.join(self._home, FOLDER, self._name)
@@ -104,6 +130,17 @@ def overheard_messages(home: str | os.PathLike[str], host: str, session: str) ->
             if isinstance(words, str) and words.strip():
                 found.append((role, words))
     return found
+
+
+def _prompt_tokens(chat: str) -> int:
+    """Return the number of tokens of the last prompt in a chat of Gemini CLI; 0 if it is unknown."""
+    try:
+        with open(chat, "rb", opener=open_no_follow) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            found: list[str] = _TOKENS.findall(stream.read().decode("utf-8", "replace"))
+    except (OSError, ValueError):
+        return 0
+    return int(found[-1]) if found else 0
 
 
 def _file(host: str, session: str) -> str:

@@ -22,6 +22,8 @@ from ..memories.store.records import MemoryRecord
 from ..paths import open_no_follow, replace_file
 from ..text import stems
 from ..values import cast
+from . import mentions
+from .mentions import names_in
 from .queue import FOLDER
 
 TYPE_CHECKING = False
@@ -32,8 +34,8 @@ _MAX_BYTES: Final = 64 * 2**20
 _FRESH_NS: Final = 2_000_000_000
 """A file that changed this recently could change again within the same time stamp, so it is not cached."""
 
-_COLUMNS: Final = 6
-Row = tuple[str, str, str, int, dict[str, int]]
+_COLUMNS: Final = 7
+Row = tuple[str, str, str, int, dict[str, int], list[str]]
 
 
 class WordCache:
@@ -64,6 +66,7 @@ class WordCache:
             memory.expires,
             words.length,
             dict(words.counts),
+            names_in(f"{memory.description}\n{memory.body}") if memory.is_in_use else [],
         )
         if max(stamp[:2]) < time.time_ns() - _FRESH_NS:
             self._now[memory.file] = [list(stamp), *row]
@@ -89,16 +92,16 @@ class WordCache:
 
 
 def delete_word_caches(home: str | os.PathLike[str]) -> None:
-    """Delete all word caches under a home, because memories were erased; later hooks build new ones."""
+    """Delete all cached words and names under a home, because memories were erased; later hooks build new ones."""
     with suppress(OSError), os.scandir(os.path.join(home, FOLDER)) as entries:
         for entry in entries:
-            if entry.name.startswith("words-"):
+            if entry.name.startswith(("words-", "names-")):
                 os.unlink(entry.path)
 
 
 def _makers() -> list[int]:
     """Return the modification times of the modules that split words: other times mean another version."""
-    files = [room.__file__ for room in (frontmatter, lexical, records, search, stems, Stemmer)]
+    files = [room.__file__ for room in (frontmatter, lexical, mentions, records, search, stems, Stemmer)]
     with suppress(OSError):
         return [os.stat(file).st_mtime_ns for file in files if file]
     return [0]

@@ -33,6 +33,7 @@ from ..storage.files import FileStorage
 from ..values import record
 from .queue import OWN, Job, Queue
 from .session_state import overheard_messages
+from .shared_memory import is_shared
 
 MODEL: Final = "worker"
 """The alias that names the worker's model."""
@@ -116,6 +117,7 @@ def _run_job(queue: Queue, job: Job) -> JobResult:
             return JobResult(job.session, job.host, _names(ran), len(ran.refused), ran.by)
         found = _read_recording(queue, job)
         ran, later = _extract(queue, job, found.entries, settings)
+        _index_memories_of_host(job, settings)
         notes = _write_notes(job, found, settings)
         filed = job.ended and _file_in_library(job, found, settings)
         queue.save_state(job, {**later, "begun": 0})
@@ -184,6 +186,12 @@ def _extract(
             most = settings.extract.max_memories
             ran = writer.save_found(new, past.sayings(), _instructions(job, settings), most)
     return ran, later
+
+
+def _index_memories_of_host(job: Job, settings: Settings) -> None:
+    """Put memories that Claude Code wrote itself into the index, if it shares our directory."""
+    if is_shared(job.cwd, str(memory_directory(job.cwd, settings))):
+        Memory.open(job.cwd, settings=settings).reindex(author="worker")
 
 
 def _extract_with_model(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         CallToolRequestParams,
         CallToolResult,
         ListResourcesResult,
+        ListResourceTemplatesResult,
         ListToolsResult,
         PaginatedRequestParams,
         ReadResourceRequestParams,
@@ -72,6 +73,7 @@ class McpServer:
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
         )
 
@@ -108,6 +110,11 @@ class McpServer:
             uri=INDEX_URI, name="MEMORY.md", title="Memory index", description=about, mime_type="text/markdown"
         )
         return ListResourcesResult(resources=[index])
+
+    async def _list_templates(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        from mcp_types import ListResourceTemplatesResult
+
+        return ListResourceTemplatesResult(resource_templates=[])
 
     async def _read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         from mcp.shared.exceptions import MCPError
@@ -159,12 +166,16 @@ class McpServer:
         everywhere = bool(given.get("all_projects"))
         works: dict[str, Callable[[], Answer]] = {
             "recall": lambda: answers.recall(
-                project, given["query"], given["limit"], everything=bool(given.get("everything"))
+                project,
+                given["query"],
+                given["limit"],
+                everything=bool(given.get("everything")),
+                offset=given["offset"],
             ),
             "remember": lambda: answers.remember(project, client, given),
             "forget": lambda: answers.forget(project, client, given),
             "search_sessions": lambda: answers.search_sessions(
-                project, given["query"], given["limit"], everywhere, progress
+                project, given["query"], given["limit"], everywhere, progress, given["offset"]
             ),
             "read_back": lambda: answers.read_back(project, given, progress),
             "status": lambda: answers.status(project),

@@ -9,12 +9,12 @@ from ..memories.rules.taxonomy import TYPES
 from ..memories.store.trust import TRUSTS
 from ..settings.records import SWITCHES
 from ..values import record
+from .answers import ANSWER_CHARS
 
 Schema = dict[str, Any]
 
 MAX_QUERY_CHARS: Final = 2_000
 MAX_READ_CHARS: Final = 50_000
-READ_CHARS: Final = 20_000
 
 INSTRUCTIONS: Final = (
     "Memory that outlives this conversation. Call recall at the start of a task and whenever earlier decisions, "
@@ -64,6 +64,8 @@ _STRINGS: Final[Schema] = {"type": "array", "items": _STRING}
 _TRUST: Final[Schema] = {"enum": list(TRUSTS)}
 _SCOPE: Final[Schema] = {"enum": ["private", "team"]}
 
+_NEXT: Final[Schema] = {"next_offset": _INTEGER}
+_OFFSET: Final = _count("How many of the first to leave out: next_offset of the answer before", 0, 1_000, 0)
 _PROJECT: Final = _text("Absolute path of the directory you work in; left out, the first that the server serves", 4_096)
 _EVERYWHERE: Final = _flag("Look at the sessions of all projects, not only this one")
 
@@ -87,18 +89,7 @@ def tool_specs(*, with_project: bool = False, all_projects: bool = False) -> dic
 
 
 def _recall(more: Schema) -> ToolSpec:
-    memory = {
-        "file": _STRING,
-        "name": _STRING,
-        "description": _STRING,
-        "type": _STRING,
-        "scope": _SCOPE,
-        "trust": _TRUST,
-        "source": _STRINGS,
-        "age": _STRING,
-        "path": _STRING,
-        "text": _STRING,
-    }
+    memory = {"file": _STRING, "trust": _TRUST, "text": _STRING}
     return ToolSpec(
         "recall",
         "Recall memories",
@@ -111,12 +102,13 @@ def _recall(more: Schema) -> ToolSpec:
             {
                 "query": _text("Your question, or a few words of it", MAX_QUERY_CHARS, 1),
                 "limit": _count("How many memories at most", 1, 20, 5),
+                "offset": _OFFSET,
                 "everything": _flag("Return every match, however weak, not only those that are certain to help"),
                 **more,
             },
             ["query"],
         ),
-        _object({"memories": {"type": "array", "items": _object(memory)}}),
+        _object({"memories": {"type": "array", "items": _object(memory)}, **_NEXT}, ["memories"]),
     )
 
 
@@ -214,21 +206,36 @@ def _search(more: Schema) -> ToolSpec:
             {
                 "query": _text("Words of the message", MAX_QUERY_CHARS, 1),
                 "limit": _count("How many messages at most", 1, 50, 10),
+                "offset": _OFFSET,
                 **more,
             },
             ["query"],
         ),
         _object(
             {
+                "note": _STRING,
                 "scope": _STRING,
                 "messages": {"type": "array", "items": _object({**message, "score": {"type": "number"}})},
-            }
+                **_NEXT,
+            },
+            ["note", "scope", "messages"],
         ),
     )
 
 
 def _read_back(more: Schema) -> ToolSpec:
     match = {"line": _INTEGER, "offset": _INTEGER, "text": _STRING}
+    part: Schema = {
+        "note": _STRING,
+        "session": _STRING,
+        "project": _STRING,
+        "handle": _STRING,
+        "from": {"enum": ["file", "log", "cut"]},
+        "sha256": _STRING,
+        "total_chars": _INTEGER,
+        "total_lines": _INTEGER,
+        "offset": _INTEGER,
+    }
     return ToolSpec(
         "read_back",
         "Read back a stored result or message",
@@ -244,27 +251,15 @@ def _read_back(more: Schema) -> ToolSpec:
                     "The session it belongs to, as search_sessions shows it; left out, it is found", 300, 1
                 ),
                 "offset": _count("The first character, counted from 0", 0, 1_000_000_000, 0),
-                "limit": _count("How many characters at most", 1, MAX_READ_CHARS, READ_CHARS),
+                "limit": _count(
+                    "How many characters at most; some hosts cut more than this", 1, MAX_READ_CHARS, ANSWER_CHARS
+                ),
                 "find": _text("Only lines that contain this text, in any case", 500, 1),
                 **more,
             },
             ["handle"],
         ),
-        _object(
-            {
-                "session": _STRING,
-                "project": _STRING,
-                "handle": _STRING,
-                "from": {"enum": ["file", "log", "cut"]},
-                "sha256": _STRING,
-                "total_chars": _INTEGER,
-                "total_lines": _INTEGER,
-                "offset": _INTEGER,
-                "next_offset": {"type": ["integer", "null"]},
-                "text": _STRING,
-                "matches": {"type": "array", "items": _object(match)},
-            }
-        ),
+        _object({**part, "text": _STRING, "matches": {"type": "array", "items": _object(match)}, **_NEXT}, [*part]),
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final
 
+from ..conversation.view import View
 from ..errors import InputError, SessionNotFound
 from ..runtime.library import Library
 from ..runtime.search.log_text import logs_in
@@ -19,7 +21,7 @@ Progress = Callable[[int, int, str], None]
 MAX_LOGS: Final = 500
 """The number of logs searched for a handle without a session, the newest first."""
 _MAX_LINE_CHARS: Final = 500
-_STORED: Final = re.compile(r"(?:.*/)?projects/([^/]+)/([^/]+)/tool-results/[^/]+\Z")
+_STORED: Final = re.compile(r"(?P<session>projects/[^/]+/[^/]+)/tool-results/(?P<name>[^/]+)")
 
 
 class PastResults:
@@ -51,6 +53,7 @@ class PastResults:
         matches, more = ([], False) if find is None else matching_lines(text, find, offset, limit)
         part = "" if find is not None else text[offset : offset + limit]
         end = matches[-1]["offset"] + matches[-1]["chars"] + 1 if matches else offset + len(part)
+        more = more or (find is None and end < len(text))
         return {
             "session": name.removesuffix(".jsonl"),
             "project": project,
@@ -60,25 +63,26 @@ class PastResults:
             "total_chars": len(text),
             "total_lines": text.count("\n") + (text[-1:] not in ("", "\n")),
             "offset": offset,
-            "next_offset": end if more or (find is None and end < len(text)) else None,
+            **({"next_offset": end} if more else {}),
             "text": part,
             "matches": [{key: one[key] for key in ("line", "offset", "text")} for one in matches],
         }
 
     def _found(self, storage: FileStorage, handle: str, session: str | None) -> tuple[str, StoredContent]:
-        library = Library(storage)
-        stored = _STORED.match(handle)
+        library, logs = Library(storage), self._keys()
+        holding = self._holding(storage, handle)
         if session is not None:
-            keys = iter([self._named(session)])
-        elif stored is not None:
-            keys = iter([self._stored(*stored.groups())])
+            keys = iter(
+                [next((key for key in holding if key.endswith(f"/{session}.jsonl")), "") or self._named(session)]
+            )
         else:
-            keys = self._mentioning(storage, handle)
+            keys = chain(holding, self._mentioning(storage, handle))
         for key in keys:
             try:
-                return key, ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(handle)
+                view = library.view(key) if key in logs else View()  # a host's session before its end has no log
+                return key, ReadBack(storage, key.removesuffix(".jsonl"), view).find(handle)
             except InputError:
-                if session is not None or stored is not None:
+                if session is not None:
                     raise
         where = f"the {MAX_LOGS} newest of this project's sessions" if self._is_long() else "this project's sessions"
         raise InputError(
@@ -112,11 +116,15 @@ class PastResults:
             f"no session of this project is called {session[:100]!r}; search_sessions shows their names"
         )
 
-    def _stored(self, project: str, session: str) -> str:
-        key = f"projects/{project}/{session}.jsonl"
-        if key not in self._keys():
-            raise SessionNotFound("that path belongs to no session of this project; give a path as a preview shows it")
-        return key
+    def _holding(self, storage: FileStorage, handle: str) -> list[str]:
+        """Return the keys of the logs, there or not yet, beside whose folder a stored result has this name or path."""
+        name = handle.rsplit("/", 1)[-1]
+        found: list[str] = []
+        for key in storage.list(f"projects/{self._slug}" if self._slug else "projects"):
+            stored = _STORED.fullmatch(key)
+            if stored and name in (stored["name"], stored["name"].rpartition(".")[0]):
+                found.append(f"{stored['session']}.jsonl")
+        return found
 
     def _mentioning(self, storage: FileStorage, handle: str) -> Iterator[str]:
         """Yield the keys of the newest logs that contain a handle, and report progress before each log is read."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -9,36 +13,110 @@ import click
 
 from ...errors import InputError, ReverieError
 from ...hosts.events import HOSTS, Host
-from ...hosts.installer import SettingsChange, install, installed_files, settings_file, uninstall
+from ...hosts.installer import (
+    InstallOptions,
+    SettingsChange,
+    install,
+    installed_files,
+    program,
+    settings_file,
+    uninstall,
+)
+from ...hosts.shared_memory import adopt_memories, is_shared
+from ...runtime.memory.scopes import memory_directory
+from ...runtime.places.projects import canonical_root
 from ...settings import load_settings
-from ..output import emit_json, paint, say
+from ...values import replace
+from ..output import confirmed, emit_json, is_terminal, paint, say
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
-_NEXT = {
-    "claude-code": "To add tools too: claude mcp add reverie -- reverie mcp",
-    "codex": "To add tools too: codex mcp add reverie -- reverie mcp. Codex asks you to trust new hooks once.",
-    "gemini": "To add tools too: gemini mcp add reverie reverie mcp",
-    "cursor": 'To add tools too, in mcp.json: {"mcpServers": {"reverie": {"command": "reverie", "args": ["mcp"]}}}',
-}
 
 
 @click.command()
 @click.option("--host", type=click.Choice(HOSTS), required=True, help="The agent.")
 @click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
 @click.option("--statusline", is_flag=True, help="Also set the status line if there is none (Claude Code).")
+@click.option(
+    "--share-memory/--no-share-memory",
+    default=None,
+    help="Let Claude Code keep its own memory of this project in Reverie's directory; default: ask.",
+)
+@click.option("--no-permissions", is_flag=True, help="Do not allow the MCP tools that only read (Claude Code).")
 @click.option("--dry-run", is_flag=True, help="Show the diff and write nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(host: str, project: str | None, statusline: bool, dry_run: bool, as_json: bool) -> None:
+def command(
+    host: str,
+    project: str | None,
+    statusline: bool,
+    share_memory: bool | None,
+    no_permissions: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Add Reverie's hooks to an agent's settings; existing settings and comments stay, and a backup is kept.
 
-    A second run changes nothing. 'reverie uninstall' restores the file byte for byte.
+    It shows the diff and asks. A second run changes nothing. 'reverie uninstall' restores the file byte for byte.
     """
-    path = settings_file(cast(Host, host), project=_directory(project))
-    home = load_settings().home
-    made = install(cast(Host, host), path, home, statusline=statusline, dry_run=dry_run)
-    _print_changes([made], dry_run, as_json)
-    if not as_json and not dry_run and made.state == "installed":
-        say(_NEXT[host])
+    name, settings = cast(Host, host), load_settings()
+    root = canonical_root(_directory(project) or Path.cwd())
+    path = settings_file(name, project=_directory(project))
+    parts = {path: InstallOptions(statusline=statusline, permissions=not no_permissions)}
+    if name == "claude-code" and share_memory is not False:
+        local, memory = settings_file(name, project=root), str(memory_directory(root, settings))
+        if share_memory or (not yes and not dry_run and not as_json and _wants_one_memory(root, memory)):
+            parts[local] = replace(parts.get(local, InstallOptions(hooks=False)), memory=memory)
+    planned = [install(name, one, settings.home, options, dry_run=True) for one, options in parts.items()]
+    changed = any(one.diff for one in planned)
+    if dry_run or not changed:
+        _print_changes(planned, dry_run, as_json)
+        return
+    if not yes:
+        _print_diffs(planned)
+        refusal = "wrote nothing: confirmation needs a terminal; --yes writes the changes, --dry-run shows them"
+        if not confirmed("Write these changes?", refusal):
+            return
+    made = [install(name, one, settings.home, options) for one, options in parts.items()]
+    _print_changes(made, dry_run, as_json, diffs=yes)
+    adopted = [one for options in parts.values() if options.memory for one in adopt_memories(root, settings)]
+    if not as_json:
+        if adopted:
+            say(f"Copied {len(adopted)} memories that Claude Code had of this project: {', '.join(adopted)}")
+        for line in _next_steps(name):
+            say(line)
+
+
+def _wants_one_memory(root: Path, memory: str) -> bool:
+    """Ask whether Claude Code shall use Reverie's memory directory; False without a terminal or if it does already."""
+    if not is_terminal() or is_shared(str(root), memory):
+        return False
+    question = (
+        f"Claude Code also keeps memories of its own. Shall it keep those of {root} in Reverie's directory, so that "
+        "both have one memory?"
+    )
+    return confirmed(question, "")
+
+
+def _next_steps(host: Host) -> list[str]:
+    """Return the commands that add the MCP tools, as they work in any directory."""
+    serve = shlex.join([*program(), "mcp"])
+    said: list[str] = []
+    if find_spec("mcp") is None:
+        said.append(f"For the tools, first: {shlex.quote(sys.executable)} -m pip install 'reverie[mcp]'")
+    match host:
+        case "claude-code":
+            said.append(f"To add tools too: claude mcp add --scope user reverie -- {serve}")
+        case "codex":
+            said.append(f"To add tools too: codex mcp add reverie -- {serve}")
+            said.append("Codex runs new hooks only after you trusted them: start 'codex' once and agree.")
+        case "gemini" | "qwen":
+            said.append(f"To add tools too: {host} mcp add --scope user reverie {serve}")
+        case "cursor":
+            words = [*program(), "mcp"]
+            server = json.dumps({"mcpServers": {"reverie": {"command": words[0], "args": words[1:]}}})
+            said.append(f"To add tools too, in ~/.cursor/mcp.json: {server}")
+    return said
 
 
 @click.command()
@@ -49,15 +127,16 @@ def command(host: str, project: str | None, statusline: bool, dry_run: bool, as_
 def remove(host: str | None, project: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove Reverie's hooks; restore the file byte for byte, or if it was edited since, remove only the hooks."""
     home = load_settings().home
-    wanted: list[tuple[Host, Path]] = installed_files(home)
+    wanted: list[tuple[Host, Path]] = [row for row in installed_files(home) if host in (None, row[0])]
     if host is not None:
         named = cast(Host, host)
-        wanted = [(named, settings_file(named, project=_directory(project)))]
+        one = (named, settings_file(named, project=_directory(project)))
+        wanted = [one] if project else list(dict.fromkeys([one, *wanted]))
     made: list[SettingsChange] = []
     wrong: list[str] = []
-    for one, path in wanted:
+    for name, path in wanted:
         try:
-            made.append(uninstall(one, path, home, dry_run=dry_run))
+            made.append(uninstall(name, path, home, dry_run=dry_run))
         except ReverieError as error:  # continue with the other files
             wrong.append(str(error))
     _print_changes(made, dry_run, as_json)
@@ -76,12 +155,18 @@ def _directory(project: str | None) -> Path | None:
     return path
 
 
-def _print_changes(changes: list[SettingsChange], dry_run: bool, as_json: bool) -> None:
+def _print_changes(changes: list[SettingsChange], dry_run: bool, as_json: bool, *, diffs: bool = True) -> None:
     if as_json:
         emit_json({"dry_run": dry_run, "changes": changes})
         return
+    if diffs:
+        _print_diffs(changes)
+    for one in changes:
+        backup = f" (backup: {one.backup})" if one.backup else ""
+        say(f"{one.path}: {'would be ' if dry_run and one.diff else ''}{one.state}{backup}")
+
+
+def _print_diffs(changes: list[SettingsChange]) -> None:
     for one in changes:
         if one.diff:
             paint((line, _STYLES.get(line[:1], "")) for line in one.diff.splitlines(keepends=True))
-        backup = f" (backup: {one.backup})" if one.backup else ""
-        say(f"{one.path}: {'would be ' if dry_run and one.diff else ''}{one.state}{backup}")

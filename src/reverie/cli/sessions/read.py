@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ...conversation.view import View
 from ...errors import InputError
 from ...runtime.library import Library
 from ...runtime.session.offload.read_back import ReadBack, StoredContent
@@ -44,7 +45,8 @@ def command(
     with opened_storage() as storage:
         library = Library(storage)
         key = library.find(session)
-        found = ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(handle)
+        view = library.view(key) if storage.load(key, 0, 1) is not None else View()  # a host's session before its end
+        found = ReadBack(storage, key.removesuffix(".jsonl"), view).find(handle)
     if expand and found.listing:
         found = replace(found, data=found.listing.encode(), text=found.listing)
     if by_bytes or (offset, limit, pattern) == (None, None, None):

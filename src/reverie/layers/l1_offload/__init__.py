@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from .duplicates import SeenResults
     from .images import CheckedImage, check_document, check_image
     from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
-    from .plan import plan_aggregate, stays_in_view
+    from .plan import RESULTS, plan_aggregate, stays_in_view
     from .policy import OffloadPolicy, fitted_policy
 
 __all__ = [
+    "RESULTS",
     "CheckedImage",
     "Content",
     "OffloadPolicy",

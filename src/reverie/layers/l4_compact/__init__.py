@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
+    from .anchors import exact_names
     from .loss import LossReport, LostName, loss_between, loss_of, loss_text, shown_text
     from .plan import (
         CompactionCause,
@@ -64,6 +65,7 @@ __all__ = [
     "cut_range_up_to",
     "directive",
     "dropped_rounds",
+    "exact_names",
     "expected_compaction",
     "fitted_messages",
     "loss_between",
@@ -90,6 +92,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "anchors": ("exact_names",),
         "loss": (
             "LossReport",
             "LostName",

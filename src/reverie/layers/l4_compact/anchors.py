@@ -55,3 +55,8 @@ def anchors_text(anchors: Iterable[Identifier]) -> str:
     parts = ["## Exact names from the earlier part"]
     parts += [f"{title}:\n" + "\n".join(by_kind[kind]) for kind, title in _TITLES.items() if kind in by_kind]
     return "\n\n".join(parts)
+
+
+def exact_names(items: Iterable[Item], *, tokens: int) -> str:
+    """Return the section with the exact names of these items within a token budget; empty if there are none."""
+    return anchors_text(anchor_list(mined(items)[0], "", tokens=tokens))

@@ -22,7 +22,7 @@ from ....conversation.standing_context import handle_of
 from ....conversation.tokens.estimate import estimate_message
 from ....conversation.view import View
 from ....errors import InputError, StorageError
-from ....layers.l1_offload import read_stored, result_forms, text_of
+from ....layers.l1_offload import RESULTS, read_stored, result_forms, text_of
 from ....ports import Storage
 from ....values import record
 
@@ -157,7 +157,17 @@ class ReadBack:
         if decision is not None:
             return self._stored(called, decision)
         block = next(self._results(called), None)
-        return None if block is None else _logged(called, block.get("content") or "")
+        found = self._undecided(called)
+        return found or (None if block is None else _logged(called, block.get("content") or ""))
+
+    def _undecided(self, handle: str) -> StoredContent | None:
+        """Return a result that a hook stored for a host, whose recording has only the preview; else None."""
+        name = handle.rsplit("/", 1)[-1]
+        for path in self._storage.list(f"{self._key}/{RESULTS}") if name else ():
+            stored = path.rsplit("/", 1)[-1]
+            if name in (stored, stored.rsplit(".", 1)[0]) and (data := self._storage.load(path)) is not None:
+                return StoredContent(handle, "file", data, _as_text(data, stored.rpartition(".")[2]), path)
+        return None
 
     def _stored(self, handle: str, decision: ResultOffloaded) -> StoredContent:
         try:
@@ -177,7 +187,7 @@ class ReadBack:
             decision = self._view.offloaded(called)
             if decision is not None and decision.path.rsplit("/", 1)[-1] == name and _ends(handle, decision.path):
                 return self._stored(handle, decision)
-        return None
+        return self._undecided(handle) if "/" in handle or "." in handle else None
 
     def _message(self, uuid: str) -> StoredContent | None:
         for entry in self._view.entries():

@@ -1,0 +1,95 @@
+"""The files and commands that a memory names, and whether a tool call is about one of them. Pure.
+
+Only names that leave no doubt count: a path or a file name with its ending, a command in backticks, or two words before
+an option (``git push --force``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..lazy import pattern
+from ..values import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+_FILE_MARK, _COMMAND_MARK = "f:", "c:"
+_SPAN: Final = pattern(r"`([^`\n]{1,200})`")
+_WORD: Final = pattern(r"[^\s`'\"()\[\]{}<>,;]+")
+_FILE: Final = pattern(r"(?:~/|\.{1,2}/|/)?[\w@+-][\w.@+-]*(?:/[\w.@+-]+)*")
+_ENDING: Final = pattern(r"[\w-]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
+_PROGRAM: Final = pattern(r"[A-Za-z0-9_./@+-]+\Z")
+_BEFORE_OPTION: Final = pattern(r"(?<![\w./@+-])([\w./@+]+) ([\w./@+][\w./@+-]*) +--?[A-Za-z]")
+_BETWEEN: Final = pattern(r"&&|\|\||[;|\n()]|\$\(")
+_PATCHED: Final = pattern(r"^\*\*\* (?:Add|Update|Delete|Move to)[^:\n]*: *(.+)$", re.MULTILINE)
+_FILE_FIELDS: Final = ("file_path", "path", "notebook_path")
+_MAX_CHARS: Final = 20_000
+
+
+def names_in(text: str) -> list[str]:
+    """Return the files and commands that a text names, each once, as marked names for ``is_about``."""
+    found: dict[str, None] = {}
+    text = text[:_MAX_CHARS]
+    for word in _WORD.findall(text):
+        word = word.rstrip(".:!?").removeprefix("./")
+        path = _FILE.fullmatch(word)
+        if path and ("/" in word.strip("/~") or _ENDING.search(word)):
+            found[_FILE_MARK + word] = None
+    spans = [words for span in _SPAN.findall(text) if (words := _command(span))]
+    spans += [(first, second) for first, second in _BEFORE_OPTION.findall(text)]
+    for words in spans:
+        if all(_PROGRAM.match(word) for word in words):
+            found[_COMMAND_MARK + " ".join(words)] = None
+    return list(found)
+
+
+def search_strings(names: Iterable[str]) -> list[str]:
+    """Return one string for each name that a tool call about it must contain as a word, sorted."""
+    return sorted({name[2:] if name.startswith(_FILE_MARK) else name[2:].split(" ")[0] for name in names})
+
+
+def is_about(names: Iterable[str], given: object) -> bool:
+    """Return whether the arguments of a tool call name one of these files, or run one of these commands."""
+    files, commands = _parts(given)
+    run = {words[:count] for words in map(_command, commands) for count in (1, 2)}
+    for name in names:
+        if name.startswith(_COMMAND_MARK):
+            if tuple(name[2:].split(" ")) in run:
+                return True
+        elif any(_names_file(name[2:], text) for text in (*files, *commands)):
+            return True
+    return False
+
+
+def _parts(given: object) -> tuple[list[str], list[str]]:
+    """Return the paths and the single commands in the arguments of a tool call."""
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    files = [value for name in _FILE_FIELDS if isinstance(value := fields.get(name), str)]
+    command: Any = fields.get("command")
+    if not isinstance(command, str):
+        return files, []
+    if command.lstrip().startswith("*** Begin Patch"):
+        return [*files, *_PATCHED.findall(command)], []
+    return files, [one.strip() for one in _BETWEEN.split(command[:_MAX_CHARS]) if one.strip()]
+
+
+def _command(text: str) -> tuple[str, ...]:
+    """Return the first two words of a command, without variables before it and without options."""
+    return tuple(_plain_words(text))[:2]
+
+
+def _plain_words(text: str) -> Iterator[str]:
+    started = False
+    for word in text.split():
+        if word.startswith("-") or (not started and "=" in word):
+            continue
+        started = True
+        yield word.strip("'\"")
+
+
+def _names_file(name: str, text: str) -> bool:
+    """Return whether a text holds this path by whole names, also at the end of a longer path."""
+    return re.search(rf"(?<![\w.@+-]){re.escape(name)}(?![\w/@+-]|\.\w)", text) is not None

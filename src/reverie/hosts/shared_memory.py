@@ -1,0 +1,60 @@
+"""One memory directory for Claude Code and Reverie: whether it is shared, and the memories that the host had before."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ..lazy import pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any, Final
+
+    from ..settings import Settings
+
+SETTING: Final = "autoMemoryDirectory"
+_MAX_BYTES: Final = 4 * 2**20
+_UNSAFE: Final = pattern(r"[^a-zA-Z0-9]")
+
+
+def is_shared(project: str, directory: str) -> bool:
+    """Return whether the settings of Claude Code for a project, or else of its user, name this memory directory."""
+    for path in (
+        os.path.join(project, ".claude", "settings.local.json"),
+        os.path.join(_user_folder(), "settings.json"),
+    ):
+        try:
+            with open(path, "rb") as stream:
+                found: Any = json.loads(stream.read(_MAX_BYTES)).get(SETTING)
+        except (OSError, ValueError, AttributeError, RecursionError):
+            continue
+        if isinstance(found, str):
+            return os.path.realpath(os.path.expanduser(found)) == os.path.realpath(directory)
+    return False
+
+
+def adopt_memories(project: Path, settings: Settings) -> list[str]:
+    """Copy the memories that Claude Code had of a project to Reverie's directory; return the names of the files.
+
+    A file that is there already stays. The files of the host stay too.
+    """
+    from ..memories.store.names import is_memory
+    from ..paths import replace_file
+    from ..runtime.memory.memory import Memory
+
+    memory = Memory.open(project, settings=settings)
+    folder = os.path.join(_user_folder(), "projects", _UNSAFE.sub("-", str(project)), "memory")
+    new = [name for name in sorted(os.listdir(folder)) if is_memory(name)] if os.path.isdir(folder) else []
+    new = [name for name in new if not os.path.lexists(memory.path / name)]
+    for name in new:
+        with open(os.path.join(folder, name), "rb") as stream:
+            replace_file(str(memory.path), name, stream.read(_MAX_BYTES))
+    if new:
+        memory.reindex()
+    return new
+
+
+def _user_folder() -> str:
+    return os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
