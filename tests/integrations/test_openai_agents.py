@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reverie import InMemoryStorage, Session
+from reverie import InMemoryStorage, Memory, Session
 from reverie.conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from reverie.errors import StorageError
 from reverie.events import DecisionMade
@@ -43,10 +43,10 @@ def agent_of(client: AsyncOpenAI, kind: str = "OpenAIResponsesModel") -> Agent[A
     return agents.Agent(name="helper", instructions="Help.", model=model, tools=[agents.function_tool(bash)])
 
 
-def session_of(opened: Session) -> ReverieSession:
+def session_of(opened: Session, memory: Memory | None = None) -> ReverieSession:
     from reverie.integrations.openai_agents import ReverieSession
 
-    return ReverieSession(opened)
+    return ReverieSession(opened, memory=memory)
 
 
 async def ask(agent: Agent[Any], given: Any, ours: ReverieSession, kept: Any = None) -> str:
@@ -60,6 +60,22 @@ def client_of(server: ChatServer) -> AsyncOpenAI:
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(base_url=server.base_url, api_key="any", max_retries=0)
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+async def test_a_conversation_opens_with_the_index_of_memories_if_it_has_any(
+    remembers: bool, tmp_path: Any, anyio_backend: str
+) -> None:
+    memory = Memory(tmp_path / "memory")
+    memory.save("Deploys go to fly.io", type="project", why="the old host is closed")
+    with ChatServer(lambda request: "ok") as server:
+        async with client_of(server) as client, Session.open("index", storage=InMemoryStorage()) as opened:
+            ours = session_of(opened, memory if remembers else None)
+            await ask(agent_of(client), "hello", ours)
+            await ask(agent_of(client), "hello again", ours)
+        sent = [json.dumps(request["input"]) for request in server.requests]
+        assert [one.count("<memory-index") for one in sent] == [int(remembers)] * 2
+        assert [one.count("Deploys go to fly.io") > 0 for one in sent] == [remembers] * 2
 
 
 @pytest.mark.parametrize("kind", ["OpenAIResponsesModel", "OpenAIChatCompletionsModel"])

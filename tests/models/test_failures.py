@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -216,3 +218,30 @@ def test_what_happens_to_a_connection_depends_on_whether_a_reply_had_begun() -> 
         assert isinstance(failure_of_exception("m", error), ModelUnavailable)
         assert isinstance(failure_of_exception("m", error, begun=True), ReplyBroken)
     assert isinstance(failure_of_exception("m", TypeError("a fault of ours")), ModelRefused)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Missing credentials. Please pass an `api_key`",
+        "The api_key client option must be set either by passing api_key to the client or by an environment variable",
+    ],
+)
+def test_a_missing_key_is_named_in_the_words_of_every_version_of_the_sdk(message: str) -> None:
+    assert isinstance(failure_of_exception("openai:m", ValueError(message)), ModelUnauthorized)
+    assert not isinstance(failure_of_exception("openai:m", ValueError("no such option")), ModelUnauthorized)
+
+
+def test_the_extra_lets_a_user_keep_the_version_that_other_packages_need() -> None:
+    from packaging.requirements import Requirement
+
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    allowed = Requirement(extras["openai"][0]).specifier
+    assert {version: version in allowed for version in ("2.15.0", "2.20.0", "2.54.0", "3.51.0")} == {
+        "2.15.0": False,  # its `post` takes no bytes
+        "2.20.0": True,
+        "2.54.0": True,
+        "3.51.0": True,
+    }

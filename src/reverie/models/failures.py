@@ -66,7 +66,7 @@ _STATUSES: Final[Mapping[str, int]] = {
 }
 _UNREACHED: Final = frozenset({"APIConnectionError", "TransportError"})
 _TIMED_OUT: Final = frozenset({"APITimeoutError", "TimeoutException"})
-_NO_KEY: Final = ("authentication method", "credentials")
+_NO_KEY: Final = ("authentication method", "credentials", "api_key client option")
 
 
 def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, str] | None = None) -> ModelError:
