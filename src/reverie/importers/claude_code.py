@@ -26,7 +26,7 @@ _BOOKKEEPING: Final = frozenset(
     }
 ) | claude_requests.RECORDS  # fmt: skip
 _UNSENT: Final = frozenset({"prompt_snapshot", "hook_success", "hook_progress", "hook_cancelled"})
-"""Attachments of which the model sees nothing: the prompt is outside the messages, a hook's output in another record."""
+"""Attachments that the model does not see: the prompt is outside the messages, a hook's output in other records."""
 _SILENT: Final = frozenset({"turn_duration", "stop_hook_summary", "hook_progress", "file_snapshot", "agents_killed"})
 _MOST_SESSIONS: Final = 50
 _SYNTHETIC: Final = "<synthetic>"
