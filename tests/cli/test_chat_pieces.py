@@ -17,10 +17,11 @@ from prompt_toolkit.document import Document
 
 from log_script import Script, text
 from reverie import FileStorage
+from reverie.cli.output import dollars
 from reverie.cli.terminal.calls import call_title, outcome
 from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.completion import InputCompleter, best_matches, project_files
-from reverie.cli.terminal.footer import dollars, footer_lines, footer_parts, thousands
+from reverie.cli.terminal.footer import footer_lines, footer_parts, thousands
 from reverie.cli.terminal.screen import open_history
 from reverie.cli.terminal.sessions import earlier_sessions, named_session, newest_session
 from reverie.cli.terminal.shell import as_attachment, run_shell
@@ -71,9 +72,7 @@ def test_the_footer_always_says_everything_and_fits_the_screen(
         assert part[: columns - 1] in "\n".join(lines)
 
 
-@pytest.mark.parametrize(
-    ("usd", "said"), [(None, "$ –"), (0.0, "$0.0000"), (0.12345, "$0.1235"), (1234.5, "$1,234.50")]
-)
+@pytest.mark.parametrize(("usd", "said"), [(None, "$ –"), (0.0, "$0.00"), (0.12345, "$0.1235"), (1234.5, "$1,234.50")])
 def test_money_is_said_finely_where_it_is_little(usd: float | None, said: str) -> None:
     assert dollars(usd) == said
 

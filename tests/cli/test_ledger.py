@@ -1,4 +1,4 @@
-"""``reverie ledger`` prints the cost of calls, grouped as requested."""
+"""``reverie stats --by`` prints the cost of calls, grouped as requested."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from reverie.runtime.session.ledger import FILE_NAME, LedgerStore
 
 NOON = 1_763_208_000.0  # 2025-11-15 12:00 UTC
 WARM = Usage(read=90_000, write_5m=10_000, output=500)
+TABLE = ("stats", "--days", "36500", "--by")
 COLD = Usage(write_5m=100_000, output=500)
 
 
@@ -45,7 +46,7 @@ def test_calls_are_summed_by_what_was_asked(
     home: Path, capsys: pytest.CaptureFixture[str], axis: str, keys: list[str]
 ) -> None:
     filled(home)
-    assert run(["ledger", "--by", axis, "--json"]) == 0
+    assert run([*TABLE, axis, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [row[axis] for row in report["rows"]] == keys
     total = report["total"]
@@ -59,38 +60,37 @@ def test_calls_are_summed_by_what_was_asked(
 def test_a_person_sees_a_table_with_the_sum_and_what_was_lost(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     filled(home)
     assert run(["ledger"]) == 0
-    shown = capsys.readouterr().out
+    shown, hint = capsys.readouterr()
+    assert "is now 'reverie stats --by session" in hint
     assert "alpha" in shown
     assert "60.0%" in shown
     assert "tools[3].description changed" in shown
-    assert "1.5000 USD" in shown
+    assert "$1.50 of it was lost to 1 cache break; without them it would have been $1.50." in shown
     assert shown.splitlines()[3].split()[0] == "all"
 
 
 def test_only_what_was_asked_for_is_counted(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     filled(home, project_slug(tmp_path))
-    assert run(["ledger", "--session", "beta", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["total"]["calls"] == 1
-    assert run(["ledger", "--project", str(tmp_path), "--json"]) == 0
+    assert run([*TABLE, "day", "--project", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["total"]["calls"] == 3
     (tmp_path / "other").mkdir()
-    assert run(["ledger", "--project", str(tmp_path / "other"), "--json"]) == 0
+    assert run([*TABLE, "day", "--project", str(tmp_path / "other"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == []
 
 
 def test_an_empty_ledger_says_so_and_stays_unmade(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["ledger"]) == 0
-    assert "empty" in capsys.readouterr().out
+    assert run([*TABLE, "day"]) == 0
+    assert "No model calls" in capsys.readouterr().out
     assert not (home / FILE_NAME).exists()
 
 
 @pytest.mark.parametrize("arguments", [["--by", "moon"], ["--project", "/nowhere/at/all"]])
 def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["ledger", *arguments]) == 2
+    assert run(["stats", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_damaged_ledger_is_one_clear_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / FILE_NAME).write_bytes(b"garbage" * 500)
-    assert run(["ledger"]) == 0
+    assert run([*TABLE, "day"]) == 0
     assert "rebuilt from the logs" in capsys.readouterr().err

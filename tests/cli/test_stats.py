@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.session.ledger import LedgerStore
 from reverie.settings import load_settings
+
+SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions" / "sample.jsonl"
 
 
 def enter(home: Path, days_ago: int, source: str, usd: float, **usage: int) -> None:
@@ -49,9 +52,38 @@ def test_money_and_tokens_are_summed_by_layer_day_project_and_session() -> None:
     assert budgets["extraction"]["usd"] == pytest.approx(0.10)
     assert budgets["extraction"]["of_usd"] == load_settings().extract.daily_usd
     drawn = CliRunner().invoke(command, ["--days", "7"], catch_exceptions=False).output
-    for word in ("cache hits", "by layer", "by day", "by project", "by session", "compactions per session", "█"):
+    assert drawn.startswith("In the last 7 days you paid $0.8500 for 0 sessions and 3 calls.")
+    for word in ("cache hits", "cost a day  ▄█  ", "by layer", "by session", "compactions per session", "█"):
         assert word in drawn
-    assert "0.10 of 2.00 USD" in drawn
+    assert "$0.1000 of $2.00" in drawn
+
+
+@pytest.mark.requirement("U5")
+def test_an_imported_session_counts_by_its_own_days_and_costs_what_replay_says(
+    reverie: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    old = tmp_path / "old.jsonl"
+    old.write_text(SAMPLE.read_text().replace('"timestamp":"2026-', '"timestamp":"2025-'))
+    assert reverie("import", old)[0] == 0
+    assert json.loads(reverie("stats", "--days", 7, "--json")[1])["total"]["calls"] == 0
+    found = json.loads(reverie("stats", "--days", 36500, "--json")[1])
+    billed = json.loads(reverie("replay", old, "--policy", "recorded", "--json")[1])["policies"]["recorded"]
+    usd = pytest.approx(billed["input_usd"] + billed["output_usd"])
+    assert found["total"]["calls"] == billed["requests"]
+    assert found["total"]["usd"] == usd
+    for axis in ("day", "session", "project", "layer"):
+        assert sum(one["usd"] for one in found[f"by_{axis}"].values()) == usd
+    assert list(found["by_day"]) == ["2025-11-12"]
+
+
+@pytest.mark.requirement("B7")
+def test_named_recordings_are_measured(reverie: Callable[..., tuple[int, str, str]]) -> None:
+    found = json.loads(reverie("stats", SAMPLE, "--json")[1])
+    assert 0 < found["total"]["cache_hit_rate"] <= 1
+    assert found["total"]["sessions"] == len(found["sessions"]) >= 1
+    drawn = reverie("stats", SAMPLE)[1]
+    for name in ("cost", "cache hits", "compactions per session", "facts kept", "background work", "unused memories"):
+        assert name in drawn
 
 
 @pytest.mark.requirement("B7", "B3")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from ..conversation.entries import Entry
+from ..conversation.tokens.estimate import estimate_block
+from ..conversation.wire.blocks import as_blocks
 from ..values import record
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+_LEAST_SHARE: Final = 0.6  # of the estimate, which is at most that far off
 
 
 @record
@@ -134,3 +138,24 @@ def _mapping(reported: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _count(reported: Mapping[str, Any], key: str) -> int:
     value = reported.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def reported_usage(pieces: Sequence[Entry]) -> dict[str, Any] | None:
+    """Return the usage that the entries of one recorded reply report; None if they report no input.
+
+    Their largest output counts. Some programs record the output of the first piece only: where it is far below the
+    text of the reply, the text is counted instead.
+    """
+    reported = [
+        cast("dict[str, Any]", one.reply["usage"]) for one in pieces if isinstance(one.reply.get("usage"), dict)
+    ]
+    if not reported or not usage_of(reported[0]).input:
+        return None
+    output = max(usage_of(one).output for one in reported)
+    estimated = reply_tokens(pieces)
+    return {**reported[0], "output_tokens": output if output >= _LEAST_SHARE * estimated else estimated}
+
+
+def reply_tokens(pieces: Sequence[Entry]) -> int:
+    """Return an estimate of the tokens in the entries of one reply."""
+    return sum(estimate_block(block) for one in pieces if one.message is not None for block in as_blocks(one.message))

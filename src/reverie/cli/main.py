@@ -58,8 +58,6 @@ MORE: Mapping[str, tuple[str, str]] = {
     "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
     "send": ("reverie.cli.agents.send", "Send a message to an agent."),
     "inbox": ("reverie.cli.agents.inbox", "Show messages sent to an agent, or to you."),
-    "ledger": ("reverie.cli.costs.ledger", "Show the cost of model calls and the losses from cache breaks."),
-    "measures": ("reverie.cli.costs.measures", "Measure cache, compaction, memory and background work."),
     "uninstall": ("reverie.cli.hosts.install:remove", "Remove Reverie's hooks from another agent."),
     "hook": ("reverie.cli.hosts.hook", "Handle one hook call from another agent."),
     "worker": ("reverie.cli.hosts.worker", "Run the background jobs that hooks queued."),
@@ -75,6 +73,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     **{name: row for rows in SECTIONS.values() for name, row in rows.items()},
     **MORE,
 }
+RENAMED: Mapping[str, tuple[str, ...]] = {
+    "ledger": ("stats", "--by", "session", "--days", "36500"),
+    "measures": ("stats",),
+}
+"""Commands of the last version that are options of another one now."""
 ROOT_OPTIONS = ("-h", "--help", "-V", "--version")
 COMPLETES = "_REVERIE_COMPLETE"
 """The variable by which a shell asks for completions."""
@@ -153,6 +156,9 @@ class RootGroup(LazyGroup):
                 args = ["--help"]
             case ["help", *rest]:
                 args = [*rest, "--help"]
+            case [first, *rest] if first in RENAMED:
+                complain(f"'reverie {first}' is now 'reverie {' '.join(RENAMED[first])}'; use that from now on")
+                args = [*RENAMED[first], *rest]
             case [first, *_] if first not in self.table and first not in ROOT_OPTIONS:
                 if first.startswith("-") or len(first.split()) > 1:
                     args = ["chat", *args]

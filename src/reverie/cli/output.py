@@ -224,6 +224,20 @@ def bar(amount: float, whole: float, *, width: int = 40) -> str:
     return bar_cell() * filled
 
 
+def sparkline(amounts: Sequence[float]) -> str:
+    """Return one character per amount, as high as its share of the largest; digits where the encoding has no blocks."""
+    levels = "▁▂▃▄▅▆▇█" if bar_cell() != "#" else "01234567"
+    most = max(amounts, default=0.0) or 1.0
+    return "".join(levels[round(amount / most * 7)] for amount in amounts)
+
+
+def dollars(usd: float | None) -> str:
+    """Return an amount of money as text, with four decimals below one dollar; ``$ –`` if it is None."""
+    if usd is None:
+        return "$ –"
+    return f"${usd:,.4f}" if 0 < usd < 1 else f"${usd:,.2f}"
+
+
 def bar_cell() -> str:
     """Return the character for bars: a block if the encoding has one, else "#"."""
     try:

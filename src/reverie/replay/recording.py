@@ -7,10 +7,10 @@ attachment of the billed size. Recordings without usage keep the estimates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from ..cache.usage import Usage, usage_of
+from ..cache.usage import Usage, reply_tokens, reported_usage, usage_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry, iso
 from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_block, estimate_request
@@ -167,21 +167,11 @@ def _steps(entries: list[Entry]) -> list[RecordedRequest]:
 
 
 def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> RecordedRequest:
-    billed = _billed(reply)
-    estimated = sum(estimate_block(block) for entry in reply for block in _blocks(entry))
-    reported = billed.output if billed is not None else 0
-    output = reported if reported >= 0.6 * estimated else estimated
+    reported = reported_usage(reply)
+    billed = usage_of(reported) if reported is not None else None
+    output = billed.output if billed is not None else reply_tokens(reply)
     model = str(reply[0].reply.get("model") or "")
     return RecordedRequest(number, at, tuple(entries), tuple(reply), model, output, billed)
-
-
-def _billed(reply: list[Entry]) -> Usage | None:
-    """Return the billed usage of a reply, with the largest output that its pieces report; None without usage."""
-    reported = [entry.reply["usage"] for entry in reply if isinstance(entry.reply.get("usage"), dict)]
-    usages = [usage_of(cast(Mapping[str, Any], one)) for one in reported]
-    if not usages or not usages[0].input:
-        return None
-    return replace(usages[0], output=max(one.output for one in usages))
 
 
 def _blocks(entry: Entry) -> list[Block]:

@@ -1,94 +1,119 @@
-"""``reverie stats``: cost of the last days by layer, day, project and session, and quality figures."""
+"""``reverie stats``: cost of the last days with its losses, by layer, day, project and session, and quality figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import click
 
-from ...cache.ledger import Totals
-from ...runtime.reports.stats import BudgetUse, Stats, stats_of
+from ...cache.ledger import LedgerAxis, Totals
+from ...runtime.reports.measures import Measures, measure, total_of
+from ...runtime.reports.stats import AXES, BudgetUse, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings
-from ..output import bar, bars, counted, emit_json, say, table, tracked
-from ..sessions.recordings import slug_of
-from .ledger import as_json_row
-from .measures import as_row, facts_row, number_text, percent_text
+from ..output import bar, bars, counted, dollars, emit_json, say, sparkline, table, tracked, warn
+from ..sessions.recordings import SESSION, recordings, slug_of
 
 _MOST_SESSIONS = 10
 _WIDTH = 30
+_LINE = 40
+_KINDS = ("read", "written", "uncached", "output")
+_FIGURES = (
+    *("calls", "hit_rate", "expected_hit_rate", "actual", "expected", "usd", "expected_usd", "unpriced"),
+    *("breaks", "lost_tokens", "lost_usd", "lost_by_reason"),
+)
 
 
 @click.command()
+@click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1, type=SESSION)
 @click.option(
-    "--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="Number of days, including today."
+    "--days", type=click.IntRange(1, 36500), default=30, show_default=True, help="Number of days, including today."
 )
+@click.option("--by", "axis", type=click.Choice(AXES), help="Only a table of tokens, cost and losses by this.")
 @click.option("--project", metavar="DIR", help="Only the project that contains this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(days: int, project: str | None, as_json: bool) -> None:
-    """Show the last days: share of cache hits, cost and tokens by layer, day, project and session, compactions per
-    session, facts kept per token, background cost against its budget, and the share of useless memories."""
+def command(sessions: tuple[str, ...], days: int, axis: str | None, project: str | None, as_json: bool) -> None:
+    """Show the cost of the last days, the losses from cache breaks, and figures about cache, compaction and memory.
+
+    Each call counts on its own day, also in imported sessions. With SESSION or FILE, show the quality figures of these
+    sessions or recordings alone.
+    """
     settings, now, slug = load_settings(), datetime.now(UTC), slug_of(project)
+    if sessions:
+        return _show_sessions(sessions, settings.compact.failures, as_json)
     found = stats_of(settings, days=days, now=now, project=slug, track=lambda keys: tracked(keys, "measuring"))
-    if as_json:
-        emit_json(as_figures(found))
+    if found.notice:
+        warn(found.notice)
+    if axis is not None:
+        rows = found.by(cast(LedgerAxis, axis))
+        if as_json:
+            total = _json_row(total_of_rows(rows.values()))
+            emit_json(
+                {"by": axis, "rows": [{axis: key, **_json_row(one)} for key, one in rows.items()], "total": total}
+            )
+        elif rows:
+            _draw_table(axis, rows)
+        else:
+            _say_nothing(days)
+    elif as_json:
+        emit_json(_figures(found))
     elif found.total.calls or found.measures.sessions or found.memories:
-        draw(found, days, now)
+        _draw(found, days, now)
     else:
-        say(f"No model calls in the last {counted(days, 'day')}. 'reverie demo' shows an example bill.")
+        _say_nothing(days)
 
 
-def as_figures(found: Stats) -> dict[str, Any]:
+def _say_nothing(days: int) -> None:
+    say(f"No model calls in the last {counted(days, 'day')}. 'reverie demo' shows an example bill.")
+
+
+def _figures(found: Stats) -> dict[str, Any]:
     """Return the figures as a dict for JSON."""
-
-    def rows(by: Mapping[str, Totals]) -> dict[str, Any]:
-        return {key: as_json_row(one) for key, one in by.items()}
-
     return {
         "since": found.since,
-        "total": as_json_row(found.total),
+        "total": _json_row(found.total),
         "background_usd": found.background_usd,
         "conversation_usd": found.conversation_usd,
         "extraction_usd": found.extraction_usd,
-        "by_layer": rows(found.by_layer),
-        "by_day": rows(found.by_day),
-        "by_project": rows(found.by_project),
-        "by_session": rows(found.by_session),
-        "measures": as_row(found.measures),
+        **{f"by_{axis}": {key: _json_row(one) for key, one in found.by(axis).items()} for axis in AXES},
+        "measures": _measures_row(found.measures),
         "budgets": found.budgets,
         "memories": found.memories,
     }
 
 
-def draw(found: Stats, days: int, now: datetime) -> None:
-    """Print the figures and one cost chart each by layer, day, project and session."""
+def _json_row(row: Totals) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in _FIGURES}
+
+
+def _draw(found: Stats, days: int, now: datetime) -> None:
+    """Print the cost, its losses, the quality figures, and one cost chart each by layer, project and session."""
     total, measures = found.total, found.measures
-    sums = f"{counted(measures.sessions, 'session')}, {counted(total.calls, 'call')}"
-    say(f"{'Today' if days == 1 else f'The last {days} days'}: {sums}")
+    when = "Today" if days == 1 else f"In the last {days} days"
+    sums = f"{counted(measures.sessions, 'session')} and {counted(total.calls, 'call')}"
+    say(f"{when} you paid {dollars(total.usd)} for {sums}.")
+    _draw_losses(total)
     say()
     rows = [
         ("cache hits", f"{total.hit_rate:.1%}", bar(total.hit_rate, 1.0, width=_WIDTH)),
-        ("cost", f"{total.usd:.2f} USD", f"{found.background_usd:.2f} of it for background work"),
-        ("extraction of memories", f"{found.extraction_usd:.2f} USD", _beside_conversation(found)),
         (
             "tokens",
             f"{total.actual.input + total.actual.output:,}",
             f"{total.actual.read:,} read from the cache, {total.actual.output:,} output",
         ),
-        ("lost to cache breaks", f"{total.lost_usd:.2f} USD", counted(total.breaks, "break")),
-        (
-            "compactions per session",
-            number_text(measures.compactions_per_session),
-            f"{measures.compactions:,} in total",
-        ),
-        ("thinking dropped", f"{measures.thinking_dropped:,}", "replies; 0 unless you asked for a change"),
-        facts_row(measures.facts),
+        ("background work", dollars(found.background_usd), "part of the cost"),
+        ("extraction of memories", dollars(found.extraction_usd), _beside_conversation(found)),
+        *_quality_rows(measures),
         ("useless memories", *_pollution(found)),
     ]
     table(["", "", ""], rows, right=(1,))
+    each = _every_day(found, now)
+    if len(each) > 1:
+        most = max(one.usd for one in each.values())
+        say()
+        say(f"cost a day  {_line(each)}  {min(each)} to today, at most {dollars(most)}")
     _draw_costs("layer", found.by_layer)
-    _draw_costs("day", _every_day(found, now))
     _draw_costs("project", found.by_project)
     _draw_costs("session", dict(list(found.by_session.items())[:_MOST_SESSIONS]), of=len(found.by_session))
     say()
@@ -96,17 +121,57 @@ def draw(found: Stats, days: int, now: datetime) -> None:
     bars([_spent(one) for one in found.budgets], whole=1.0, width=_WIDTH)
 
 
+def _line(each: Mapping[str, Totals]) -> str:
+    """Return the days as a sparkline of at most ``_LINE`` characters; each shows the most expensive of its days."""
+    spent = [one.usd for one in each.values()]
+    step = -(-len(spent) // _LINE)
+    return sparkline([max(spent[at : at + step]) for at in range(0, len(spent), step)])
+
+
+def _draw_losses(total: Totals) -> None:
+    if total.breaks:
+        lost = f"{dollars(total.lost_usd)} of it was lost to {counted(total.breaks, 'cache break')}"
+        say(f"{lost}; without them it would have been {dollars(total.usd - total.lost_usd)}.")
+        ordered = sorted(total.lost_by_reason.items(), key=lambda item: (-item[1], item[0]))
+        bars([(f"  {reason}", usd, dollars(usd)) for reason, usd in ordered], width=_WIDTH)
+    if total.unpriced:
+        say(f"{counted(total.unpriced, 'call')} used a model without a known price and counted as nothing.")
+
+
 def _draw_costs(axis: str, by: Mapping[str, Totals], *, of: int = 0) -> None:
-    if not by:
-        return
+    if len(by) < 2:
+        return  # one bar says nothing
     say()
     say(f"by {axis}" + (f", the {len(by)} most expensive of {of}" if of > len(by) else ""))
     most = max(one.usd for one in by.values())
     rows = [
-        (key or "(none)", bar(one.usd, most, width=_WIDTH), f"{one.usd:.2f} USD", _tokens(one), _hit(one))
+        (key or "(none)", bar(one.usd, most, width=_WIDTH), dollars(one.usd), _tokens(one), _hit(one))
         for key, one in by.items()
     ]
     table(["", "", "", "", ""], rows, right=(2, 3, 4), cut=0)
+
+
+def _draw_table(axis: str, found: Mapping[str, Totals]) -> None:
+    """Print one row per group, their sum, and the losses by reason of cache breaks."""
+    headings = [axis, "calls", *_KINDS, "hit rate", "expected", "cost", "breaks", "lost"]
+    whole = total_of_rows(found.values())
+    named = [*found.items(), *([("all", whole)] if len(found) > 1 else [])]
+    table(headings, [_cells(key or "(none)", row) for key, row in named], right=range(1, len(headings)), cut=0)
+    say()
+    _draw_losses(whole)
+
+
+def _cells(key: str, row: Totals) -> list[str]:
+    used = row.actual
+    return [
+        key,
+        *(f"{count:,}" for count in (row.calls, used.read, used.write, used.uncached, used.output)),
+        f"{row.hit_rate:.1%}",
+        f"{row.expected_hit_rate:.1%}",
+        dollars(row.usd),
+        f"{row.breaks:,}",
+        dollars(row.lost_usd),
+    ]
 
 
 def _every_day(found: Stats, now: datetime) -> dict[str, Totals]:
@@ -127,21 +192,19 @@ def _pollution(found: Stats) -> tuple[str, str]:
     dreamt = ""
     if memories.before is not None and memories.after is not None:
         dreamt = f"; last dream: {memories.before:.1%} before, {memories.after:.1%} after"
-    return percent_text(
-        memories.rate
-    ), f"{memories.wrong:,} of {memories.memories:,}{f' ({why})' if why else ''}{dreamt}"
+    return _percent(memories.rate), f"{memories.wrong:,} of {memories.memories:,}{f' ({why})' if why else ''}{dreamt}"
 
 
 def _beside_conversation(found: Stats) -> str:
     spent = found.conversation_usd
     share = f"{found.extraction_usd / spent:.1%} of" if spent else "beside"
-    return f"{share} the {spent:.2f} USD of the conversations"
+    return f"{share} the {dollars(spent)} of the conversations"
 
 
 def _spent(one: BudgetUse) -> tuple[str, float, str]:
     share = max(one.usd / one.of_usd if one.of_usd else 0.0, one.tokens / one.of_tokens if one.of_tokens else 0.0)
     when = "today" if one.per == "day" else "last run"
-    note = f"{one.usd:.2f} of {one.of_usd:.2f} USD, {one.tokens:,} of {one.of_tokens:,} tokens"
+    note = f"{dollars(one.usd)} of {dollars(one.of_usd)}, {one.tokens:,} of {one.of_tokens:,} tokens"
     return f"{one.what}, {when}", share, note
 
 
@@ -151,3 +214,81 @@ def _tokens(one: Totals) -> str:
 
 def _hit(one: Totals) -> str:
     return f"{one.hit_rate:.0%} hit" if one.actual.input else ""
+
+
+# -- named sessions
+
+
+def _show_sessions(names: tuple[str, ...], failures_open: int, as_json: bool) -> None:
+    logs = [(one.session_id, one.entries) for name in names for one in recordings(name)]
+    found = {
+        name: measure(entries, price_list(entries), failures_open=failures_open)
+        for name, entries in tracked(logs, "measuring")
+    }
+    total = total_of(found.values())
+    if as_json:
+        rows = [{"session": name, **_measures_row(one)} for name, one in found.items()]
+        emit_json({"total": _measures_row(total), "sessions": rows})
+        return
+    breaks = f"{counted(total.breaks, 'cache break')} lost {dollars(total.lost_usd)} of it"
+    hits = f"{total.read_tokens:,} of {total.input_tokens:,} input tokens"
+    share = _percent(total.background_share)
+    rows = [
+        ("cost", dollars(total.usd), breaks),
+        ("cache hits", _percent(total.hit_rate), hits),
+        *_quality_rows(total),
+        ("background work", dollars(total.background_usd), f"{counted(total.background_calls, 'call')}, {share} of it"),
+        (
+            "unused memories",
+            _percent(total.pollution.rate),
+            f"{total.pollution.unused:,} of {total.pollution.surfaced:,} shown memories were not used",
+        ),
+    ]
+    table(["", "", ""], rows, right=(1,))
+
+
+def _quality_rows(one: Measures) -> list[tuple[str, str, str]]:
+    """Return the rows about compactions: their number, failures, and the exact names that summaries keep."""
+    density = one.facts.per_1000_tokens
+    names = "no summary yet" if density is None else f"{density:,.0f} uses of exact names per 1,000 tokens of summary"
+    each = one.compactions_per_session
+    details = f"{one.compactions:,} in total, {one.undone:,} undone, {one.failed:,} failed"
+    if one.breaker_openings:
+        details += f"; automatic compaction paused {counted(one.breaker_openings, 'time')}"
+    return [
+        ("compactions per session", "-" if each is None else f"{each:,.2f}", details),
+        ("thinking dropped", f"{one.thinking_dropped:,}", "replies; 0 unless you asked for a change"),
+        ("facts kept", _percent(one.facts.share), names),
+    ]
+
+
+def _measures_row(one: Measures) -> dict[str, Any]:
+    """Return measures as a dict for JSON, with None for an unknown rate."""
+    return {
+        "sessions": one.sessions,
+        "calls": one.calls,
+        "cache_hit_rate": one.hit_rate,
+        "breaks": one.breaks,
+        "lost_usd": one.lost_usd,
+        "usd": one.usd,
+        "compactions": one.compactions,
+        "compactions_per_session": one.compactions_per_session,
+        "compactions_undone": one.undone,
+        "compactions_failed": one.failed,
+        "breaker_openings": one.breaker_openings,
+        "thinking_dropped": one.thinking_dropped,
+        "facts_used": one.facts.used,
+        "facts_kept": one.facts.kept,
+        "facts_kept_share": one.facts.share,
+        "facts_kept_per_1000_tokens": one.facts.per_1000_tokens,
+        "background_calls": one.background_calls,
+        "background_usd": one.background_usd,
+        "background_share": one.background_share,
+        "memories_surfaced": one.pollution.surfaced,
+        "memories_unused": one.pollution.unused,
+        "memory_pollution_rate": one.pollution.rate,
+    }
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

@@ -126,7 +126,7 @@ def stored_files(home: Path) -> list[Finding]:
         if problems:
             found.append(Finding("journal", "failed", f"{folder / 'journal.jsonl'}: {'; '.join(problems[:3])}"))
     if (home / FILE_NAME).exists() and is_damaged(home / FILE_NAME):
-        found.append(Finding("ledger", "failed", f"{home / FILE_NAME} is damaged; 'reverie ledger' rebuilds it"))
+        found.append(Finding("ledger", "failed", f"{home / FILE_NAME} is damaged; 'reverie stats' rebuilds it"))
     return found
 
 

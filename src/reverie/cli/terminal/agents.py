@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...events import AgentEnded, AgentProgressed, AgentStarted, Event
-from ..output import counted
+from ..output import counted, dollars
 from .calls import one_line
 from .colours import Paint
-from .footer import dollars, thousands
+from .footer import thousands
 
 SHOWN: Final = 6
 """Maximum number of agents with a live line; further agents are only counted."""

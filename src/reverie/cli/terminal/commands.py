@@ -14,11 +14,11 @@ from anyio import to_thread
 from ...errors import InputError, ReverieError
 from ...settings import PRESETS, Mode, Preset, Settings
 from ...values import record
-from ..output import counted, one_word
+from ..output import counted, dollars, one_word
 from .approval import Preview
 from .calls import one_line
 from .colours import Paint
-from .footer import dollars, thousands
+from .footer import thousands
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..output import counted
+from ..output import counted, dollars
 from .calls import one_line
 
 if TYPE_CHECKING:
@@ -61,13 +61,6 @@ def footer_lines(parts: Sequence[Part], columns: int) -> list[list[Part]]:
         lines[-1].append((style, text[: max(1, columns - 1)]))
         used += wanted
     return lines
-
-
-def dollars(usd: float | None) -> str:
-    """Return an amount of money as text, with four decimals below one dollar; ``$ –`` if it is None."""
-    if usd is None:
-        return "$ –"
-    return f"${usd:,.4f}" if usd < 1 else f"${usd:,.2f}"
 
 
 def thousands(count: int) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
-from ...cache.ledger import MAIN, Ledger, PriceList
-from ...cache.usage import usage_of
+from ...cache.ledger import MAIN, Ledger, LedgerCall, PriceList
+from ...cache.usage import reported_usage, usage_of
 from ...conversation.authorship import strings_of, utterances
 from ...conversation.decisions import (
     CallRecorded,
@@ -107,9 +107,20 @@ class Measures:
         return self.background_usd / self.usd if self.usd else None
 
 
-def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int = 3) -> Measures:
-    """Return the measures of one log; every ``failures_open`` failed compactions in a row open the circuit breaker."""
-    ledger, view = Ledger(""), View()
+def measure(
+    entries: Sequence[Entry],
+    prices: PriceList,
+    *,
+    failures_open: int = 3,
+    session: str = "",
+    project: str = "",
+    reported_calls: list[LedgerCall] | None = None,
+) -> Measures:
+    """Return the measures of one log; every ``failures_open`` failed compactions in a row open the circuit breaker.
+
+    The calls that the replies of a recording report, which no ledger has, are added to ``reported_calls``.
+    """
+    ledger, view = Ledger(session, project), View()
     reported = _reported_calls(entries)
     background: list[CallRecorded] = []
     counts: Counter[str] = Counter()
@@ -121,6 +132,8 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
         ledger = ledger.fold(entry, prices)
         if entry.uuid in reported:
             ledger = ledger.called(reported[entry.uuid], entry, prices)
+            if reported_calls is not None and ledger.last is not None:
+                reported_calls.append(ledger.last)
         match decision:
             case CallRecorded() if decision.source != MAIN:
                 background.append(decision)
@@ -192,14 +205,16 @@ def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
     """Return the calls that imported replies report, by each reply's entry uuid; none if the log records calls."""
     if any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries):
         return {}
-    replies = {str(entry.reply.get("id") or entry.uuid): entry for entry in entries if entry.kind == ASSISTANT}
+    replies: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.kind == ASSISTANT:
+            replies.setdefault(str(entry.reply.get("id") or entry.uuid), []).append(entry)
     found: dict[str, CallRecorded] = {}
-    for entry in replies.values():
-        usage = entry.reply.get("usage")
-        if isinstance(usage, dict):
-            model = str(entry.reply.get("model") or "")
-            cause = Cause("model", "as the recording reports")
-            found[entry.uuid] = CallRecorded(cause, model, cast("dict[str, Any]", usage))
+    for pieces in replies.values():
+        usage = reported_usage(pieces)
+        if usage is not None:
+            model = str(pieces[0].reply.get("model") or "")
+            found[pieces[-1].uuid] = CallRecorded(Cause("model", "as the recording reports"), model, usage)
     return found
 
 

@@ -1,6 +1,7 @@
 """Statistics over all sessions: cost and tokens by day, project, session and layer, with quality measures.
 
-Cost and tokens come from the ledger; compactions and kept facts come from the logs written in the same days.
+Cost and tokens come from the ledger, those of imported sessions from their replies; compactions and kept facts come
+from the logs with entries of the same days.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Final
 
-from ...cache.ledger import MAIN, LedgerAxis, Totals, layer_of
+from ...cache.ledger import MAIN, LedgerAxis, LedgerCall, Totals, layer_of
 from ...cache.prices import Prices, prices_for
 from ...conversation.entries import Entry, seconds
 from ...settings import Settings
@@ -20,6 +22,8 @@ from ..library import Library
 from ..session.ledger import LedgerStore
 from .measures import Measures, measure, total_of
 from .pollution import MemoryPollution, pollution_of
+
+AXES: Final[tuple[LedgerAxis, ...]] = ("session", "day", "project", "layer")
 
 
 @record
@@ -49,6 +53,14 @@ class Stats:
     measures: Measures
     budgets: tuple[BudgetUse, ...]
     memories: MemoryPollution | None = None
+    notice: str = ""
+    """A sentence about a ledger that was damaged and rebuilt; empty otherwise."""
+
+    def by(self, axis: LedgerAxis) -> Mapping[str, Totals]:
+        """Return the totals by session, day, project or layer."""
+        return {"session": self.by_session, "day": self.by_day, "project": self.by_project, "layer": self.by_layer}[
+            axis
+        ]
 
     @property
     def conversation_usd(self) -> float:
@@ -77,38 +89,66 @@ def stats_of(
     project: str | None = None,
     track: Callable[[list[str]], Iterable[str]] = iter,
 ) -> Stats:
-    """Return statistics of the last ``days`` days, of one project or all; ``track`` wraps the list of log keys."""
+    """Return statistics of the last ``days`` days, of one project or all; ``track`` wraps the list of log keys.
+
+    A call counts on its own day. The calls of imported sessions are those that their replies report.
+    """
     since = (now.astimezone(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
-    axes: tuple[LedgerAxis, ...] = ("layer", "day", "project", "session")
+    measures, imported = _measured(settings, since, project, track)
     with LedgerStore(settings.home) as store:
-        sums = [store.by(axis, project=project, since=since) for axis in axes]
+        sums = {axis: _with(store.by(axis, project=project, since=since), imported, axis) for axis in AXES}
         budgets = _budgets(store, settings, now)
-    total = _total(sums[0].values())
-    logs = measured_logs(settings, since=since, project=project, track=track)
+        notice = store.notice
     memories = pollution_of(settings, now=now, project=project)
-    return Stats(since, total, sums[0], sums[1], sums[2], sums[3], total_of(logs.values()), budgets, memories)
+    return Stats(
+        since,
+        total_of_rows(sums["layer"].values()),
+        sums["layer"],
+        sums["day"],
+        sums["project"],
+        sums["session"],
+        measures,
+        budgets,
+        memories,
+        notice,
+    )
 
 
-def measured_logs(
-    settings: Settings,
-    *,
-    since: str = "",
-    project: str | None = None,
-    track: Callable[[list[str]], Iterable[str]] = iter,
-) -> dict[str, Measures]:
-    """Measure the logs written on the UTC day ``since`` or later; return the measures by ``project/session``."""
+def _measured(
+    settings: Settings, since: str, project: str | None, track: Callable[[list[str]], Iterable[str]]
+) -> tuple[Measures, list[LedgerCall]]:
+    """Measure the logs with entries since a UTC day; return the sum and the calls that only recordings report."""
     storage = FileStorage(settings.home, durability=settings.durability)
-    found: dict[str, Measures] = {}
+    found: list[Measures] = []
+    calls: list[LedgerCall] = []
     try:
         library = Library(storage)
         for key in track(touched_keys(library.keys(), settings.home, since=since, project=project)):
             entries = library.load(key).entries
-            found[key.split("/", 1)[1].removesuffix(".jsonl")] = measure(
-                entries, price_list(entries), failures_open=settings.compact.failures
+            if max((entry.time for entry in entries), default="")[:10] < since:
+                continue
+            place, _, session = key.split("/", 1)[1].removesuffix(".jsonl").rpartition("/")
+            found.append(
+                measure(
+                    entries,
+                    price_list(entries),
+                    failures_open=settings.compact.failures,
+                    session=session,
+                    project=place,
+                    reported_calls=calls,
+                )
             )
     finally:
         storage.close()
-    return found
+    return total_of(found), [call for call in calls if call.day >= since]
+
+
+def _with(rows: dict[str, Totals], calls: Iterable[LedgerCall], axis: LedgerAxis) -> dict[str, Totals]:
+    """Return the totals of an axis with more calls, most expensive first, but days in order."""
+    for call in calls:
+        key = getattr(call, axis)
+        rows[key] = rows.get(key, Totals()).plus(call)
+    return dict(sorted(rows.items(), key=lambda row: row[0] if axis == "day" else (-row[1].usd, row[0])))
 
 
 def touched_keys(keys: Iterable[str], home: Path, *, since: str, project: str | None = None) -> list[str]:
@@ -132,7 +172,8 @@ def price_list(entries: Iterable[Entry]) -> Callable[[str], Prices | None]:
     return look_up
 
 
-def _total(rows: Iterable[Totals]) -> Totals:
+def total_of_rows(rows: Iterable[Totals]) -> Totals:
+    """Return the sum of all rows, empty totals if there are none."""
     total = Totals()
     for row in rows:
         total = total.and_also(row)
