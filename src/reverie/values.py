@@ -25,7 +25,7 @@ else:
         return value
 
 
-__all__ = ["cast", "field", "fields_of", "record", "replace"]
+__all__ = ["cast", "field", "fields_of", "object_of", "record", "replace", "rows_of"]
 
 
 class _Unset:
@@ -190,3 +190,14 @@ class _DataclassAttribute:
         twin = dataclasses.make_dataclass(owner.__name__, fields, frozen=True)
         setattr(owner, self.name, getattr(twin, self.name))
         return getattr(owner, self.name)
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """Return a JSON object; an empty one for any other value."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def rows_of(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a JSON list; none for any other value."""
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]

@@ -13,8 +13,9 @@ from reverie import InMemoryStorage, Session, Settings
 from reverie.conversation.cuts import Item, LoggedCut
 from reverie.conversation.decisions import Cause, Compacted, CompactionUndone, Snipped
 from reverie.conversation.standing_context import StandingItem
+from reverie.conversation.tool_calls import steps_in
 from reverie.conversation.view import View
-from reverie.runtime.session.plan.steps import StepsSource, steps_in
+from reverie.runtime.session.plan.steps import StepsSource
 
 CAUSE = Cause("compact", "test")
 HEAD = "Your list of steps, those that are not completed:"
@@ -141,8 +142,8 @@ def test_each_entry_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_steps_of_other_programs_are_read_too() -> None:
     assert steps_in({"plan": [{"step": "paint", "status": "in_progress"}]}) == [("paint", "in_progress")]
-    assert steps_in({"todos": "none"}) == []
-    assert steps_in(None) == []
+    assert steps_in({"todos": "none"}) is None
+    assert steps_in(None) is None
 
 
 @pytest.mark.requirement("W2")

@@ -6,9 +6,9 @@ Results of tool calls name them in the log, so this state is a fold of the log a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
-from ..values import field, record, replace
+from ..values import field, record, replace, rows_of
 from .layered_map import LayeredMap
 
 FILES: Final = "files"
@@ -93,8 +93,7 @@ def named_files(reads: Iterable[FileRead]) -> dict[str, Any]:
 def logged_reads(listed: Any) -> list[FileRead]:
     """Return the reads and writes that an entry of the log lists; leave out those that cannot be understood."""
     found: list[FileRead] = []
-    for one in cast("list[Any]", listed) if isinstance(listed, list) else []:
-        fields = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+    for fields in rows_of(listed):
         path, version = fields.get("path"), fields.get("version")
         spans = _spans(fields["lines"]) if "lines" in fields else None
         if isinstance(path, str) and isinstance(version, str):

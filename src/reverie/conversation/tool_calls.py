@@ -7,11 +7,15 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
+from ..values import object_of, rows_of
 from .entries import Message
 from .wire.blocks import Block, call_as_text
 
 CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
+COMPLETED: Final = "completed"
+"""The status of a step that is done."""
+_STEP_LISTS: Final = ("todos", "plan", "items")
 
 
 class ToolCall(Struct, frozen=True, gc=False):
@@ -20,6 +24,16 @@ class ToolCall(Struct, frozen=True, gc=False):
     name: str
     input: dict[str, Any]
     group: int
+
+
+def steps_in(given: Any) -> list[tuple[str, str]] | None:
+    """Return the steps of a call that replaces a list of them, each as its text and status; None if it has no list."""
+    fields = object_of(given)
+    listed = next((fields[key] for key in _STEP_LISTS if isinstance(fields.get(key), list)), None)
+    if listed is None:
+        return None
+    found = [(one.get("content") or one.get("step"), str(one.get("status") or "")) for one in rows_of(listed)]
+    return [(text, status) for text, status in found if isinstance(text, str) and text.strip()]
 
 
 def path_of(arguments: dict[str, Any]) -> str | None:

@@ -17,10 +17,11 @@ import msgspec
 
 from ..conversation.wire.carried_items import carried_block, carried_text
 from ..ports import Reply, ReplyDelta
+from ..values import object_of, rows_of
 from .chat_request import CALL_FIELDS, MESSAGE_FIELDS
 from .failures import broken_reply, event_fields, failure_of_stream
 from .sse import ServerEvent
-from .tool_input import object_of, rows_of, tool_input, with_usage
+from .tool_input import tool_input, with_usage
 
 _DONE: Final = "[DONE]"
 _STOPS: Final = {

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from ..conversation.wire.carried_items import sealed
 from ..ports import ReplyDelta
+from ..values import object_of, rows_of
 from .failures import broken_reply, event_fields, failure_of_status
 from .responses_reply import ResponsesAssembly
 from .responses_request import WINDOW
 from .sse import ServerEvent
-from .tool_input import object_of, rows_of, with_usage
+from .tool_input import with_usage
 
 Item = dict[str, Any]
 _TAKEN: Final = ("model", "input")

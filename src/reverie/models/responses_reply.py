@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from ..conversation.wire.carried_items import carried_block
 from ..ports import Reply, ReplyDelta
+from ..values import object_of, rows_of
 from .content_parts import argument_text
 from .failures import broken_reply, event_fields, failure_of_status
 from .sse import ServerEvent
-from .tool_input import object_of, rows_of, tool_input, with_usage
+from .tool_input import tool_input, with_usage
 
 Item = dict[str, Any]
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})

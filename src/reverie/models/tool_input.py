@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, cast
 
 from ..cache.usage import usage_of
 from ..conversation.entries import clean
+from ..values import object_of
 
 INVALID_JSON: Final = "INVALID_JSON"
 
@@ -40,17 +41,6 @@ def malformed_input(block: Mapping[str, Any]) -> str | None:
     fields = object_of(block.get("input"))
     text = fields.get(INVALID_JSON)
     return text if len(fields) == 1 and isinstance(text, str) else None
-
-
-def object_of(value: Any) -> dict[str, Any]:
-    """Return a JSON object; an empty one for any other value."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def rows_of(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a JSON list; none for any other value."""
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
 
 
 def with_usage(body: dict[str, Any], reported: Mapping[str, Any]) -> dict[str, Any]:

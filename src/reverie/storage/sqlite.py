@@ -10,6 +10,8 @@ from typing import Final
 
 from ..paths import open_root
 
+DATABASE_ENDINGS: Final = ("", "-wal", "-shm")
+"""The endings of the files of a database: its own, and those of its write-ahead log."""
 _PAUSE_SECONDS: Final = 0.02
 
 
@@ -55,6 +57,12 @@ def open_read_only(path: Path) -> sqlite3.Connection:
             if option == "immutable=1":
                 raise
     raise AssertionError("unreachable")
+
+
+def delete_database(path: Path) -> None:
+    """Delete the files of a database, if there are any."""
+    for ending in DATABASE_ENDINGS:
+        Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
 def is_damage(error: Exception) -> bool:

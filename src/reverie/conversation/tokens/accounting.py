@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from math import ceil
 from typing import Any, Final, cast
 
-from ...values import field, record
+from ...values import field, object_of, record
 from ..view import View
 from ..wire.blocks import as_blocks
 from .estimate import estimate_block
@@ -125,7 +125,7 @@ class _Ledger:
 
     def block(self, block: Any, mine: str) -> None:
         """Add one block to its category."""
-        fields = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
+        fields = object_of(block)
         kind, text = fields.get("type"), fields.get("text")
         if kind == "text" and isinstance(text, str):
             self.text(text, block, mine)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from ...values import record
+from ...values import object_of, record
 
 Output: TypeAlias = str | bytes | list[Any]
 Content: TypeAlias = str | list[Any]
@@ -80,13 +80,12 @@ def _part_text(part: Any) -> str:
 
 
 def _is_media(part: Any) -> bool:
-    kind: Any = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else None
+    kind = object_of(part).get("type")
     return kind == "image" or (kind == "document" and _source(part).get("type") != "text")
 
 
 def _source(block: Any) -> dict[str, Any]:
-    found = block.get("source") if block.get("type") == "document" else None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return object_of(block.get("source")) if block.get("type") == "document" else {}
 
 
 def _serialised(value: Any) -> bytes:

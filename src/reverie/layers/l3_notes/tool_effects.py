@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from ...conversation.identifiers import mine
 from ...conversation.tool_calls import path_of
-from ...values import record
+from ...values import object_of, record, rows_of
 
 What: TypeAlias = Literal["read", "write", "edit", "run", "search", "plan", "ask", "other"]
 
@@ -91,7 +91,7 @@ class ToolOutcome:
 def tool_effect(tool: str, given: Any) -> ToolEffect:
     """Return the effect of a tool call, guessed from the tool's name and its input."""
     name = tool.rpartition("__")[2].lower()
-    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    fields = object_of(given)
     path = path_of(fields) or next((str(fields[key]) for key in _PATHS if isinstance(fields.get(key), str)), "")
     command = next((str(fields[key]) for key in _COMMANDS if isinstance(fields.get(key), str)), "")
     if _PLANS.search(name):
@@ -194,11 +194,9 @@ def _summary(text: str) -> str:
 
 def todos_in(given: Any) -> list[tuple[str, str]]:
     """Return the steps of a to-do list in a tool call's input, each as text and state (empty if it has none)."""
-    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     found: list[tuple[str, str]] = []
-    for rows in fields.values():
-        for row in cast("list[Any]", rows) if isinstance(rows, list) else ():
-            item = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+    for rows in object_of(given).values():
+        for item in rows_of(rows):
             text = item.get("content") or item.get("step") or item.get("title") or item.get("description")
             if isinstance(text, str) and text.strip():
                 found.append((one_line(text, 120), str(item.get("status") or "")))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Final
 
+from ...conversation.authorship import strings_of
 from ...conversation.cuts import Item
 from ...conversation.decisions import Compacted
 from ...conversation.entries import ASSISTANT
 from ...conversation.identifiers import TextNames
+from ...conversation.tool_calls import COMPLETED, steps_in
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
-from ...values import record
+from ...values import record, rows_of
 from .anchors import mined
 from .user_words import user_messages
 
@@ -53,11 +55,7 @@ class LossReport:
 
 def shown_text(view: View) -> str:
     """Return all strings in the view's messages, calls and results included, joined for literal search."""
-    out: list[str] = []
-    for message in view.messages():
-        for block in as_blocks(message):
-            _strings(block, out)
-    return "\n".join(out)
+    return "\n".join(text for message in view.messages() for block in as_blocks(message) for text in strings_of(block))
 
 
 def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossReport:
@@ -102,10 +100,10 @@ def _open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
     for item in reversed(items):
         if item.kind != ASSISTANT:
             continue
-        for block in reversed(_calls(item)):
-            steps = _steps(block.get("input"))
-            if block.get("name") in _TODO and steps is not None:
-                return [(step, item.uuid) for step in steps]
+        for block in reversed(rows_of(item.message.get("content"))):
+            steps = steps_in(block.get("input")) if block.get("name") in _TODO else None
+            if block.get("type") == "tool_use" and steps is not None:
+                return [(text, item.uuid) for text, status in steps if status != COMPLETED]
     return []
 
 
@@ -133,36 +131,6 @@ def _line(one: LostName, width: int) -> str:
     room = max(20, width - len(head))
     text = text if len(text) <= room else f"{text[: room - 3]}..."
     return f"{head}{text}\n{'':<{len(head)}}{one.handle}"
-
-
-def _calls(item: Item) -> list[dict[str, Any]]:
-    content: Any = item.message.get("content")
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    found = [cast("dict[str, Any]", one) for one in blocks if isinstance(one, dict)]
-    return [block for block in found if block.get("type") == "tool_use"]
-
-
-def _steps(given: Any) -> list[str] | None:
-    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    listed: Any = next((fields[key] for key in ("todos", "plan", "items") if isinstance(fields.get(key), list)), None)
-    if listed is None:
-        return None
-    steps = [cast("dict[str, Any]", one) for one in cast("list[Any]", listed) if isinstance(one, dict)]
-    texts = [one.get("content") or one.get("step") for one in steps if one.get("status") != "completed"]
-    return [text for text in texts if isinstance(text, str) and text.strip()]
-
-
-def _strings(value: Any, out: list[str], depth: int = 0) -> None:
-    if isinstance(value, str):
-        out.append(value)
-    elif depth > 8:
-        return
-    elif isinstance(value, dict):
-        for one in cast("dict[str, Any]", value).values():
-            _strings(one, out, depth + 1)
-    elif isinstance(value, list):
-        for one in cast("list[Any]", value):
-            _strings(one, out, depth + 1)
 
 
 def _first_line(text: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from ...conversation.authorship import own_words, utterances
 from ...conversation.entries import ASSISTANT, USER, Entry
 from ...conversation.rounds import reply_id
 from ...conversation.tool_calls import path_of
 from ...conversation.view import View
-from ...values import record
+from ...values import object_of, record
 from .policy import ExtractPolicy
 
 CURSOR: Final = "extract"
@@ -116,7 +116,7 @@ def wrote_memories(entries: Sequence[Entry], memory_path: str, *, cwd: str = "")
 
 def _changes_memory(tool: str, given: Any, memory_path: str, cwd: str) -> bool:
     name = tool.rpartition("__")[2].lower()
-    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    fields = object_of(given)
     path = path_of(fields)
     if path and _WRITERS.search(name):
         return _is_beneath(path, memory_path, cwd)

@@ -18,7 +18,7 @@ from ...conversation.standing_context import StandingItem
 from ...errors import ReverieError
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model
-from ...values import record, replace
+from ...values import object_of, record, replace
 from ..store.records import MemoryRecord
 from .fence import escaped
 from .local_choice import RecallContext, is_suppressed, may_show, searched
@@ -157,7 +157,7 @@ def _answer(body: Mapping[str, Any]) -> list[Any]:
         given: Any = msgspec.json.decode(with_braces.group()) if with_braces else None
     except msgspec.DecodeError:
         given = None
-    names: Any = cast("dict[str, Any]", given).get("selected_memories") if isinstance(given, dict) else None
+    names = object_of(given).get("selected_memories")
     if not isinstance(names, list):
         raise ValueError("the reply does not have the shape that was asked for")
     return cast("list[Any]", names)

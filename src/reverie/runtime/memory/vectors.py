@@ -9,7 +9,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from ...errors import ReverieError
 from ...memories.rules.taxonomy import claim_of
 from ...memories.store.records import MemoryRecord
 from ...ports import Embedder
-from ...storage.sqlite import is_damage, open_database
+from ...storage.sqlite import delete_database, is_damage, open_database
 from ..search.vectors import likeness, vector_of
 
 _FILE: Final = "vectors.sqlite"
@@ -29,9 +29,7 @@ _BODY_CHARS: Final = 500
 
 def delete_vectors(directory: str | os.PathLike[str]) -> None:
     """Delete the vectors of a memory directory, because memories were erased; the next search computes the others."""
-    for ending in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(directory, _JOURNAL, _FILE + ending))
+    delete_database(Path(directory) / _JOURNAL / _FILE)
 
 
 class MemoryVectors:

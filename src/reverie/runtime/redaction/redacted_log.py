@@ -18,7 +18,7 @@ from ...conversation.entries import ASSISTANT, DECISION, Entry, decode_entry, en
 from ...conversation.wire.blocks import accepted_message, as_blocks
 from ...conversation.wire.flatten import THINKING
 from ...errors import InputError
-from ...values import record
+from ...values import object_of, record
 from ..places.home_search import written_forms
 
 MARK: Final = "[redacted]"
@@ -159,8 +159,7 @@ def _value(value: Any, forms: SecretForms, *, free: bool = False) -> Any:
 
 def _without_broken_summary(fields: dict[str, Any], forms: SecretForms) -> dict[str, Any]:
     """Return an entry whose signed summary, if it has the secret, is sent as text: its signature would be refused."""
-    found: Any = fields.get("body")
-    body = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    body = object_of(fields.get("body"))
     if body.get("block") and forms.count(msgspec.json.encode(body["block"])):
         return {**fields, "body": {**body, "block": {}, "covers": {}}}
     return fields

@@ -22,7 +22,7 @@ from ...events import FellBack, Listener
 from ...memories.recall.terms import pieces_of, snippet
 from ...paths import explain, explained, is_read_only, open_file, open_folder, open_plain
 from ...ports import Embedder
-from ...storage.sqlite import is_damage
+from ...storage.sqlite import delete_database, is_damage
 from ...values import record, replace
 from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
@@ -402,9 +402,7 @@ class SessionSearch:
         with self._locked(fcntl.LOCK_EX) as is_writable:
             self._copies = is_writable
             if is_writable and _inode(self.path) == inode:
-                for ending in ("", "-wal", "-shm"):
-                    with suppress(FileNotFoundError):
-                        os.unlink(f"{self.path}{ending}")
+                delete_database(self.path)
 
     @contextmanager
     def _locked(self, how: int) -> Generator[bool]:

@@ -24,11 +24,10 @@ from ...paths import is_read_only
 from ...schemas import LEDGER, is_newer, newer
 from ...storage.files import FileStorage
 from ...storage.lock_files import locked
-from ...storage.sqlite import is_damage, open_database, open_read_only
+from ...storage.sqlite import DATABASE_ENDINGS, delete_database, is_damage, open_database, open_read_only
 
 FILE_NAME: Final = "ledger.sqlite"
 _BUSY_SECONDS: Final = 5.0
-_ENDINGS: Final = ("", "-wal", "-shm")
 _KINDS: Final = ("read", "write_5m", "write_1h", "uncached", "output")
 _COLUMNS: Final[dict[str, str]] = {
     "id": "TEXT PRIMARY KEY",
@@ -107,8 +106,7 @@ class LedgerStore:
 
     def forget(self, session: str) -> int:
         """Delete every call of a session, and a damaged ledger that was set aside; return how many calls there were."""
-        for ending in _ENDINGS:
-            self.path.with_name(f"{FILE_NAME}.damaged{ending}").unlink(missing_ok=True)
+        delete_database(self.path.with_name(f"{FILE_NAME}.damaged"))
         return self._asked(lambda connection: _forgotten(connection, session), 0)
 
     # -- reading
@@ -184,7 +182,7 @@ class LedgerStore:
             with locked(str(self.path.parent)):
                 if not is_damaged(self.path):
                     return True  # another process has rebuilt it
-                for ending in _ENDINGS:
+                for ending in DATABASE_ENDINGS:
                     with suppress(FileNotFoundError):
                         os.replace(f"{self.path}{ending}", f"{aside}{ending}")
                 connection = self._opened(create=True)

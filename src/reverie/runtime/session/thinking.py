@@ -31,6 +31,7 @@ from ...conversation.wire.flatten import THINKING
 from ...conversation.wire.request import build_request, messages_added_before, request_indexes
 from ...events import DecisionMade, Event, FellBack
 from ...model_facts import ModelFacts, facts_of
+from ...values import rows_of
 from .accounts import Accounts
 
 _UNREADABLE: Final = "invalid_encrypted_content"
@@ -275,9 +276,7 @@ class BranchThinking:
 
 def unreadable_thinking(view: View, reply: Mapping[str, Any]) -> ThinkingDropped | None:
     """Return the decision that drops the reasoning which a reply reports as unreadable; None if there is none."""
-    told: Any = reply.get("input_transformations")
-    given = cast("list[Any]", told) if isinstance(told, list) else []
-    rows = [cast("dict[str, Any]", row) for row in given if isinstance(row, dict)]
+    rows = rows_of(reply.get("input_transformations"))
     items = {str(row.get("path")) for row in rows if row.get("reason") == _UNREADABLE}
     if not items:
         return None

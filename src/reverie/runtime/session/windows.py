@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from ...conversation.view import View
 from ...errors import PromptTooLong, StorageConflict, StorageError
 from ...events import FellBack
 from ...ports import Storage
+from ...values import object_of
 from .log import SessionLog
 from .parts import SessionParts
 
@@ -74,8 +75,7 @@ def _read(storage: Storage) -> tuple[dict[str, int], str | None]:
         found: Any = msgspec.json.decode(document.data)
     except msgspec.DecodeError:
         found = {}
-    listed = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    windows = {name: one for name, one in listed.items() if isinstance(one, int) and one >= _LEAST_TOKENS}
+    windows = {name: one for name, one in object_of(found).items() if isinstance(one, int) and one >= _LEAST_TOKENS}
     return windows, document.version
 
 

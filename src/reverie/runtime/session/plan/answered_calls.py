@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
 from ....conversation.authorship import text_of
-from ....conversation.cuts import Item
 from ....conversation.reads import HistoryReader
 from ....conversation.view import View
-from ....values import record
+from ....values import record, rows_of
 
 
 @record
@@ -44,7 +43,7 @@ class AnsweredCalls:
         if not self._reader.continues(view):
             self._restart()
         for item in self._reader.items(view):
-            for block in _blocks(item):
+            for block in rows_of(item.message.get("content")):
                 self._take(item.uuid, block)
         return self.last
 
@@ -60,9 +59,3 @@ class AnsweredCalls:
             if block.get("is_error") is not True:
                 self.last = AnsweredCall(called, entry, given, text_of(block))
                 self._ids.append(called)
-
-
-def _blocks(item: Item) -> list[dict[str, Any]]:
-    content: Any = item.message.get("content")
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    return [cast("dict[str, Any]", one) for one in blocks if isinstance(one, dict)]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final
 
 from ....conversation.standing_context import StandingItem, digest_of
+from ....conversation.tool_calls import COMPLETED, steps_in
 from ....conversation.view import View
 from .answered_calls import AnsweredCalls
 
 TOOLS: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
 """The names of tools that replace a list of steps, in this and other programs."""
-_DONE: Final = "completed"
 _HEAD: Final = "Your list of steps, those that are not completed:"
-_LISTS: Final = ("todos", "plan", "items")
 
 
 class StepsSource:
@@ -28,7 +27,7 @@ class StepsSource:
     def steps(self, view: View) -> list[tuple[str, str]]:
         """Return the last list of steps of a session, each as its text and status."""
         last = self._calls.follow(view)
-        return steps_in(last.input) if last is not None else []
+        return (steps_in(last.input) if last is not None else None) or []
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the open steps; without any, an item only where the view shows an older list by itself."""
@@ -37,7 +36,7 @@ class StepsSource:
         if last is None:
             return ()
         is_shown = view.tool_call(last.id) is not None
-        still_open = [f"- [{status or 'pending'}] {text}" for text, status in steps if status != _DONE]
+        still_open = [f"- [{status or 'pending'}] {text}" for text, status in steps if status != COMPLETED]
         if not still_open and (is_shown or not self._calls.any_in(view)):
             return ()
         value = "\n".join([_HEAD, *still_open]) if still_open else "No step is open: all were completed or dropped."
@@ -46,12 +45,3 @@ class StepsSource:
         name = "the list of open steps"
         native = digest if is_shown else ""
         return (StandingItem("steps", self.name, name, value, digest, native=native, shown_by=(last.entry,)),)
-
-
-def steps_in(given: Any) -> list[tuple[str, str]]:
-    """Return the steps in the input of a call that replaces the list, each as its text and status."""
-    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    lists = [cast("list[Any]", fields[key]) for key in _LISTS if isinstance(fields.get(key), list)]
-    steps = [cast("dict[str, Any]", one) for one in lists[0] if isinstance(one, dict)] if lists else []
-    found = [(one.get("content") or one.get("step"), str(one.get("status") or "")) for one in steps]
-    return [(text, status) for text, status in found if isinstance(text, str) and text.strip()]
