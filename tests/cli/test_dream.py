@@ -173,7 +173,7 @@ def test_a_systemd_timer_is_written_shown_and_taken_away(
     assert "enable --now" in calls.read_text()
     assert "removed" in run(project, "--remove-timer").output
     assert not any(Path(path).exists() for path in made)
-    assert "This project has no timer" in run(project, "--remove-timer").output
+    assert "There is no such timer" in run(project, "--remove-timer").output
 
 
 def test_without_systemd_a_line_of_cron_is_added_once_beside_the_others(

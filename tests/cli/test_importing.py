@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reverie import FileStorage, Library, read_session
-from reverie.cli.sessions.import_sessions import storable
 from reverie.conversation.entries import encode_entry, marked_imported
+from reverie.runtime.archive.recordings import storable
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.search.sessions import SessionSearch
 
@@ -126,3 +126,23 @@ def test_every_recording_of_the_corpus_can_be_imported(asked: Asked, corpus: Pat
     assert {one["session"] for one in listed} == {one["session"] for one in report["sessions"]}
     assert {one["damaged"] for one in listed} == {0}
     assert json.dumps(report)
+
+
+@pytest.mark.requirement("A1")
+def test_a_session_that_grew_since_its_import_is_extended(
+    asked: Asked, sample: Path, home: Path, tmp_path: Path
+) -> None:
+    lines = sample.read_bytes().splitlines(keepends=True)
+    growing = tmp_path / sample.name
+    growing.write_bytes(b"".join(lines[: len(lines) // 2]))
+    asked("import", growing)
+    (log,) = home.rglob("projects/*/*.jsonl")
+    first = log.read_bytes()
+    growing.write_bytes(b"".join(lines))
+    report = asked("import", growing)
+    assert (report["imported"], report["extended"], report["sessions"][0]["status"]) == (0, 1, "extended")
+    assert len(Library(FileStorage(home)).load(report["sessions"][0]["key"]).entries) >= len(
+        read_session(sample)[0].entries
+    )
+    assert len(log.read_bytes()) > len(first)
+    assert asked("import", growing)["already_there"] == 1

@@ -110,11 +110,11 @@ def test_the_usual_places_follow_the_environment(recordings: Any, tmp_path: Path
     (codex / "rollout-2026-03-01.jsonl").write_bytes(recordings.bytes_of("codex"))
     (codex / "rollout-2026-03-02.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     (codex / "other.jsonl").write_bytes(b"{}")
-    first, second = usual_places(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere")})
+    first, second, *_ = usual_places(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere")})
     assert (first.format, [path.name for path in first.sessions()]) == ("claude-code", ["s.jsonl"])
     names = ["rollout-2026-03-01.jsonl", "rollout-2026-03-02.jsonl.zst"]
     assert (second.format, [path.name for path in second.sessions()]) == ("codex", names)
-    moved, _ = usual_places(tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "none")})
+    moved, *_ = usual_places(tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "none")})
     assert list(moved.sessions()) == []
 
 

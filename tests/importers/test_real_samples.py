@@ -96,7 +96,8 @@ def test_attachments_are_what_the_host_sent_and_never_the_human(tmp_path: Path) 
         for entry in found.entries
         if entry.kind == "attachment"
     }
-    assert kinds["prompt_snapshot"] is False
+    assert "prompt_snapshot" not in kinds
+    assert found.skipped["bookkeeping: prompt_snapshot"] == 2
     assert kinds["environment"] is True
     usage = window_usage(found, settings=Settings(home=Path("home")), lookup=listed_window)
     assert usage["by_category"]["human"] < usage["by_category"]["context"]
@@ -112,7 +113,7 @@ def test_an_attachment_of_an_older_file_is_its_text_and_never_its_json(recording
     ]
     [found] = recordings.import_rows(rows)
     shown = [entry.message for entry in found.entries if entry.kind == "attachment"]
-    assert [one["content"] if one else None for one in shown] == [None, None, None, "be brief"]
+    assert [one["content"] if one else None for one in shown] == [None, None, "be brief"]
 
 
 def segment_rows(recordings: Any) -> list[dict[str, Any]]:
@@ -230,6 +231,14 @@ def test_a_gemini_chat_names_its_project_by_the_file_beside_it(tmp_path: Path) -
     copied = chats / "session.jsonl"
     copied.write_bytes((SAMPLES / "gemini-resumed.jsonl").read_bytes())
     assert read_session(copied)[0].cwd == "/home/ada/notes"
+
+
+def test_a_short_qwen_chat_is_not_taken_for_claude_code(tmp_path: Path) -> None:
+    lines = (SAMPLES / "qwen-compressed.jsonl").read_text().splitlines(keepends=True)
+    short = tmp_path / "short.jsonl"
+    short.write_text("".join(lines[:4]))
+    [found] = read_session(short)
+    assert (found.format, len(found.messages)) == ("qwen", 2)
 
 
 def test_a_compressed_qwen_chat_is_read_with_its_summary_calls_and_usage() -> None:

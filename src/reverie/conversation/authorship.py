@@ -26,9 +26,16 @@ _PROMPTED: Final = re.compile(r"\(Current directory: [^\n]*\)\s*\n?bash-\$\s*\Z"
 _ASKED: Final = re.compile(r"^(?:ISSUE|INSTRUCTIONS|TASK|Here is|We're|Please|You)\b", re.MULTILINE)
 _WRAPPED: Final = re.compile(
     r"<(system-reminder|local-command-caveat|local-command-stdout|local-command-stderr|ide_opened_file|ide_selection"
-    r"|environment_context|command-contents)>.*?</\1>",
+    r"|environment_context|command-contents|hook_context)>.*?</\1>",
     re.DOTALL,
 )
+# The index, recalled memories and notes that Reverie's own hooks and tools put into a session, raw or escaped.
+_OURS: Final = re.compile(
+    r"(?:<|&lt;)((?:memory|memory-index|session-notes)-[0-9a-f]{8,64})\b.*?(?:</|&lt;/)\1(?:>|&gt;)\n?", re.DOTALL
+)
+_OUR_TOOLS: Final = re.compile(r"(?:mcp_+)?reverie_+\w+")
+OUR_RESULTS: Final = "reverie_results"
+"""The field of an imported message whose results all come from Reverie's own tools."""
 # A host puts the words with which a person refused a call into its failed result, after a sentence of its own.
 _REFUSED: Final = re.compile(
     r"(?:The user doesn't want to proceed with this tool use\.|\S+ was refused\.)[^\n]*"
@@ -36,7 +43,7 @@ _REFUSED: Final = re.compile(
     re.DOTALL,
 )
 _INTERRUPTED: Final = re.compile(r"\s*\[Request interrupted by user[^\]\n]*\]\s*\Z")
-_COMMAND: Final = re.compile(r"<command-(?:name|message|args)>(.*?)</command-(?:name|message|args)>", re.DOTALL)
+_COMMAND: Final = re.compile(r"<command-(?:name|args)>(.*?)</command-(?:name|args)>", re.DOTALL)
 _DEPTH: Final = 8
 
 
@@ -73,7 +80,7 @@ def utterances(entry: Entry) -> Iterator[Utterance]:
                 yield Utterance(
                     "call", "", str(block.get("name") or ""), str(block.get("id") or ""), block.get("input")
                 )
-            case "tool_result":
+            case "tool_result" if not entry.body.get(OUR_RESULTS):
                 yield from _returned(block)
             case _:
                 pass
@@ -82,6 +89,16 @@ def utterances(entry: Entry) -> Iterator[Utterance]:
 def own_words(entry: Entry) -> str:
     """Return the words a person wrote in this entry, without text added by programs; empty if there are none."""
     return "\n\n".join(one.text for one in utterances(entry) if one.kind == "said")
+
+
+def without_our_text(text: str) -> str:
+    """Return a text without the memories, index and notes that Reverie itself added to a session."""
+    return _OURS.sub("", text) if "memory-" in text or "session-notes-" in text else text
+
+
+def is_our_tool(name: str) -> bool:
+    """Return whether a tool, by the name that a host gives it, is one of Reverie's MCP server."""
+    return _OUR_TOOLS.fullmatch(name) is not None
 
 
 def text_of(block: Mapping[str, Any]) -> str:
@@ -124,7 +141,7 @@ def _said(entry: Entry, text: str) -> Iterator[Utterance]:
         return
     if entry.body.get("meta") or entry.body.get("demo") or entry.body.get("summary"):
         return
-    kept = _WRAPPED.sub("", text)
+    kept = without_our_text(_WRAPPED.sub("", text))
     if "<command-name>" in kept:
         kept = " ".join(dict.fromkeys(part.strip() for part in _COMMAND.findall(kept) if part.strip()))
     if kept.strip():

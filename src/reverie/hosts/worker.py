@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry, marked_imported
+from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry
 from ..conversation.log import parse_log
 from ..conversation.view import View
 from ..errors import InputError, ReverieError
@@ -30,7 +30,7 @@ from ..runtime.places.projects import canonical_root, log_key, project_slug, ses
 from ..runtime.search.vectors import settings_vectors
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
-from ..values import record
+from ..values import record, replace
 from .queue import OWN, Job, Queue
 from .session_state import overheard_messages
 from .shared_memory import is_shared
@@ -260,36 +260,14 @@ def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
 
 
 def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bool:
-    """Put an ended session into the library for search; return whether it was written.
+    """Put an ended session into the library for search, or extend it there; return whether it was written."""
+    from ..runtime.archive.recordings import Recordings
+    from ..runtime.library import ADDED, GROWN, Library
 
-    A longer recording replaces a shorter one of the same session, and nothing else is replaced.
-    """
-    key = log_key(project_slug(Path(job.cwd)), job.session)
-    entries = marked_imported(found.entries, job.session)
-    storage = FileStorage(settings.home, durability=settings.durability)
-    try:
-        lease = storage.lease(key, holder="worker")
-        try:
-            document = storage.read(key)
-            if document is not None and not _is_shorter_recording(document.data, found):
-                return False
-            data = b"".join(encode_entry(entry) + b"\n" for entry in entries)
-            storage.write(key, data, expect=document.version if document else None, create=document is None)
-            return True
-        finally:
-            lease.release()
-    finally:
-        storage.close()
-
-
-def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
-    """Return whether a log is an earlier part of the found recording; a log of Reverie's own sessions never is."""
-    there = parse_log(data).entries
-    source = there[0].body.get("source") if there and there[0].kind == META else None
-    if not isinstance(source, dict) or source.get("format") != found.format:  # pyright: ignore[reportUnknownMemberType]
-        return False
-    known = {entry.uuid for entry in found.entries}
-    return len(there) < len(found.entries) and all(entry.uuid in known for entry in there)
+    with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+        recording = replace(found, session_id=job.session)
+        _, result = Recordings(Library(storage)).file(recording, project_slug(Path(job.cwd)), Path(job.transcript))
+    return result in (ADDED, GROWN)
 
 
 # -- the dream

@@ -9,7 +9,7 @@ from typing import Final
 from ..conversation.log import Damage
 from ..errors import InputError
 from ..values import record, replace
-from . import claude_code, codex, gemini, mini_swe_agent, opencode, openhands, pi, qwen, reverie_log, swe_agent
+from . import claude_code, codex, gemini, history, mini_swe_agent, opencode, openhands, pi, qwen, reverie_log, swe_agent
 from .foreign_values import Record
 from .import_result import ImportedSession, RecordSource
 from .places import SessionPlace, directory_of, files_below, usual_places
@@ -44,7 +44,19 @@ class Format:
 
 FORMATS: Final = tuple(
     Format(module.NAME, module.TITLE, module.looks, module.read)
-    for module in (reverie_log, claude_code, codex, gemini, qwen, opencode, pi, mini_swe_agent, swe_agent, openhands)
+    for module in (
+        reverie_log,
+        qwen,  # before Claude Code, whose shape of a line it has
+        claude_code,
+        codex,
+        gemini,
+        opencode,
+        pi,
+        mini_swe_agent,
+        swe_agent,
+        openhands,
+        history,
+    )
 )
 
 

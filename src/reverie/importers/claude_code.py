@@ -200,8 +200,13 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
     if kind == "system":
         _emit_system(draft, line, summaries, time)
     elif kind == "attachment":
-        body: Record = {"attachment": as_dict(row.get("attachment"))}
-        if content := _attached(row):
+        attachment, content = as_dict(row.get("attachment")), _attached(row)
+        name = as_text(attachment.get("type"))
+        if name == "prompt_snapshot":
+            draft.tally.skip("bookkeeping: prompt_snapshot", line.number)
+            return
+        body: Record = {"attachment": {"type": name} if "rendered" in row else attachment}
+        if content:
             body["message"] = {"role": "user", "content": content}
         draft.add(ATTACHMENT, body, time, uuid)
     elif kind == "assistant":
@@ -213,6 +218,9 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
         if content is None:
             draft.tally.skip("message without content", line.number)
             return
+        stored = as_text(as_dict(row.get("toolUseResult")).get("persistedOutputPath")).replace("\\", "/")
+        if stored and len(line.node.answers) == 1:
+            draft.stored_results[stored.rsplit("/", 1)[-1]] = line.node.answers[0]
         more: Record = {"meta": True} if row.get("isMeta") is True else {}
         draft.say(USER, "user", content, time, uuid, **more)
 

@@ -244,6 +244,8 @@ def _use(item: Record, kind: str) -> list[Record]:
         name, given = as_text(item.get("name")), {"input": as_text(item.get("input"))}
     else:
         name, given = as_text(item.get("name")) or kind, arguments_of(item.get("arguments"))
+        if (server := as_text(item.get("namespace"))).startswith("mcp__"):
+            name = f"{server}__{name}"
     return [{"type": "tool_use", "id": id, "name": name, "input": given}] if id and name else []
 
 

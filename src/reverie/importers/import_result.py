@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from ..cache.usage import Usage
+from ..conversation.authorship import OUR_RESULTS, is_our_tool, own_words
 from ..conversation.decisions import Decision, body_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry
 from ..conversation.log import Damage
@@ -65,6 +66,8 @@ class ImportedSession:
     window: list[dict[str, Any]] | None = None
     """The messages as the program sent them last, with its newest reply and results; None if it records none."""
     bill: RecordedBill | None = None
+    stored_results: Mapping[str, str] = field(default_factory=lambda: {})
+    """By the name of a file that the program stored beside the recording: the call whose whole result it holds."""
 
     @property
     def messages(self) -> tuple[Entry, ...]:
@@ -104,10 +107,12 @@ class SessionDraft:
         self.agent: str | None = None
         self.window: list[dict[str, Any]] | None = None
         self.bill: RecordedBill | None = None
+        self.stored_results: dict[str, str] = {}
         self.entries: list[Entry] = []
         self.last_message: str | None = None
         self._meta = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:meta"))
         self._seen = {self._meta}
+        self._tools: dict[str, str] = {}
 
     def add(self, kind: str, body: Record, time: str = "", given: str = "") -> Entry:
         """Append an entry and return it.
@@ -116,12 +121,23 @@ class SessionDraft:
         """
         name = given if given and given not in self._seen else self._derived(kind, time, body)
         self._seen.add(name)
+        if "message" in body and self._is_ours(as_dict(body["message"]).get("content")):
+            body = {**body, OUR_RESULTS: True}
         parent = self.entries[-1].uuid if self.entries else self._meta
         entry = Entry(name, parent, time, self.session_id, kind, body)
         self.entries.append(entry)
         if kind in _MESSAGES and "message" in body:
             self.last_message = name
         return entry
+
+    def _is_ours(self, content: Any) -> bool:
+        """Return whether a message holds results alone, all of them from tools of Reverie; remember its calls."""
+        blocks = [as_dict(block) for block in as_list(content)]
+        self._tools |= {
+            as_text(one.get("id")): as_text(one.get("name")) for one in blocks if one.get("type") == "tool_use"
+        }
+        answered = [self._tools.get(as_text(one.get("tool_use_id")), "") for one in blocks]
+        return bool(answered) and all(map(is_our_tool, answered))
 
     def say(self, kind: str, role: str, content: Any, time: str = "", given: str = "", **more: Any) -> Entry:
         """Append a message in the shape of the Messages API and return its entry.
@@ -167,6 +183,7 @@ class SessionDraft:
             self.agent,
             self.window,
             self.bill,
+            self.stored_results,
         )
 
     def _derived(self, kind: str, time: str, body: Record) -> str:
@@ -223,10 +240,5 @@ def _typed(block: Record) -> bool:
 
 
 def _title_of(entries: Sequence[Entry]) -> str:
-    for entry in entries:
-        message = entry.message
-        if entry.kind == USER and message is not None and not (entry.body.get("meta") or entry.body.get("demo")):
-            text = plain(message["content"]).strip()
-            if text and not text.startswith("<"):
-                return first_words(text)
-    return ""
+    texts = (own_words(entry).strip() for entry in entries if entry.kind == USER)
+    return next((first_words(text) for text in texts if text and not text.startswith("<")), "")

@@ -14,36 +14,77 @@ from ..values import record
 _ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson", "opencode.db")
 
 _HEAD_BYTES: Final = 262_144
+_ASIDE: Final = frozenset({"snapshot", "tool-output", "repos", "log", "storage", "bin"})
 _CWD: Final = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 @record
 class SessionPlace:
-    """A directory in which a program stores sessions, and the glob patterns of their files."""
+    """A directory in which a program stores sessions, and how to tell their files.
+
+    ``within`` is the name of the folder that holds the files, if others lie beside it; ``without`` are folders without
+    a session. ``history`` is a file with the prompts of all sessions.
+    """
 
     format: str
+    title: str
     root: Path
-    patterns: tuple[str, ...]
+    folders: tuple[str, ...]
+    endings: tuple[str, ...]
+    within: str = ""
+    without: frozenset[str] = frozenset()
+    history: str = ""
+    prefix: str = ""
+
+    def files(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield the path and the status of each session file, also of sub-agents; links are not followed."""
+        for folder in self.folders:
+            yield from self._below(os.path.join(self.root, folder), not self.within)
 
     def sessions(self) -> Iterator[Path]:
-        """Yield the session files in the directory, pattern by pattern and sorted by name."""
-        for pattern in self.patterns:
-            try:
-                yield from sorted(path for path in self.root.glob(pattern) if path.is_file())
-            except OSError:
-                continue
+        """Yield the session files without those of sub-agents, sorted by name."""
+        yield from sorted(Path(path) for path, _ in self.files() if "/subagents/" not in path)
+
+    def _below(self, folder: str, wanted: bool) -> Iterator[tuple[str, os.stat_result]]:
+        try:
+            with os.scandir(folder) as found:
+                entries = list(found)
+        except OSError:
+            return
+        for entry in entries:
+            name = entry.name
+            if name.endswith(self.endings):
+                if wanted and name.startswith(self.prefix) and entry.is_file(follow_symlinks=False):
+                    yield entry.path, entry.stat(follow_symlinks=False)
+            elif name not in self.without and entry.is_dir(follow_symlinks=False):
+                yield from self._below(entry.path, wanted or name == self.within)
 
 
 def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
-    """Return the session folders of Claude Code and Codex for this user, whether or not they exist."""
+    """Return the session folders of all known agents for this user, whether or not they exist."""
     claude = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env.get("CODEX_HOME") or home / ".codex")
-    rollouts = tuple(
-        f"{folder}/rollout-*{ending}"
-        for folder in ("sessions/*/*/*", "archived_sessions")
-        for ending in (".jsonl", ".jsonl.zst")
-    )
-    return [SessionPlace("claude-code", claude, ("projects/*/*.jsonl",)), SessionPlace("codex", codex, rollouts)]
+    data = Path(env.get("XDG_DATA_HOME") or home / ".local" / "share")
+    lines, rollouts = (".jsonl",), (".jsonl", ".jsonl.zst")
+    aside = frozenset({"tool-results", "memory"})
+    return [
+        SessionPlace(
+            "claude-code", "Claude Code", claude, ("projects",), lines, without=aside, history="history.jsonl"
+        ),
+        SessionPlace(
+            "codex",
+            "Codex",
+            codex,
+            ("sessions", "archived_sessions"),
+            rollouts,
+            history="history.jsonl",
+            prefix="rollout-",
+        ),
+        SessionPlace("gemini", "Gemini CLI", home / ".gemini", ("tmp",), (".jsonl", ".json"), within="chats"),
+        SessionPlace("qwen", "Qwen Code", home / ".qwen", ("projects",), lines, within="chats"),
+        SessionPlace("opencode", "opencode", data / "opencode", ("",), ("opencode.db",), without=_ASIDE),
+        SessionPlace("pi", "pi", home / ".pi" / "agent", ("sessions",), lines),
+    ]
 
 
 def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:

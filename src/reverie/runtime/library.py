@@ -17,6 +17,10 @@ from ..memories.store.records import read_record
 from ..ports import Storage
 from ..storage.files import FileStorage
 from ..values import record
+from .growth import extended
+
+ADDED, GROWN, UNCHANGED, OTHER = "added", "grown", "unchanged", "other"
+"""The results of ``Library.extend``."""
 
 
 @record
@@ -140,16 +144,39 @@ class Library:
             raise SessionNotFound(f"no log at {key}")
         return data
 
-    def store(self, key: str, entries: list[Entry]) -> None:
+    def store(self, key: str, entries: Sequence[Entry]) -> None:
         """Write a recording's entries, marked as imported, as a new log; raise ``InputError`` if the log exists."""
-        if self._storage.load(key) is not None:
+        if self._storage.load(key, 0, 1) is not None:
             raise InputError(f"session {_session(key)} exists already and was not changed")
-        lease = self._storage.lease(key, holder="import")
-        try:
-            marked = marked_imported(entries, _session(key))
-            self._storage.write(key, b"".join(encode_entry(entry) + b"\n" for entry in marked), create=True)
-        finally:
-            lease.release()
+        self.extend(key, entries)
+
+    def extend(self, key: str, entries: Sequence[Entry], *, dry_run: bool = False) -> str:
+        """Store a recording's entries, marked as imported, as a log, or add those that the log does not have.
+
+        Return ``ADDED``, ``GROWN``, ``UNCHANGED`` or ``OTHER``: then the log belongs to another session, and nothing
+        changed. The log is replaced at once, so a killed process leaves the old or the new one. Raise ``SessionBusy``
+        if the session is open.
+        """
+        marked = marked_imported(entries, _session(key))
+        document = self._storage.read(key)
+        there: Sequence[Entry] = parse_log(document.data).entries if document is not None else []
+        made = marked if document is None else extended(there, marked)
+        if made is None or made == list(there):
+            return OTHER if made is None else UNCHANGED
+        if not dry_run:
+            lease = self._storage.lease(key, holder="import")
+            try:
+                data = b"".join(encode_entry(entry) + b"\n" for entry in made)
+                self._storage.write(key, data, expect=document.version if document else None, create=document is None)
+            finally:
+                lease.release()
+        return ADDED if document is None else GROWN
+
+    def keep_result(self, key: str, name: str, data: bytes) -> None:
+        """Store a tool result of a session under a file name, unless it is there."""
+        place = f"{key.removesuffix('.jsonl')}/tool-results/{name}"
+        if self._storage.load(place, 0, 1) is None:
+            self._storage.write(place, data)
 
     def _session_files(self, key: str) -> list[str]:
         """Return the keys of a session's results, notes and inbox."""

@@ -25,7 +25,7 @@ from ...runtime.memory.memory import Memory
 from ...runtime.places.projects import canonical_root, project_slug
 from ...settings import Settings, load_settings
 from ..output import counted, emit_json, paint, printable, say, warn
-from .dream_timer import install_timer, remove_timer, timer_state
+from ..timers import Timer, install_timer, remove_timer, timer_state
 
 if TYPE_CHECKING:
     from ...runtime.dream.status import DreamStatus
@@ -200,7 +200,7 @@ class _DreamCommand:
         return 0 if ended is None or ended.gone else 1
 
     def status(self) -> int:
-        status, timer = self._dreams().status(), timer_state(self.project, self.settings.home)
+        status, timer = self._dreams().status(), timer_state(_timer(self.project, self.settings.home))
         if self.json:
             questions = self._dreams().questions()
             emit_json({"directory": self.root, "questions": questions, **_status_object(status), "timer": timer})
@@ -255,7 +255,7 @@ class _DreamCommand:
 
     def timer(self, *, install: bool, dry_run: bool) -> int:
         change = install_timer if install else remove_timer
-        made = change(self.project, self.settings.home, dry_run=dry_run)
+        made = change(_timer(self.project, self.settings.home), dry_run=dry_run)
         if self.json:
             emit_json({"dry_run": dry_run, **made})
             return 0
@@ -282,6 +282,16 @@ class _DreamCommand:
         paint((line, _STYLES.get(line[:1], "")) for line in markdown(report).splitlines(keepends=True))
         if report.entry and not report.undone:
             say(f"'reverie dream --undo {report.dream}' undoes all of it.")
+
+
+def _timer(project: Path, home: Path) -> Timer:
+    """Return the nightly dream of a project as a timer."""
+    slug = project_slug(project)
+    about, words = f"Consolidate the memories of {project}", ("dream", "--json")
+    times = ("every night", "*-*-* 03:17:00", "30m", "17 3 * * *")
+    return Timer(
+        f"reverie-dream-{slug}", f"# reverie dream {slug}", about, words, project, home, "dream-timer.log", *times
+    )
 
 
 def _is_there(pid: int) -> bool:

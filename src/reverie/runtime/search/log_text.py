@@ -10,7 +10,7 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final, cast
 
-from ...conversation.authorship import own_words, strings_of, text_of
+from ...conversation.authorship import OUR_RESULTS, own_words, strings_of, text_of, without_our_text
 from ...conversation.cuts import message_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
 from .index import IndexedMessage
@@ -69,7 +69,7 @@ def messages_in(data: bytes, offset: int) -> Iterator[IndexedMessage]:
     for line in data.split(b"\n"):
         with suppress(ValueError):
             entry = decode_entry(line)
-            text = text_of_entry(entry)
+            text = without_our_text("" if entry.body.get(OUR_RESULTS) else text_of_entry(entry))
             if text.strip():
                 header = f"{speaker_of(entry)} {_month(entry.time)}"
                 yield IndexedMessage(offset, len(line), entry.uuid, bool(own_words(entry)), header, text)

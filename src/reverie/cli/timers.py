@@ -1,4 +1,4 @@
-"""Install or remove a nightly dream: a systemd user timer if systemd runs, else a line in the crontab."""
+"""Run a command of Reverie again and again: by a systemd user timer if systemd runs, else by a line in the crontab."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
-from ...runtime.places.projects import project_slug
+from ..errors import InputError
+from ..values import record
 
-_MARK = "# reverie dream"
-_HOUR, _MINUTE = 3, 17
-_LOG = "dream-timer.log"
-"""The file of Reverie's home to which timers append errors."""
 _SERVICE = """\
 [Unit]
-Description=Consolidate the memories of {project}
+Description={about}
 
 [Service]
 Type=oneshot
-WorkingDirectory={project}
+WorkingDirectory={directory}
 Environment={home}
 ExecStart={command}
 StandardError=append:{log}
@@ -31,11 +27,11 @@ Nice=10
 """
 _TIMER = """\
 [Unit]
-Description=Consolidate the memories of {project} every night
+Description={about}, {rhythm}
 
 [Timer]
-OnCalendar=*-*-* {hour:02}:{minute:02}:00
-RandomizedDelaySec=30m
+OnCalendar={calendar}
+RandomizedDelaySec={delay}
 Persistent=true
 
 [Install]
@@ -43,26 +39,44 @@ WantedBy=timers.target
 """
 
 
-def install_timer(project: Path, home: Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Install the nightly dream of a project; return a dict of files or the crontab line, and lines to print."""
+@record
+class Timer:
+    """A command that runs by itself: its unit, its mark in the crontab, its words, its directory and its rhythm."""
+
+    unit: str
+    mark: str
+    about: str
+    words: tuple[str, ...]
+    directory: Path
+    home: Path
+    log: str
+    """The file of Reverie's home to which the timer appends errors."""
+    rhythm: str
+    calendar: str
+    delay: str
+    cron: str
+
+
+def install_timer(timer: Timer, *, dry_run: bool = False) -> dict[str, Any]:
+    """Install a timer; return a dict of files or the crontab line, and lines to print."""
     if _has_systemd():
-        files = _units(project, home)
+        files = _units(timer)
         if not dry_run:
             for path, text in files.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, "utf-8")
             _run(["systemctl", "--user", "daemon-reload"])
-            _run(["systemctl", "--user", "enable", "--now", f"{_unit(project)}.timer"])
+            _run(["systemctl", "--user", "enable", "--now", f"{timer.unit}.timer"])
         written = {str(path): text for path, text in files.items()}
         verb = "would be written" if dry_run else "written"
         said = [line for path, text in written.items() for line in (f"{path} ({verb}):", *text.splitlines(), "")]
         return {"kind": "systemd", "files": written, "said": said}
-    line = _cron_line(project, home)
+    line = _cron_line(timer)
     if shutil.which("crontab") is None:
-        raise InputError(f"found neither a systemd user session nor cron; run this every night yourself: {line}")
+        raise InputError(f"found neither a systemd user session nor cron; run this {timer.rhythm} yourself: {line}")
     before = _crontab()
     if not dry_run:
-        _write_crontab([*_others(before, project), line])
+        _write_crontab([*_others(before, timer), line])
     return {
         "kind": "cron",
         "line": line,
@@ -70,13 +84,13 @@ def install_timer(project: Path, home: Path, *, dry_run: bool = False) -> dict[s
     }
 
 
-def remove_timer(project: Path, home: Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Remove the timer of a project from systemd and cron; return a dict of removed files and lines to print."""
+def remove_timer(timer: Timer, *, dry_run: bool = False) -> dict[str, Any]:
+    """Remove a timer from systemd and cron; return a dict of removed files and lines to print."""
     gone: list[str] = []
-    files = [path for path in _units(project, home) if path.exists()]
+    files = [path for path in _units(timer) if path.exists()]
     if files:
         if not dry_run and _has_systemd():
-            _run(["systemctl", "--user", "disable", "--now", f"{_unit(project)}.timer"])
+            _run(["systemctl", "--user", "disable", "--now", f"{timer.unit}.timer"])
         for path in files:
             gone.append(str(path))
             if not dry_run:
@@ -85,22 +99,22 @@ def remove_timer(project: Path, home: Path, *, dry_run: bool = False) -> dict[st
             _run(["systemctl", "--user", "daemon-reload"])
     if shutil.which("crontab") is not None:
         before = _crontab()
-        kept = _others(before, project)
+        kept = _others(before, timer)
         if kept != before:
             gone.append("the line in your crontab")
             if not dry_run:
                 _write_crontab(kept)
     verb = "would remove" if dry_run else "removed"
-    return {"removed": gone, "said": [f"{verb}: {name}" for name in gone] or ["This project has no timer."]}
+    return {"removed": gone, "said": [f"{verb}: {name}" for name in gone] or ["There is no such timer."]}
 
 
-def timer_state(project: Path, home: Path) -> dict[str, Any]:
-    """Return the installed timers of a project, and the last error that one wrote; both empty if there is none."""
-    found = [str(path) for path in _units(project, home) if path.suffix == ".timer" and path.exists()]
+def timer_state(timer: Timer) -> dict[str, Any]:
+    """Return where a timer is installed, and the last error that it wrote; both empty if it is not."""
+    found = [str(path) for path in _units(timer) if path.suffix == ".timer" and path.exists()]
     if shutil.which("crontab") is not None:
         lines = _crontab()
-        found += ["a line in your crontab"] if _others(lines, project) != lines else []
-    log = home / _LOG
+        found += ["a line in your crontab"] if _others(lines, timer) != lines else []
+    log = timer.home / timer.log
     said = log.read_text("utf-8", "replace").strip().splitlines() if log.is_file() else []
     return {"installed": found, "error": said[-1] if said and found else ""}
 
@@ -110,19 +124,14 @@ def _program() -> list[str]:
     return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "reverie.cli.start"]
 
 
-def _unit(project: Path) -> str:
-    return f"reverie-dream-{project_slug(project)}"
-
-
-def _units(project: Path, home: Path) -> dict[Path, str]:
+def _units(timer: Timer) -> dict[Path, str]:
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
-    escaped = str(project).replace("%", "%%")
-    command = " ".join(_quoted(word) for word in [*_program(), "dream", "--json"])
-    kept = _quoted(f"REVERIE_HOME={home}")
-    log = str(home / _LOG).replace("%", "%%")
-    service = _SERVICE.format(project=escaped, command=command, home=kept, log=log)
-    timer = _TIMER.format(project=escaped, hour=_HOUR, minute=_MINUTE)
-    return {folder / f"{_unit(project)}.service": service, folder / f"{_unit(project)}.timer": timer}
+    command = " ".join(_quoted(word) for word in [*_program(), *timer.words])
+    log, kept = str(timer.home / timer.log).replace("%", "%%"), _quoted(f"REVERIE_HOME={timer.home}")
+    directory, about = (str(value).replace("%", "%%") for value in (timer.directory, timer.about))
+    service = _SERVICE.format(about=about, directory=directory, command=command, home=kept, log=log)
+    timed = _TIMER.format(about=about, rhythm=timer.rhythm, calendar=timer.calendar, delay=timer.delay)
+    return {folder / f"{timer.unit}.service": service, folder / f"{timer.unit}.timer": timed}
 
 
 def _quoted(word: str) -> str:
@@ -131,10 +140,11 @@ def _quoted(word: str) -> str:
     return f'"{plain}"' if any(sign in plain for sign in " \t'\"\\;") else plain
 
 
-def _cron_line(project: Path, home: Path) -> str:
-    words = shlex.join(["env", f"REVERIE_HOME={home}", *_program(), "dream", "--json"])
-    command = f"cd {shlex.quote(str(project))} && {words} >/dev/null 2>>{shlex.quote(str(home / _LOG))}"
-    return f"{_MINUTE} {_HOUR} * * * {command.replace('%', chr(92) + '%')} {_MARK} {project_slug(project)}"
+def _cron_line(timer: Timer) -> str:
+    words = shlex.join(["env", f"REVERIE_HOME={timer.home}", *_program(), *timer.words])
+    log = shlex.quote(str(timer.home / timer.log))
+    command = f"cd {shlex.quote(str(timer.directory))} && {words} >/dev/null 2>>{log}"
+    return f"{timer.cron} {command.replace('%', chr(92) + '%')} {timer.mark}"
 
 
 def _has_systemd() -> bool:
@@ -154,8 +164,8 @@ def _crontab() -> list[str]:
     return ran.stdout.splitlines() if ran.returncode == 0 else []
 
 
-def _others(lines: list[str], project: Path) -> list[str]:
-    return [line for line in lines if not line.rstrip().endswith(f"{_MARK} {project_slug(project)}")]
+def _others(lines: list[str], timer: Timer) -> list[str]:
+    return [line for line in lines if not line.rstrip().endswith(timer.mark)]
 
 
 def _write_crontab(lines: list[str]) -> None:

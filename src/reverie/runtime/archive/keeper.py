@@ -1,0 +1,214 @@
+"""Keep the sessions of all agents on this machine in the library, one pass at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ...errors import ReverieError, SessionBusy, StorageConflict
+from ...importers import ImportedSession, SessionPlace, opencode, read_session
+from ...importers.history import NAME as HISTORY
+from ...storage.files import FileStorage
+from ...values import field, record
+from ..library import ADDED, GROWN, Library
+from .index import ArchiveIndex, KeptFile, load_index, save_index, stamp_of
+from .recordings import Recordings, project_of, storable
+from .retention import days_kept, days_left
+
+SOON_DAYS: Final = 7.0
+_SAVE_EVERY: Final = 25
+"""The index is saved after this many files, so that a killed pass need not read all of them again."""
+_LOCK: Final = "archive"
+_Changed: TypeAlias = tuple[str, str, tuple[int, ...]]
+"""The agent, the path and the status of a file that changed since the last pass."""
+
+
+@record
+class AgentSessions:
+    """The sessions of one agent: kept ones, those of this pass, those that its program deleted or will soon delete."""
+
+    format: str
+    title: str
+    kept: int = 0
+    added: int = 0
+    grown: int = 0
+    gone: int = 0
+    """Kept sessions whose files the agent has deleted."""
+    due: int = 0
+    """Sessions that the agent will delete within a week; they are kept."""
+    days_kept: float | None = None
+
+
+@record
+class KeepReport:
+    """The result of one pass over all agents."""
+
+    agents: tuple[AgentSessions, ...]
+    lost: int = 0
+    """Sessions that were gone before they could be kept; their prompts come from history files."""
+    prompts: int = 0
+    """The recovered prompts of such sessions."""
+    files: int = 0
+    read: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] = field(default_factory=tuple)
+    """The logs that this pass wrote."""
+
+    @property
+    def changed(self) -> int:
+        """The number of sessions that were added or extended."""
+        return sum(one.added + one.grown for one in self.agents)
+
+
+class Keeper:
+    """Keeps the sessions of the agents at these places; ``dry_run`` writes nothing."""
+
+    def __init__(self, storage: FileStorage, places: Sequence[SessionPlace], *, dry_run: bool = False) -> None:
+        self._storage = storage
+        self._places = places
+        self._dry_run = dry_run
+
+    def keep(self, now: float, track: Callable[[list[_Changed]], Iterable[_Changed]] = iter) -> KeepReport:
+        """Run one pass and return its report; raise ``SessionBusy`` if another pass is running.
+
+        ``track`` passes on the files to read, to show progress.
+        """
+        lease = None if self._dry_run else self._storage.lease(_LOCK, holder="keep")
+        try:
+            return _Pass(self._storage, self._dry_run).run(self._places, now, track)
+        finally:
+            if lease is not None:
+                lease.release()
+
+
+class _Pass:
+    """One pass: the index it began with, the files it found, and its counts."""
+
+    def __init__(self, storage: FileStorage, dry_run: bool) -> None:
+        self._storage = storage
+        self._home = str(storage.root)
+        self._dry_run = dry_run
+        self._index: ArchiveIndex = load_index(self._home)
+        self._recordings: Recordings | None = None
+        self._failed: list[tuple[str, str]] = []
+        self._results: dict[str, dict[str, str]] = {}
+        self._written: dict[str, None] = {}
+        self._unsaved = 0
+
+    def run(
+        self, places: Sequence[SessionPlace], now: float, track: Callable[[list[_Changed]], Iterable[_Changed]]
+    ) -> KeepReport:
+        """Read the files that changed, recover prompts, and return the report."""
+        files = self._index.files
+        found: dict[str, set[str]] = {place.format: set() for place in places}
+        changed: list[_Changed] = []
+        due: dict[str, int] = {}
+        for place in places:
+            seen, days = found[place.format], days_kept(place)
+            for path, status in place.files():
+                seen.add(path)
+                stamp, known = stamp_of(path, status), files.get(path)
+                if known is None or known.stamp != stamp:
+                    changed.append((place.format, path, stamp))
+                if days is not None and days_left(days, status.st_mtime, now) <= SOON_DAYS:
+                    due[place.format] = due.get(place.format, 0) + ("/subagents/" not in path)
+        for format, path, stamp in track(changed):
+            self._take(format, path, stamp)
+        histories = [one for place in places if place.history and (one := self._recover(place))]
+        self._save()
+        present = set[str]().union(*found.values())
+        agents = [self._agent(place, present, due.get(place.format, 0)) for place in places]
+        return KeepReport(
+            tuple(one for one in agents if one.kept or one.due),
+            sum(lost for lost, _ in histories),
+            sum(prompts for _, prompts in histories),
+            len(present),
+            len(changed),
+            tuple(self._failed),
+            tuple(self._written),
+        )
+
+    def _agent(self, place: SessionPlace, present: set[str], due: int) -> AgentSessions:
+        kept, here = set[str](), set[str]()
+        for path, file in self._index.files.items():
+            if file.format == place.format:
+                sessions = {key for key in file.keys if ".agent-" not in key}
+                kept |= sessions
+                here |= sessions if path in present else set()
+        results = list(self._results.get(place.format, {}).values())
+        counts = (len(kept), results.count(ADDED), results.count(GROWN), len(kept - here))
+        return AgentSessions(place.format, place.title, *counts, due, days_kept(place))
+
+    def _take(self, format: str, path: str, stamp: tuple[int, ...]) -> None:
+        """Keep the sessions of one changed file; a failed or busy one is tried again by the next pass."""
+        known = self._index.files.get(path)
+        times = dict(known.changed) if known is not None else {}
+        try:
+            if format == opencode.NAME:
+                now = opencode.sessions_in(Path(path))
+                wanted = [id for id, at in now.items() if times.get(id) != at]
+                sessions, times = opencode.read(opencode.source_of(Path(path), wanted)), now
+            else:
+                sessions = read_session(path)
+            keys = [self._file(one, Path(path), known) for one in sessions if one.messages]
+        except (SessionBusy, StorageConflict):
+            return
+        except ReverieError as error:
+            self._failed.append((path, str(error)))
+            return
+        before = known.keys if known is not None else []
+        self._index.files[path] = KeptFile(stamp, format, list(dict.fromkeys([*before, *keys])), times)
+        self._unsaved += 1
+        if self._unsaved >= _SAVE_EVERY:
+            self._save()
+
+    def _file(self, session: ImportedSession, path: Path, known: KeptFile | None) -> str:
+        filed = self._filed()
+        mine = [key for key in (known.keys if known else []) if _is_of(key, session)]
+        if mine and not filed.has(mine[0]):
+            return mine[0]  # the user deleted it from the library
+        key, result = filed.file(session, project_of(session), path)
+        if result in (ADDED, GROWN):
+            self._written[key] = None
+            if session.agent is None:
+                self._results.setdefault(session.format, {})[key] = result
+        return key
+
+    def _recover(self, place: SessionPlace) -> tuple[int, int] | None:
+        """Keep the prompts of sessions that are gone; return the number of these sessions and of their prompts."""
+        path = place.root / place.history
+        try:
+            stamp = stamp_of(str(path), path.stat())
+        except OSError:
+            return None
+        known = self._index.files.get(str(path))
+        if known is None or known.stamp != stamp:
+            try:
+                sessions = [one for one in read_session(path) if one.format == HISTORY]
+            except ReverieError as error:
+                self._failed.append((str(path), str(error)))
+                return None
+            lost: dict[str, int] = {}
+            for session in sessions:
+                key = self._filed().named(session.session_id)
+                if key is None or (known is not None and key in known.keys):
+                    lost[self._file(session, path, known)] = len(session.messages)
+            known = self._index.files[str(path)] = KeptFile(stamp, HISTORY, list(lost), lost)
+            self._unsaved += 1
+        return len(known.keys), sum(known.changed.values())
+
+    def _filed(self) -> Recordings:
+        if self._recordings is None:
+            self._recordings = Recordings(Library(self._storage), dry_run=self._dry_run)
+        return self._recordings
+
+    def _save(self) -> None:
+        if self._unsaved and not self._dry_run:
+            save_index(self._home, self._index)
+        self._unsaved = 0
+
+
+def _is_of(key: str, session: ImportedSession) -> bool:
+    name = key.rsplit("/", 1)[1].removesuffix(".jsonl")
+    return name == storable(session.session_id) or name.startswith(f"{storable(session.session_id)[:120]}-")
