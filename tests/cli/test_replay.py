@@ -145,6 +145,16 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
     assert done.returncode == 0, done.stderr
     assert "layer 3" in done.stdout
     assert "ledger" in done.stdout
+    lines = done.stdout.splitlines()
+    notes = [at for at, line in enumerate(lines) if "updated the notes" in line]
+    assert all(lines[at + 1].startswith("> ") for at in notes)  # once a prompt
+    windows = {
+        line.split()[0]: line.split()[1]
+        for line in lines
+        if line.startswith(("append-only ▁", "append-only ▂", "reverie     "))
+    }
+    assert set("".join(windows.values())) <= set("▁▂▃▄▅▆▇█")
+    assert len(windows["append-only"]) == len(windows["reverie"])
     assert "\x1b" not in done.stdout
     assert list(work.iterdir()) == []
     assert list(home.iterdir()) == []

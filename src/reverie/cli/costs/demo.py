@@ -6,16 +6,26 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..output import bar, counted, emit_json, paint, say, table
+from ..output import bar, counted, emit_json, paint, say, sparkline, table
 
 if TYPE_CHECKING:
     from ...runtime.session.session import Session
 
 _PACE_SECONDS = 0.03
+_LINE = 60  # columns of the line of the window over time
+_STYLES = {"offload": "cyan", "trim": "yellow", "notes": "dim", "compact": "magenta"}
+_TRIGGERS = {
+    "idle": "the cache had ended, so that costs nothing",
+    "priced": "it saves more than it costs",
+    "window": "the window is nearly full",
+    "budget": "over the budget of old results",
+}
+_LEGEND = "Layer 1 moves big results to disk, 2 clears old ones, 3 keeps notes, 4 replaces old messages with a summary."
 
 
 @click.command()
@@ -36,6 +46,7 @@ def command(seed: int, tokens: int, fast: bool, as_json: bool) -> None:
         raise InputError("--tokens must be between 20000 and 5000000")
     with tempfile.TemporaryDirectory(prefix="reverie-demo-") as home:
         stage = _Stage(quiet=as_json, pace=0.0 if fast or as_json or not sys.stdout.isatty() else _PACE_SECONDS)
+        stage.line(_LEGEND, "", style="dim")
         found = anyio.run(_perform, Path(home), seed, tokens, stage)
     if as_json:
         emit_json(found)
@@ -52,6 +63,7 @@ class _Stage:
         self.acts = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
         self.freed = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
         self.peak = 0
+        self._noted = 0
         self._full = 0
         self._live = sys.stdout.isatty() and not quiet
 
@@ -70,18 +82,23 @@ class _Stage:
         if isinstance(event, ResultsTrimmed):
             freed = event.tokens_before - event.tokens_after
             said = f"layer 2  cleared old results of {', '.join(event.tools)}: {freed:,} tokens"
-            self._count("trim", freed, said, event.trigger)
+            self._count("trim", freed, said, _TRIGGERS.get(event.trigger, event.trigger))
         elif isinstance(event, DecisionMade) and isinstance(event.decision, ResultOffloaded):
             said = f"layer 1  moved a result of {event.decision.size:,} characters to disk"
             self._count("offload", event.decision.cause.frees, said, "a preview stays in view")
         elif isinstance(event, NotesWritten):
-            said = f"layer 3  updated {counted(len(event.sections), 'section')} of the notes"
-            self._count("notes", 0, said, "no model call")
+            self.acts["notes"] += 1
+            self._noted += 1
         elif isinstance(event, CompactionEnded):
             sizes = f"{event.tokens_before:,} -> {event.tokens_after:,} tokens"
             said = f"layer 4  replaced old messages with a summary: {sizes}"
             freed = event.tokens_before - event.tokens_after
-            self._count("compact", freed, said, f"from notes, {counted(event.model_calls, 'model call')}")
+            self._count(
+                "compact",
+                freed,
+                said,
+                "no model call" if not event.model_calls else counted(event.model_calls, "model call"),
+            )
         elif isinstance(event, RequestPrepared):
             self._full = event.window
         elif isinstance(event, FellBack):
@@ -90,11 +107,15 @@ class _Stage:
     def _count(self, layer: str, freed: int, said: str, why: str) -> None:
         self.acts[layer] += 1
         self.freed[layer] += freed
-        self.line(f"  {said}", why)
+        self.line(f"  {said}", why, style=_STYLES[layer])
 
     def show_prompt(self, words: str) -> None:
-        """Print the user's prompt."""
-        self.line(f"> {' '.join(words.split())[:100]}", "", style="bold")
+        """Print how often the notes were updated for the last prompt, then the user's prompt."""
+        if self._noted:
+            updated = f"  layer 3  updated the notes {counted(self._noted, 'time')}"
+            self.line(updated, "no model call", style=_STYLES["notes"])
+            self._noted = 0
+        self.line(f"> {shorten(words, 100, placeholder=' ...')}", "", style="bold")
 
     def turn(self, number: int, window: int, spent: float) -> None:
         """Redraw the bar of context usage and cost so far, note the peak, and wait for the pace of the demo."""
@@ -167,6 +188,9 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
         },
         "compaction": {"share_of_names_kept": kept, "undone": True},
         "policies": {name: totals(report.of(policy=name)) for name in report.policies},
+        "windows": {
+            name: [point.window for one in report.of(policy=name) for point in one.points] for name in report.policies
+        },
     }
 
 
@@ -208,5 +232,20 @@ def _show_bill(found: dict[str, Any]) -> None:
     ]
     table(["input cost of the same work", "", "", "fullest window"], rows, right=(1, 3))
     saved = 1 - policies["reverie"]["input_usd"] / policies["append-only"]["input_usd"]
-    say(f"reverie costs {saved:.0%} less than caching alone, including the cost of reading back cleared results.")
+    say(f"reverie costs {saved:.0%} less than caching alone. Summaries by a model and read-backs are included;")
+    say("the session above needed no model for its summaries.")
+    _show_windows({name: found["windows"][name] for name in ("append-only", "reverie")})
     say("Try it on your own sessions: reverie replay ~/.claude/projects/<project>")
+
+
+def _show_windows(windows: dict[str, list[int]]) -> None:
+    """Print the size of the window over the session, one line per policy, all on one scale."""
+    highest = max(size for sizes in windows.values() for size in sizes)
+    say("")
+    say(f"window over the session, up to {highest:,} tokens")
+    for name, sizes in windows.items():
+        step = -(-len(sizes) // _LINE)
+        highs = [max(sizes[at : at + step]) for at in range(0, len(sizes), step)]
+        line = sparkline([*highs, highest])[:-1]
+        paint([(f"{name:<12}", ""), (f"{line}\n", "magenta" if name == "reverie" else "")])
+    say("")
