@@ -166,9 +166,7 @@ class _Peer:
         ends = [at for at, one in enumerate(messages) if one is self._end or at == len(messages) - 1]
         marks = tuple((BlockPosition(at, len(messages[at]["content"]) - 1), "5m") for at in ends)
         self._end = messages[-1]
-        plan = BreakpointPlan(
-            marks, "5m", marks_system=True, marks_tools=False, after=CacheState("5m", None, None, step.at)
-        )
+        plan = BreakpointPlan(marks, "5m", marks_system=True, marks_tools=False, after=CacheState("5m", None, step.at))
         usage = self._sender.send(messages, plan, step.at)
         price = self._prices
         self.input_usd += price.cost(read=usage.read, write_5m=usage.write_5m, uncached=usage.uncached)

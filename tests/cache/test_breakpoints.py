@@ -150,7 +150,7 @@ def test_breakpoints_at_the_end_alone_are_caught():
     for number in range(15):
         place = last_markable(talk.messages, len(talk.messages))
         assert place is not None
-        only = BreakpointPlan(((place, "5m"),), "5m", False, False, CacheState("5m", None, place, talk.now))
+        only = BreakpointPlan(((place, "5m"),), "5m", False, False, CacheState("5m", place, talk.now))
         request = with_marks({"system": SYSTEM, "tools": [TOOL], "messages": talk.messages}, only)
         blocks = [SimBlock(said, 1 + len(said) // 4) for said in canonical(request)]
         near = talk.near.request(blocks, marks(request), model=MODEL, now=1.0)

@@ -11,8 +11,8 @@ from reverie.cache.economics import (
     ClearingOption,
     Compaction,
     Forecast,
-    LifetimeAccount,
     RelativeRates,
+    SessionBill,
     Verdict,
     call_price,
     compaction_due,
@@ -36,20 +36,12 @@ HAIKU = rates_of(prices_for("claude-haiku-5-5"), facts_of("claude-haiku-5-5"))
 
 tokens = st.integers(0, 200_000)
 shares = st.floats(0, 1)
-ttls = st.sampled_from(["5m", "1h"])
 
 
 @st.composite
 def clearings(draw: st.DrawFn) -> ClearingOption:
-    settled, tail = draw(tokens), draw(tokens)
     return ClearingOption(
-        items=draw(st.integers(1, 50)),
-        frees=draw(tokens),
-        settled=settled,
-        tail=tail,
-        settled_live=round(settled * draw(shares)),
-        tail_live=round(tail * draw(shares)),
-        carried=draw(st.floats(0, 1e6)),
+        items=draw(st.integers(1, 50)), frees=draw(tokens), live=draw(tokens), carried=draw(st.floats(0, 1e6))
     )
 
 
@@ -57,11 +49,9 @@ forecasts = st.builds(Forecast, turns=st.floats(3, 500), need=st.floats(0, 0.2),
 
 
 @pytest.mark.requirement("C7")
-@given(clearings(), forecasts, ttls, ttls)
-def test_a_clearing_is_done_only_where_it_saves_more_than_it_costs(
-    clearing: ClearingOption, forecast: Forecast, ttl: str, tail_ttl: str
-):
-    verdict = weigh_clearing(clearing, forecast, ttl=ttl, tail_ttl=tail_ttl, rates=CLASSIC)
+@given(clearings(), forecasts)
+def test_a_clearing_is_done_only_where_it_saves_more_than_it_costs(clearing: ClearingOption, forecast: Forecast):
+    verdict = weigh_clearing(clearing, forecast, rates=CLASSIC)
     assert verdict.cost >= 0
     if verdict.act:
         assert verdict.saves > verdict.cost
@@ -71,17 +61,13 @@ def test_a_clearing_is_done_only_where_it_saves_more_than_it_costs(
 
 
 @pytest.mark.requirement("C7")
-@given(clearings(), forecasts, ttls, st.integers(0, 50_000), st.floats(0, 300))
+@given(clearings(), forecasts, st.integers(0, 50_000), st.floats(0, 300))
 def test_more_to_free_and_more_turns_to_come_never_speak_against_it(
-    clearing: ClearingOption, forecast: Forecast, ttl: str, more: int, turns: float
+    clearing: ClearingOption, forecast: Forecast, more: int, turns: float
 ):
-    verdict = weigh_clearing(clearing, forecast, ttl=ttl, tail_ttl="5m", rates=CLASSIC)
-    longer = weigh_clearing(
-        clearing, replace(forecast, turns=forecast.turns + turns), ttl=ttl, tail_ttl="5m", rates=CLASSIC
-    )
-    larger = weigh_clearing(
-        replace(clearing, frees=clearing.frees + more), forecast, ttl=ttl, tail_ttl="5m", rates=CLASSIC
-    )
+    verdict = weigh_clearing(clearing, forecast, rates=CLASSIC)
+    longer = weigh_clearing(clearing, replace(forecast, turns=forecast.turns + turns), rates=CLASSIC)
+    larger = weigh_clearing(replace(clearing, frees=clearing.frees + more), forecast, rates=CLASSIC)
     for better in (longer, larger):
         assert better.net >= verdict.net - 1e-6
         assert better.act or not verdict.act
@@ -90,23 +76,23 @@ def test_more_to_free_and_more_turns_to_come_never_speak_against_it(
 @pytest.mark.requirement("C7")
 @given(clearings(), forecasts, st.integers(1, 50_000))
 def test_more_to_rewrite_and_a_greater_risk_never_speak_for_it(clearing: ClearingOption, forecast: Forecast, more: int):
-    verdict = weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m", rates=CLASSIC)
-    dearer = replace(clearing, settled=clearing.settled + more, settled_live=clearing.settled_live + more)
+    verdict = weigh_clearing(clearing, forecast, rates=CLASSIC)
+    dearer = replace(clearing, live=clearing.live + more)
     riskier = replace(forecast, need=forecast.need + 0.1)
     for worse in (
-        weigh_clearing(dearer, forecast, ttl="5m", tail_ttl="5m", rates=CLASSIC),
-        weigh_clearing(clearing, riskier, ttl="5m", tail_ttl="5m", rates=CLASSIC),
+        weigh_clearing(dearer, forecast, rates=CLASSIC),
+        weigh_clearing(clearing, riskier, rates=CLASSIC),
     ):
         lost = worse.act and not verdict.act
         # What is dead must be written anyway, without what was cleared: only there a rewrite may come for free.
-        assert not lost or not (clearing.settled_live or clearing.tail_live)
+        assert not lost or not clearing.live
 
 
 @pytest.mark.requirement("C7")
-@given(frees=st.integers(1_000, 100_000), rest=tokens, turns=st.floats(3, 200))
-def test_on_a_cold_cache_it_costs_nothing_and_is_done(frees: int, rest: int, turns: float):
-    clearing = ClearingOption(1, frees, rest, 0, 0, 0, carried=0.0)
-    verdict = weigh_clearing(clearing, Forecast(turns, 1 / 40, frees), ttl="5m", tail_ttl="5m", rates=CLASSIC)
+@given(frees=st.integers(1_000, 100_000), turns=st.floats(3, 200))
+def test_on_a_cold_cache_it_costs_nothing_and_is_done(frees: int, turns: float):
+    clearing = ClearingOption(1, frees, 0, carried=0.0)
+    verdict = weigh_clearing(clearing, Forecast(turns, 1 / 40, frees), rates=CLASSIC)
     assert verdict.cost == 0
     assert verdict.act
 
@@ -114,10 +100,17 @@ def test_on_a_cold_cache_it_costs_nothing_and_is_done(frees: int, rest: int, tur
 @pytest.mark.requirement("C7")
 @pytest.mark.parametrize(("paid", "acts"), [(0.0, False), (1_149.0, False), (1_150.0, True), (9_999.0, True)])
 def test_it_waits_until_carrying_has_cost_as_much_as_clearing_would(paid: float, acts: bool):
-    clearing = ClearingOption(1, 10_000, 1_000, 0, 1_000, 0, carried=paid)
-    verdict = weigh_clearing(clearing, Forecast(100.0, 0.0, 50_000), ttl="5m", tail_ttl="5m", rates=CLASSIC)
+    clearing = ClearingOption(1, 10_000, 1_000, carried=paid)
+    verdict = weigh_clearing(clearing, Forecast(100.0, 0.0, 50_000), rates=CLASSIC)
     assert verdict.cost == pytest.approx(1_150.0)  # (1.25 - 0.1) x 1,000
     assert verdict.act is acts
+
+
+@pytest.mark.requirement("C7")
+def test_a_clearing_never_risks_more_than_the_session_has_saved():
+    clearing, forecast = ClearingOption(1, 10_000, 1_000, carried=9_999.0), Forecast(100.0, 0.0, 50_000)
+    acts = [weigh_clearing(clearing, forecast, rates=CLASSIC, room=room).act for room in (0.0, 1_149.0, 1_150.1)]
+    assert acts == [False, False, True]
 
 
 def played(*, arrives: int, rest: int, turns: int) -> tuple[float, float]:
@@ -165,10 +158,8 @@ def test_a_rule_that_clears_every_turn_is_caught():
 
 def test_a_verdict_says_why_in_words():
     keep = weigh_clearing(
-        ClearingOption(1, 10, 9_000, 0, 9_000, 0, 0.0),
+        ClearingOption(1, 10, 9_000, 0.0),
         Forecast(3.0, 0.0, 9_000),
-        ttl="5m",
-        tail_ttl="5m",
         rates=CLASSIC,
     )
     assert isinstance(keep, Verdict)
@@ -199,19 +190,19 @@ def lifetimes(
 
     The new tokens of a request are estimated as this share ``seen`` of the billed ones.
     """
-    account, window, paid, short = LifetimeAccount(), 40_000, 0.0, 0.0
+    account, window, paid, short = SessionBill(), 40_000, 0.0, 0.0
     chosen: list[str] = []
     for at, (paused, grown) in enumerate(zip(pauses, growth, strict=False)):
         life = "cold" if not at or (paused and not account.kept) else "tail dead" if paused else "live"
         window += grown
         held = {"live": account.cached, "tail dead": account.kept, "cold": 0}[life]
         new = window - held
-        ttl = account.choice(held + round(seen * new), life, rates)
+        ttl = account.lifetime(held + round(seen * new), life, rates)
         used = Usage(read=held, **{"write_1h" if ttl == "1h" else "write_5m": new})
         short_held = 0 if paused else account.cached
         paid += rates.read * held + rates.write(ttl) * new
         short += rates.read * short_held + rates.write_5m * (window - short_held)
-        account = account.after(used, paused=paused, pauses=sum(pauses[: at + 1]), requests=at + 1, rates=rates)
+        account = account.after(used, is_late=paused, pauses=sum(pauses[: at + 1]), requests=at + 1, rates=rates)
         chosen.append(ttl)
     return chosen, paid, short
 
@@ -244,15 +235,37 @@ def test_the_long_lifetime_saves_the_rewrites_of_those_who_pause():
         assert paid < 0.8 * short
 
 
+@pytest.mark.requirement("C7")
+def test_savings_of_a_compaction_may_be_risked_and_a_prefix_of_another_session_is_no_saving():
+    first = SessionBill().after(Usage(read=40_000, write_5m=10_000), is_late=False, pauses=0, requests=1, rates=CLASSIC)
+    assert first.spent == first.plain == pytest.approx(0.1 * 40_000 + 1.25 * 10_000)
+    assert first.room == pytest.approx(0.0075 * first.plain)
+    cut = first.summarised(2_000, CLASSIC)
+    assert cut.spent - first.spent == pytest.approx(0.1 * 50_000 + 5 * 2_000)
+    cut = cut.after(Usage(read=10_000, write_5m=5_000), is_late=False, pauses=0, requests=2, rates=CLASSIC)
+    assert (cut.removed, cut.room < 0) == (35_000, True)
+    for at in range(20):
+        cut = cut.after(Usage(read=15_000), is_late=False, pauses=0, requests=3 + at, rates=CLASSIC)
+    assert cut.room > 35_000, "each request reads 35,000 tokens less"
+    assert cut.plain - cut.spent == pytest.approx(21 * 0.1 * 50_000 - 20 * 1_500 - 7_250 - 15_000)
+
+
+@pytest.mark.requirement("C7", "V15")
+def test_the_price_of_the_long_lifetime_is_that_of_the_window():
+    ready = SessionBill(spent=1e6, plain=1e6, risk=3_000.0, cached=119_000)
+    assert ready.lifetime(120_000, "live", CLASSIC) == "1h"
+    assert ready.lifetime(120_000, "live", HAIKU) == "5m"  # 1,000 tokens at 0.75, five times as dear up here
+
+
 def test_a_long_lifetime_from_the_first_request_on_is_caught(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(LifetimeAccount, "choice", lambda *_: "1h")
+    monkeypatch.setattr(SessionBill, "lifetime", lambda *_: "1h")
     _, paid, short = lifetimes([False] * 5, rates=CLASSIC, growth=[500] * 5)
     assert paid > 1.01 * short
 
 
 def test_a_provider_without_a_dearer_lifetime_keeps_everything_long():
     flat = replace(CLASSIC, write_1h=1.25)
-    assert LifetimeAccount().choice(50_000, "cold", flat) == "1h"
+    assert SessionBill().lifetime(50_000, "cold", flat) == "1h"
 
 
 @pytest.mark.requirement("C7", "L4.18")
@@ -301,6 +314,7 @@ def test_a_compaction_is_due_when_carrying_has_cost_enough_and_the_session_is_lo
     assert is_due(enough, 100)
     assert not is_due(almost, 100)
     assert not is_due(enough, 5)  # five more requests would not pay for it
+    assert [is_due(CarryingMeter(9.0 * price), requests) for requests in (30, 31)] == [False, True]
     before_step = Compaction(99_500, 56_000, 99_500, 40_000)
     assert is_due(CarryingMeter(), 10, before_step, HAIKU)  # the next request would cost five times as much
     assert not is_due(CarryingMeter(), 10, before_step, replace(HAIKU, steps=()))
@@ -328,11 +342,8 @@ def test_the_turns_after_which_a_clearing_pays_follow_from_the_read_price():
     # A token written again for each token freed: 12 turns at 0.1, 24 at 0.05, 49 at 0.025.
     for model, turns in (("claude-sonnet-4-5", 12), ("claude-opus-5-5", 24), ("claude-fable-5-1", 49)):
         rates = rates_of(None, facts_of(model))
-        clearing = ClearingOption(1, 10_000, 10_000, 0, 10_000, 0, carried=1e9)
-        acts = [
-            weigh_clearing(clearing, Forecast(n, 0.0, 50_000), ttl="5m", tail_ttl="5m", rates=rates).act
-            for n in (turns - 1, turns + 1)
-        ]
+        clearing = ClearingOption(1, 10_000, 10_000, carried=1e9)
+        acts = [weigh_clearing(clearing, Forecast(n, 0.0, 50_000), rates=rates).act for n in (turns - 1, turns + 1)]
         assert acts == [False, True], model
 
 
@@ -346,11 +357,11 @@ def test_a_step_of_the_price_is_in_the_rates():
 
 @pytest.mark.requirement("V15", "C7")
 def test_crossing_a_price_step_back_pays_where_the_same_clearing_does_not_without_it():
-    clearing = ClearingOption(1, 30_000, 60_000, 0, 60_000, 0, carried=0.1 * 30_000 * 4)
+    clearing = ClearingOption(1, 30_000, 60_000, carried=0.1 * 30_000 * 4)
     forecast = Forecast(5.0, 0.0, 120_000, growth=1_000)
     plain = replace(HAIKU, steps=())
-    assert not weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m", rates=plain).act
-    assert weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m", rates=HAIKU).act
+    assert not weigh_clearing(clearing, forecast, rates=plain).act
+    assert weigh_clearing(clearing, forecast, rates=HAIKU).act
     compaction = Compaction(120_000, 40_000, live=120_000)
     assert not weigh_compaction(compaction, turns=5, growth=1_000, rates=plain).act
     assert weigh_compaction(compaction, turns=5, growth=1_000, rates=HAIKU).act
@@ -365,9 +376,9 @@ def test_crossing_a_price_step_back_pays_where_the_same_clearing_does_not_withou
 )
 def test_saved_reads_equal_the_sum_of_every_turn(window: int, share: float, turns: float, growth: float):
     frees = int(window * share)
-    clearing = ClearingOption(1, frees, 0, 0, 1, 0, carried=0.0)
+    clearing = ClearingOption(1, frees, 1, carried=0.0)
     forecast = Forecast(turns, 0.0, window, growth)
-    saves = weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m", rates=HAIKU).saves
+    saves = weigh_clearing(clearing, forecast, rates=HAIKU).saves
     slices = 4_000
     exact = sum(
         HAIKU.carrying(window + growth * at) - HAIKU.carrying(window - frees + growth * at)
@@ -378,10 +389,10 @@ def test_saved_reads_equal_the_sum_of_every_turn(window: int, share: float, turn
 
 @pytest.mark.requirement("C7")
 def test_lost_thinking_is_priced_as_output():
-    clearing = ClearingOption(1, 30_000, 10_000, 0, 10_000, 0, carried=1e9)
+    clearing = ClearingOption(1, 30_000, 10_000, carried=1e9)
     forecast = Forecast(10.0, 0.0, 80_000)
-    kept = weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m", rates=CLASSIC)
-    lost = weigh_clearing(replace(clearing, lost_thinking=4_000), forecast, ttl="5m", tail_ttl="5m", rates=CLASSIC)
+    kept = weigh_clearing(clearing, forecast, rates=CLASSIC)
+    lost = weigh_clearing(replace(clearing, lost_thinking=4_000), forecast, rates=CLASSIC)
     assert (kept.act, lost.act) == (True, False)
     assert lost.cost - kept.cost == pytest.approx(5.0 * 4_000)
     compaction = Compaction(120_000, 20_000)

@@ -44,6 +44,8 @@ class Desk:
         self.turns = 0
         self.compactions: list[Compacted] = []
         self.compacted_at: list[int] = []
+        self.long_writes: dict[int, int] = {}
+        """The tokens that each request wrote with the long lifetime."""
 
     def note(self, event: Event) -> None:
         """Keep the compactions among the events of a session."""
@@ -66,6 +68,7 @@ class Desk:
             {"type": "tool_use", "id": called, "name": "Look", "input": {"n": self.turns}},
         ]
         usage = self.provider.bill(request, self.now, output=60)
+        self.long_writes[self.turns] = usage["cache_creation"]["ephemeral_1h_input_tokens"]
         await session.observe(
             {"id": f"msg-{self.turns}", "model": self.model, "role": "assistant", "content": content, "usage": usage}
         )
@@ -116,6 +119,20 @@ def test_clearing_is_as_patient_after_a_resume_as_before(tmp_path: Path) -> None
     assert found[0] == found[1]
     assert found[0][0] is not None
     assert found[0][1] > 1
+
+
+@pytest.mark.requirement("C7", "C3")
+@pytest.mark.parametrize("good", [True, False])
+def test_the_rewrite_after_a_compaction_is_not_written_with_the_long_lifetime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: bool
+) -> None:
+    if not good:
+        chosen = CachePlan.ttl
+        monkeypatch.setattr(CachePlan, "ttl", lambda plan, *given, is_changed: chosen(plan, *given, is_changed=False))
+    desk = Desk(tmp_path)
+    play(desk, 90)
+    assert any(desk.long_writes.values())
+    assert any(desk.long_writes[turn] for turn in desk.compacted_at) is not good
 
 
 @pytest.mark.requirement("L4.18")

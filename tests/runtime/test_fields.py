@@ -28,7 +28,7 @@ COMPARED: Mapping[str, Callable[[Any], Any]] = {
     "SessionLog._since_request": registered_by,
     "Accounts._watch": lambda watch: (watch.readable, watch.sent_at, watch.long_lived),
     "CachePlan.placed": lambda placed: (
-        placed and (placed.ttl, placed.settled, placed.end, placed.at, [(e.place, e.ttl) for e in placed.held or ()])
+        placed and (placed.ttl, placed.end, placed.at, [(e.place, e.ttl) for e in placed.held or ()])
     ),
 }
 

@@ -134,7 +134,7 @@ def test_pings_count_as_carrying_and_a_compaction_that_becomes_due_while_idle_is
 
     async def steps() -> None:
         async with stage.open() as session:
-            for number in range(30):
+            for number in range(32):
                 stage.now += 5.0
                 await session.say(f"{number} " + "word " * 2_000)
                 await stage.turn(session)
@@ -151,7 +151,7 @@ def test_pings_count_as_carrying_and_a_compaction_that_becomes_due_while_idle_is
             almost = 3.0 * cache.compaction_due(session.view, option, 3.0).cost - 1_500.0
             cache.meter = CarryingMeter(almost, cache.meter.window)
             assert cache.max_pings() == 0, "an entry of an hour keeps the prompt"
-            cache.lifetime = replace(cache.lifetime, kept=0)
+            cache.bill = replace(cache.bill, kept=0)
             sent = await stage.wait(session)
             cuts.extend((len(sent), session.view.cuts))
 

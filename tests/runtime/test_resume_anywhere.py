@@ -71,6 +71,6 @@ def test_known_bad_state_that_is_not_in_the_log_is_found(lost: str, monkeypatch:
         after = getattr(cache_plan, "_cache_after")  # noqa: B009 - a private function of another module
         monkeypatch.setattr(cache_plan, "_cache_after", lambda _, found: after(None, found))
         monkeypatch.setattr(
-            cache_plan.LifetimeAccount, "choice", lambda _, tokens, life, rates: "1h" if tokens % 2 else "5m"
+            cache_plan.SessionBill, "lifetime", lambda _, tokens, life, rates: "1h" if tokens % 2 else "5m"
         )
     assert any(map(difference, range(seed, seed + 60)))

@@ -64,7 +64,6 @@ class CacheState:
     """The assumed state of the provider's cache after the request sent at ``at``; ``held`` is its newest entry."""
 
     ttl: str
-    settled: BlockPosition | None
     end: BlockPosition | None
     at: float
     held: CacheEntry | None = None
@@ -166,7 +165,7 @@ def plan_marks(
         if found is None or not _precedes(place, found):  # a breakpoint within the found prefix writes nothing
             held = CacheEntry(place, lives, held)
     longest = "5m" if lasting is None else "1h"
-    return BreakpointPlan(tuple(marks), longest, free > 0, free > 1, CacheState(longest, lasting, end, now, held))
+    return BreakpointPlan(tuple(marks), longest, free > 0, free > 1, CacheState(longest, end, now, held))
 
 
 def _only_lasting(held: CacheEntry | None) -> CacheEntry | None:

@@ -12,14 +12,16 @@ of results it gives exactly the best batch size. A forecast may prevent clearing
 from __future__ import annotations
 
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 from typing import Literal, TypeAlias
 
-from ..values import record
+from ..values import record, replace
 from .usage import Usage
 
-# Short sessions may cost 1 % more than without the long lifetime; a quarter of it is for the error of estimated tokens.
-_UNCOVERED_SHARE = 0.0075
+# A session may cost 1 % more than one that only appends; a quarter of it is for the error of estimated tokens.
+_RISKED_SHARE = 0.0075
+SHORT_SESSION = 30
+"""The requests of a session that must not cost more than one that only appends, wherever it ends."""
 PING_SECONDS = 295.0
 """The age at which a cache entry of five minutes is renewed: just before its end."""
 _MOST_PINGS = int(3600 / PING_SECONDS)
@@ -64,20 +66,16 @@ class RelativeRates:
 
 @record
 class ClearingOption:
-    """One possible clearing, in tokens: the results to remove, the part to write again, and the carrying cost so far.
+    """One possible clearing, in tokens: the results to remove, the cached part to write again, and the carrying cost.
 
-    ``settled`` is the part after the first change that is not expected to change again soon; ``tail`` is the rest.
-    ``settled_live`` and ``tail_live`` are the portions of each that the cache still holds. ``lost_thinking`` are the
+    ``live`` is the part after the first change that stays and that the cache still holds. ``lost_thinking`` are the
     tokens of thinking that the model loses and may have to produce again. ``later`` is the expected extra
     price of later calls that the clearing makes dearer.
     """
 
     items: int
     frees: int
-    settled: int
-    tail: int
-    settled_live: int
-    tail_live: int
+    live: int
     carried: float
     lost_thinking: int = 0
     later: float = 0.0
@@ -112,35 +110,25 @@ class Verdict:
         return self.saves - self.cost
 
 
-def weigh_clearing(
-    clearing: ClearingOption,
-    forecast: Forecast,
-    *,
-    ttl: str,
-    tail_ttl: str,
-    rates: RelativeRates,
-    patience: float = 1.0,
-) -> Verdict:
+def weigh_clearing(clearing: ClearingOption, forecast: Forecast, *, rates: RelativeRates, room: float = inf) -> Verdict:
     """Return the verdict on clearing old results now instead of carrying them on.
 
-    ``ttl`` is the cache lifetime of the settled part, ``tail_ttl`` that of the tail. With ``patience``, carrying must
-    have cost so many times the price.
+    ``room`` is the highest price that the session may risk.
     """
     left = rates.at(forecast.window - clearing.frees)
-    settled_price, tail_price = left.write(ttl), left.write(tail_ttl)
-    # Live tokens would have been read; expired ones are written either way, at the tail's price if nothing is cleared.
-    rewrite = (settled_price - left.read) * clearing.settled_live + (tail_price - left.read) * clearing.tail_live
-    rewrite += (settled_price - tail_price) * (clearing.settled - clearing.settled_live)
-    cold = not (clearing.settled_live or clearing.tail_live)
-    unwritten = rates.at(forecast.window).write(tail_ttl) * clearing.frees if cold else 0.0
-    risk = forecast.need * (clearing.items * left.read * forecast.window + tail_price * clearing.frees)
+    # Live tokens would have been read; expired ones are written either way.
+    rewrite = (left.write_5m - left.read) * clearing.live
+    unwritten = 0.0 if clearing.live else rates.at(forecast.window).write_5m * clearing.frees
+    risk = forecast.need * (clearing.items * left.read * forecast.window + left.write_5m * clearing.frees)
     cost = max(0.0, rewrite - unwritten) + left.output * clearing.lost_thinking
     carrying = _saved_reads(clearing.frees, forecast, rates)
     saves = carrying + max(0.0, unwritten - rewrite) - risk - clearing.later
     if saves <= cost:
         return Verdict(False, cost, saves, "carrying on is cheaper for the turns likely to come")
-    if clearing.carried * _dearer(clearing.frees, forecast.window, rates) < patience * cost:
+    if clearing.carried * _dearer(clearing.frees, forecast.window, rates) < cost:
         return Verdict(False, cost, saves, "carrying has not yet cost as much as clearing would")
+    if cost > room:
+        return Verdict(False, cost, saves, "the session has not saved enough to risk the price")
     return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {forecast.turns:.0f} turns")
 
 
@@ -271,7 +259,8 @@ def compaction_due(
     """Return whether to compact by price (L4.18): carrying has cost ``patience`` times the price of compacting.
 
     A session is expected to have as many requests again as it had so far, which must pay for the compaction. Before a
-    step of the price that is reason enough, because beyond it every request costs more.
+    step of the price that is reason enough, because beyond it every request costs more. A short session is never
+    compacted otherwise: if it ended soon after, the compaction would be a loss.
     """
     price = compaction_price(compaction, rates=rates)
     next_window = compaction.window + growth
@@ -283,7 +272,8 @@ def compaction_due(
         reason = f"the price rises at {rates.first_step:,.0f} tokens"
     else:
         reason = f"carrying the window has cost {meter.spent:,.0f} token prices, and compacting costs {price:,.0f}"
-    return Verdict((crosses or meter.spent >= patience * price) and saves >= price, price, saves, reason)
+    is_due = crosses or (requests > SHORT_SESSION and meter.spent >= patience * price)
+    return Verdict(is_due and saves >= price, price, saves, reason)
 
 
 def call_price(window: int, *, live: int, output: int, rates: RelativeRates) -> float:
@@ -317,19 +307,18 @@ def turns_ahead(*, turns: int, window: int, opening: int, limit: int) -> float:
 
 
 @record
-class LifetimeAccount:
-    """The bill of a session as far as it concerns the lifetime of its cache, in uncached input tokens.
+class SessionBill:
+    """The price of a session's input so far, beside that of one that only appends, with a lifetime of 5 minutes.
 
-    A breakpoint with the long lifetime keeps the whole prompt before it and costs more only for the tokens that it
-    writes, so it is set now and then, where it writes little.
+    A price that pays only if the session goes on may take it above that one by a small share.
     """
 
     spent: float = 0.0
-    """The price of all input so far."""
-    premium: float = 0.0
-    """The extra price of everything written with the long lifetime."""
-    saved: float = 0.0
-    """The price of the rewrites after pauses that the long lifetime saved."""
+    """The price of all input and summaries so far, in uncached input tokens."""
+    plain: float = 0.0
+    """The price of the same session if nothing had left its window and no entry lived longer than 5 minutes."""
+    removed: int = 0
+    """The tokens that left the window."""
     risk: float = 0.0
     """The expected price of rewrites after a pause, summed over the requests since the last long-lived breakpoint."""
     cached: int = 0
@@ -337,34 +326,47 @@ class LifetimeAccount:
     kept: int = 0
     """The tokens before the last long-lived breakpoint."""
 
-    def choice(self, window: int, life: Life, rates: RelativeRates) -> str:
+    @property
+    def room(self) -> float:
+        """The price that the session may risk now."""
+        return (1 + _RISKED_SHARE) * self.plain - self.spent
+
+    def summarised(self, output: int, rates: RelativeRates) -> SessionBill:
+        """Return the bill with that of a summary of so many tokens, whose request read the last prompt."""
+        paid = rates.at(self.cached)
+        return replace(self, spent=self.spent + paid.read * self.cached + paid.output * output)
+
+    def lifetime(self, window: int, life: Life, rates: RelativeRates) -> str:
         """Return the lifetime, ``5m`` or ``1h``, of the breakpoint at the end of a request.
 
-        The long one is used when the rewrites that it may save are worth its extra price, and when the rewrites that
-        it did save cover its extra price so far, but for a small share of the bill.
+        A long-lived breakpoint keeps the whole prompt before it and costs more only for the tokens that it writes. So
+        it is set where the rewrites that it may save are worth its extra price, and where there is room for that.
         """
-        if rates.write_1h <= rates.write_5m:
+        paid = rates.at(window)
+        if paid.write_1h <= paid.write_5m:
             return "1h"
         held = {"live": self.cached, "tail dead": self.kept, "cold": 0}[life]
-        price = (rates.write_1h - rates.write_5m) * max(0, window - held)
-        is_covered = self.premium + price <= self.saved + _UNCOVERED_SHARE * (self.spent - self.premium)
-        return "1h" if is_covered and self.risk >= price else "5m"
+        price = (paid.write_1h - paid.write_5m) * max(0, window - held)
+        return "1h" if price <= min(self.room, self.risk) else "5m"
 
-    def after(self, used: Usage, *, paused: bool, pauses: int, requests: int, rates: RelativeRates) -> LifetimeAccount:
-        """Return the account after a request; ``paused`` if it came 5 to 60 minutes after the one before.
+    def after(self, used: Usage, *, is_late: bool, pauses: int, requests: int, rates: RelativeRates) -> SessionBill:
+        """Return the bill after a request; ``is_late`` if it came 5 minutes or more after the one before.
 
-        ``pauses`` of the ``requests`` so far did. The prior is one pause in 80 requests.
+        ``pauses`` of the ``requests`` so far came 5 to 60 minutes after it. The prior is one pause in 80 requests.
         """
         paid = rates.at(used.input)
         spent = used.read * paid.read + used.write_5m * paid.write_5m + used.write_1h * paid.write_1h
-        saved = (paid.write_5m - paid.read) * used.read if paused else 0.0
+        whole = self.removed + max(self.cached, used.input)
+        full = rates.at(whole)
+        # A prefix that another session left in the cache would have been read in any case.
+        read = max(0, used.read - self.kept) if is_late else self.removed + max(self.cached, used.read)
         kept = used.input if used.write_1h and not used.write_5m else self.kept if used.read >= self.kept else 0
         chance = (0.5 + pauses) / (40 + requests)
         risk = chance * (paid.write_5m - paid.read) * (used.input - kept)
-        return LifetimeAccount(
+        return SessionBill(
             self.spent + spent + used.uncached * paid.input,
-            self.premium + (paid.write_1h - paid.write_5m) * used.write_1h,
-            self.saved + saved,
+            self.plain + full.read * read + full.write_5m * (whole - read),
+            self.removed + max(0, self.cached - used.input),
             risk + (self.risk if kept == self.kept else 0.0),
             used.input,
             kept,

@@ -99,7 +99,7 @@ def test_only_this_side_clears_and_only_where_it_may(make_bench: MakeBench, mode
     ],
 )
 def test_the_cache_is_cold_by_the_lifetime_in_use(ttl: str, idle_seconds: float, life: str):
-    placed = CacheState(ttl, BlockPosition(3, 0), BlockPosition(9, 0), 1_000.0)
+    placed = CacheState(ttl, BlockPosition(9, 0), 1_000.0)
     assert placed.life(1_000.0 + idle_seconds) == life
 
 
@@ -240,22 +240,43 @@ def test_a_full_window_is_left_to_compaction_where_clearing_makes_no_room(bench:
     round=st.integers(0, 2_000),
     turns=st.floats(0, 500),
     life=st.sampled_from(["live", "tail dead"]),
-    ttl=st.sampled_from(["5m", "1h"]),
-    offset=st.none() | st.integers(0, 30_000),
 )
 @pytest.mark.requirement("C7")
 def test_a_priced_clearing_always_saves_more_than_it_costs(
-    make_bench: MakeBench, sizes: list[int], round: int, turns: float, life: Any, ttl: str, offset: int | None
+    make_bench: MakeBench, sizes: list[int], round: int, turns: float, life: Any
 ):
     bench = make_bench()
     for size in sizes:
         bench.turn(tokens=size)
-    facts = replace(LIVE, life=life, round=round, turns=turns, ttl=ttl, settled_offset=offset)
+    facts = replace(LIVE, life=life, round=round, turns=turns)
     made = plan_trim(bench.asked().pending(), facts, bench.policy)
     if made is not None:
         assert made.verdict is not None
         assert made.verdict.saves > made.verdict.cost >= 0
         assert not set(gone(made)) & {f"t{len(sizes) - back}" for back in range(3)}
+
+
+@pytest.mark.requirement("C7")
+def test_the_price_of_a_clearing_counts_from_the_last_entry_that_the_cache_still_holds(bench: Any):
+    for _ in range(20):
+        bench.turn("Task", tokens=700)
+    bench.turns(8, tokens=3_000)
+    pending = bench.asked().pending()
+    facts = replace(LIVE, round=400, turns=400.0, prefix_tokens=2_000)
+    held = [None, tuple(range(0, pending.unseen, 2)), (20, pending.unseen), (pending.unseen,), ()]
+    made = [plan_trim(pending, replace(facts, held=one), bench.policy) for one in held]
+    known, every, half, *none = [one.verdict.cost for one in made if one is not None and one.verdict is not None]
+    assert known == every < half < none[0] == none[1]
+
+
+@pytest.mark.requirement("C7")
+def test_a_cache_of_which_only_the_long_lived_part_is_left_is_not_broken(bench: Any):
+    bench.turns(20, tokens=700)
+    pending = bench.asked().pending()
+    facts = replace(LIVE, round=400, turns=400.0)
+    assert plan_trim(pending, facts, bench.policy) is not None
+    assert plan_trim(pending, replace(facts, life="tail dead"), bench.policy) is None
+    assert plan_trim(pending, replace(facts, room=0.0), bench.policy) is None
 
 
 @pytest.mark.requirement("L2.10", "C7")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...cache.economics import Forecast, Verdict, weigh_clearing
-from ...values import record, replace
+from ...cache.economics import ClearingOption, Forecast, Verdict, weigh_clearing
+from ...values import record
 from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
-from .plan import TrimFacts, TrimPlan, clearing_at, trimming
+from .plan import TrimFacts, TrimPlan, clears_live, trimming
 from .policy import TrimPolicy
 
 
@@ -36,7 +36,7 @@ def plan_boundary(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy)
     frees = sum(max(0, one.tokens - STUB_TOKENS) for one in old)
     if facts.limit and facts.window >= facts.limit and frees >= policy.forced_share * facts.limit:
         return BoundaryPlan(tuple(old), f"the window is full at {facts.limit:,} tokens")
-    if not is_cold and not policy.live:
+    if not is_cold and not clears_live(facts, policy):
         return None
     verdict = _verdict(pending, old, frees, facts, policy)
     return BoundaryPlan(tuple(old), verdict.reason) if verdict.act else None
@@ -52,22 +52,20 @@ def _old_batches(pending: TrimCandidates, keep: int) -> list[ClearableResult]:
 def _verdict(
     pending: TrimCandidates, old: list[ClearableResult], frees: int, facts: TrimFacts, policy: TrimPolicy
 ) -> Verdict:
-    before = pending.before(old[0])
+    before = pending.before(old[0], facts.held)
     after = pending.following(old[0], before)
     ahead = max(0, facts.window - after)
     if ahead < facts.least_cached:
         after += ahead  # too short to be cached alone, so it is written again too
     since = facts.round - policy.keep_priced
     carried = facts.rates.read * sum(one.tokens * max(0, since - one.round) for one in old)
-    kept_from = next((one for one in pending.candidates if one.group > old[-1].group), None)
-    tail = pending.written - pending.start(kept_from) if kept_from is not None else 0
-    option = clearing_at(after, len(old), frees, tail, carried, pending.written, facts)
     # The turns until the next summary.
     left = min(facts.turns_to_summary, max(0.0, (facts.summary_at - facts.raw_tokens) / max(1.0, facts.growth)))
-    option = replace(option, later=_dearer_summary(ahead, left, facts))
+    live = 0 if facts.life == "cold" else max(0, after - frees)
+    option = ClearingOption(len(old), frees, live, carried, later=_dearer_summary(ahead, left, facts))
     turns = min(facts.turns, left) if facts.summary_at else facts.turns
     forecast = Forecast(turns, facts.need(policy), facts.window, facts.growth)
-    return weigh_clearing(option, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
+    return weigh_clearing(option, forecast, rates=facts.rates, room=facts.room)
 
 
 def _dearer_summary(ahead: int, left: float, facts: TrimFacts) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -132,22 +132,22 @@ class TrimCandidates:
             freed = sums[-1] - sums[bisect_right(groups, one.group)]
             self._freed[one.tool_use_id] = self._freed.get(one.tool_use_id, 0) + freed
 
-    def start(self, candidate: ClearableResult) -> int:
-        """Return how many tokens precede the message that holds a candidate."""
-        return self._end(candidate.group - 1)
-
     def _end(self, group: int) -> int:
         if group < 0:
             return 0
         return self._ends[group] if group < len(self._ends) else self._open[group - len(self._ends)]
 
-    def before(self, candidate: ClearableResult) -> int:
-        """Return how many tokens the last request before a candidate contained.
+    def before(self, candidate: ClearableResult, held: Sequence[int] | None = None) -> int:
+        """Return how many tokens the last request before a candidate contained, since the cache holds no more.
 
-        The cache holds at most that much before the candidate, since the call and its result came with the next
-        request.
+        ``held`` are the messages at which entries of the cache still end, in order: then it is the newest of those
+        requests. A pause ends the entries of most requests, so it may be a much older one.
         """
-        return self._end(candidate.group - 2)
+        last = candidate.group - 2
+        if held is not None:
+            found = bisect_right(held, last + 1)
+            last = held[found - 1] if found else -1
+        return self._end(last)
 
     def following(self, candidate: ClearableResult, before: int | None = None) -> int:
         """Return how many tokens follow the last request before a candidate, without those freed since.

@@ -9,7 +9,7 @@ from typing import Final
 from ...cache.economics import ClearingOption, Forecast, Life, RelativeRates, Verdict, weigh_clearing
 from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
 from ...conversation.view import View
-from ...values import record, replace
+from ...values import record
 from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
@@ -29,10 +29,9 @@ class TrimFacts:
     """The shortest prefix that the model caches, in tokens."""
     growth: float = 0.0
     """The tokens by which the window grows with each turn."""
-    settled_offset: int | None = None
+    held: tuple[int, ...] | None = None
+    """The messages at which entries of the cache end that can still be read, in order; None if unknown."""
     prefix_tokens: int = 0
-    ttl: str = "5m"
-    tail_ttl: str = "5m"
     pinned: frozenset[str] = frozenset()
     cleared: int = 0
     read_backs: int = 0
@@ -44,6 +43,8 @@ class TrimFacts:
     """The tokens of the window with everything that the provider leaves out of it."""
     summary_at: int = 0
     """The raw token count at which the provider is asked for a summary of everything; 0 if it never is."""
+    room: float = inf
+    """The highest price, in uncached input tokens, that the session may risk."""
     turns_to_summary: float = inf
     """The turns until it is asked for one by price."""
     patience: float = 0.0
@@ -77,7 +78,16 @@ def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> 
         return trimming(old, "the cache is cold, so clearing is free", "idle") if old else None
     if not policy.priced or policy.mode == "cache_edit":
         return None
-    return _forced(pending, facts, policy) or (_priced(pending, facts, policy) if policy.live else None)
+    return _forced(pending, facts, policy) or (_priced(pending, facts, policy) if clears_live(facts, policy) else None)
+
+
+def clears_live(facts: TrimFacts, policy: TrimPolicy) -> bool:
+    """Say whether results may be cleared by price although a part of the prompt is cached.
+
+    After a pause only the entries of one hour are left. A clearing would end them too, and pauses come in groups, so it
+    waits until the whole prompt is cached again, or nothing of it.
+    """
+    return policy.live and facts.life == "live"
 
 
 def _may_go(one: ClearableResult, pinned: frozenset[str]) -> bool:
@@ -112,64 +122,36 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
     may_go = [one for one in candidates if one.tool_use_id not in recent and one.group < pending.unseen]
     if not may_go:
         return None
-    tail = pending.written - pending.start(kept[0])
     best: tuple[Verdict, int] | None = None
     frees, carried = 0, 0.0
     forecast = Forecast(facts.turns, facts.need(policy), facts.window, facts.growth)
     # Writing a token to a live cache again costs at least this. If that alone exceeds the possible saving, or the cost
     # of carrying so far, there is nothing to compare; that holds for nearly every position on nearly every turn.
-    least = min(facts.rates.write(facts.ttl), facts.rates.write(facts.tail_ttl)) - facts.rates.read
-    since, read, live = facts.round - policy.keep_priced, facts.rates.read, facts.life == "live"
+    least = facts.rates.write_5m - facts.rates.read
+    since, read = facts.round - policy.keep_priced, facts.rates.read
     for at in range(len(may_go) - 1, -1, -1):
         one = may_go[at]
         frees += one.tokens - STUB_TOKENS
         came = one.round
         if came < since:
             carried += read * one.tokens * (since - came)
-        before = pending.before(one)
+        before = pending.before(one, facts.held)
         after = pending.following(one, before)
         ahead = facts.prefix_tokens + before
         if ahead < facts.least_cached:
             after += ahead  # too short to be cached alone, so it is written again too
         rewrite = least * (after - frees)
-        if (
-            live
-            and rewrite > 0
-            and not facts.rates.steps
-            and (carried < rewrite or read * frees * facts.turns <= rewrite)
-        ):
+        too_dear = carried < rewrite or read * frees * facts.turns <= rewrite
+        if rewrite > 0 and not facts.rates.steps and too_dear:
             continue
-        clearing = clearing_at(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
         lost = sum(tokens for group, tokens in facts.thinking if group > one.group)
-        clearing = replace(clearing, lost_thinking=lost) if lost else clearing
-        verdict = weigh_clearing(
-            clearing,
-            forecast,
-            ttl=facts.ttl,
-            tail_ttl=facts.tail_ttl,
-            rates=facts.rates,
-            patience=max(1.0, facts.patience),  # as patient as the compaction that would remove them too
-        )
+        clearing = ClearingOption(len(may_go) - at, frees, max(0, after - frees), carried, lost)
+        verdict = weigh_clearing(clearing, forecast, rates=facts.rates, room=facts.room)
         if verdict.act and (best is None or verdict.net > best[0].net):
             best = (verdict, at)
     if best is None:
         return None
     return trimming(may_go[best[1] :], best[0].reason, "priced", best[0])
-
-
-def clearing_at(
-    following: int, items: int, frees: int, tail: int, carried: float, written: int, facts: TrimFacts
-) -> ClearingOption:
-    """Return the option to clear from one position on: the tokens that follow, and how many are still cached."""
-    after = max(0, following - frees)
-    loose = min(after, tail)
-    settled = after - loose
-    if facts.life == "live":
-        return ClearingOption(items, frees, settled, loose, settled, loose, carried)
-    if facts.life == "cold":
-        return ClearingOption(items, frees, settled, loose, 0, 0, carried)
-    beyond = written - facts.settled_offset if facts.settled_offset is not None else following
-    return ClearingOption(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
 
 
 def trimming(gone: Sequence[ClearableResult], reason: str, trigger: str, verdict: Verdict | None = None) -> TrimPlan:

@@ -18,8 +18,8 @@ from ...cache.economics import (
     CarryingMeter,
     Compaction,
     Life,
-    LifetimeAccount,
     RelativeRates,
+    SessionBill,
     Verdict,
     compaction_due,
     growth_per_turn,
@@ -42,7 +42,6 @@ _KEPT_ENTRIES = 8  # how many of the cache's entries each call logs: more than o
 class _CacheState:
     ttl: str
     at: float
-    settled: tuple[int, int] | None = None
     end: tuple[int, int] | None = None
     cuts: int = 0
     opening: int = 0
@@ -51,7 +50,7 @@ class _CacheState:
     held: tuple[tuple[int, int, str], ...] = ()
     boundary: int = -1
     carried: tuple[float, int] = (0.0, 0)
-    lifetime: tuple[float, float, float, float, int, int] = (0.0, 0.0, 0.0, 0.0, 0, 0)
+    bill: tuple[float, float, int, float, int, int] = (0.0, 0.0, 0, 0.0, 0, 0)
     turns_left: float | None = None
 
 
@@ -96,7 +95,7 @@ def _cache_after(after: CacheState | None, found: _CacheState) -> CacheState:
     held = None if after is None or is_whole else after.older_than(listed[0], found.at)
     for one in listed:
         held = CacheEntry(one.place, one.ttl, held)
-    return CacheState(found.ttl, _place(found.settled), _place(found.end), found.at, held)
+    return CacheState(found.ttl, _place(found.end), found.at, held)
 
 
 class CachePlan:
@@ -119,8 +118,8 @@ class CachePlan:
         self._ttl = ttl
         self._pauses = 0
         self.meter = CarryingMeter()
-        self.lifetime = LifetimeAccount()
-        self._paused = False
+        self.bill = SessionBill()
+        self._is_late = False
         self.turns_left: float | None = None
         """The least number of requests before the next compaction by price; None if it is unknown."""
         self.patience = 0.0
@@ -144,7 +143,6 @@ class CachePlan:
             return {}
         return {
             "ttl": placed.ttl,
-            "settled": _spelled(placed.settled),
             "end": _spelled(placed.end),
             "at": placed.at,
             "cuts": self.cuts,
@@ -153,7 +151,7 @@ class CachePlan:
             "pauses": self._pauses,
             "boundary": self._boundary,
             "carried": [self.meter.spent, self.meter.window],
-            "lifetime": list(astuple(self.lifetime)),
+            "bill": list(astuple(self.bill)),
             "turns_left": self.turns_left,
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
@@ -176,18 +174,20 @@ class CachePlan:
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary
         self.meter, self.turns_left = CarryingMeter(*found.carried), found.turns_left
-        self.lifetime = LifetimeAccount(*found.lifetime)
+        self.bill = SessionBill(*found.bill)
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
     def mark(self, view: View, messages: list[Any], now: float) -> BreakpointPlan:
         """Return the breakpoints of a request, and record them and the cache entries that the request writes."""
-        self._paused = self.placed is not None and _PAUSE_SECONDS[0] <= now - self.placed.at < _PAUSE_SECONDS[1]
-        self._pauses += self._paused
-        ttl = self.ttl(view, now)
+        idle = now - self.placed.at if self.placed is not None else 0.0
+        self._is_late = idle >= _PAUSE_SECONDS[0]
+        self._pauses += _PAUSE_SECONDS[0] <= idle < _PAUSE_SECONDS[1]
         cut, self.cuts = view.cuts != self.cuts, view.cuts
         if cut:
             self.meter = CarryingMeter()
+            written = view.group(0).tokens if view.length and view.group(0).is_compaction else 0
+            self.bill = self.bill.summarised(written, self.rates)
         inserted = messages_added_before(view)
         cleared = self._newly_cleared(view, inserted)
         changed = _earlier(self._first_change(view, messages, inserted), cleared)
@@ -195,7 +195,7 @@ class CachePlan:
         planned = plan_marks(
             messages,
             now=now,
-            ttl=ttl,
+            ttl=self.ttl(view, now, is_changed=changed is not None),
             before=self.placed,
             changed=changed,
             cleared=self._boundary + 2 + inserted if cleared is not None else None,
@@ -216,21 +216,21 @@ class CachePlan:
             rates=self.rates,
             cleared=self._is_rewrite,
         )
-        self.lifetime = self.lifetime.after(
-            used, paused=self._paused, pauses=self._pauses, requests=self._requests, rates=self.rates
+        self.bill = self.bill.after(
+            used, is_late=self._is_late, pauses=self._pauses, requests=self._requests, rates=self.rates
         )
 
     def max_pings(self) -> int:
         """Return how often the cache may be renewed before the next request (C9)."""
-        account = self.lifetime
-        return max_pings(self.rates, 1 - account.kept / account.cached if account.cached else 1.0)
+        bill = self.bill
+        return max_pings(self.rates, 1 - bill.kept / bill.cached if bill.cached else 1.0)
 
     def pinged(self, now: float, compacted: float | None = None) -> None:
         """Record that the last request was sent again, which renews its cache entries and costs a read."""
         if self.placed is not None:
             self.placed = replace(self.placed, at=now)
         if compacted is not None:
-            self.meter = self.meter.kept_warm(self.lifetime.cached, compacted=compacted, rates=self.rates)
+            self.meter = self.meter.kept_warm(self.bill.cached, compacted=compacted, rates=self.rates)
 
     def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> BreakpointPlan:
         """Return the breakpoints that a request with these messages would get, without recording them."""
@@ -239,7 +239,8 @@ class CachePlan:
             changed = self._first_change(view, list(messages), messages_added_before(view))
         finally:
             self._first, self._known, self._rest = before
-        return plan_marks(messages, now=now, ttl=self.ttl(view, now), before=self.placed, changed=changed)
+        ttl = self.ttl(view, now, is_changed=changed is not None)
+        return plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed)
 
     def _first_change(self, view: View, messages: list[Any], inserted: int) -> BlockPosition | None:
         """Return the first block that differs from the last request, None if none does; store this request.
@@ -288,11 +289,21 @@ class CachePlan:
     def live_tokens(self, view: View, now: float) -> int:
         """Return the tokens of the next request that the cache holds."""
         life = self.life(now)
-        return view.token_count.tokens if life == "live" else self.lifetime.kept if life == "tail dead" else 0
+        return view.token_count.tokens if life == "live" else self.bill.kept if life == "tail dead" else 0
 
-    def ttl(self, view: View, now: float) -> str:
-        """Return the TTL given at construction, else the one that costs least with this session's pauses."""
-        return self._ttl or self.lifetime.choice(view.token_count.tokens, self.life(now), self.rates)
+    def held_messages(self, view: View, now: float) -> tuple[int, ...]:
+        """Return the messages of the view at which the entries of the cache end that can still be read, in order."""
+        held = self.placed.still_held(now, None) if self.placed is not None else None
+        inserted = messages_added_before(view)
+        return tuple(reversed([one.place.message - inserted for one in held or ()]))
+
+    def ttl(self, view: View, now: float, *, is_changed: bool) -> str:
+        """Return the TTL given at construction, else the one that costs least with this session's pauses.
+
+        A request with changed messages writes an unknown part of them again, so the long lifetime waits for the next.
+        """
+        life = "cold" if is_changed else self.life(now)
+        return self._ttl or self.bill.lifetime(view.token_count.tokens, life, self.rates)
 
     def turns_ahead(self, view: View) -> float:
         """Estimate how many turns this session will still have before its next compaction."""

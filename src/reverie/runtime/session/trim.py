@@ -213,7 +213,7 @@ class Trimmer:
         self._pending.follow(view)
         life = self._cache.life(now)
         if self._worth_looking(view, life):
-            facts = self._facts(view, life)
+            facts = self._facts(view, life, now)
             planned = plan_trim(self._pending, facts, self.policy) or plan_boundary(self._pending, facts, self.policy)
             if planned is not None:
                 return planned
@@ -263,7 +263,7 @@ class Trimmer:
         looks = life != "live" or view.length // 2 >= self._next_look
         return looks or view.token_count.tokens >= self._cache.compact_at
 
-    def _facts(self, view: View, life: Life) -> TrimFacts:
+    def _facts(self, view: View, life: Life, now: float) -> TrimFacts:
         cache, counted = self._cache, view.token_count
         loses_thinking = self._facts_of_model.checks_thinking and self.policy.mode == "client"
         return TrimFacts(
@@ -271,7 +271,7 @@ class Trimmer:
             window=counted.tokens,
             round=view.length // 2,
             turns=cache.turns_ahead(view),
-            settled_offset=max(0, cache.lifetime.kept - round(counted.overhead)),
+            held=cache.held_messages(view, now),
             prefix_tokens=round(counted.overhead),
             least_cached=cache.least_cached,
             growth=cache.growth(view),
@@ -282,6 +282,7 @@ class Trimmer:
             limit=cache.compact_at if not self.summary_at else self.blocking,
             raw_tokens=counted.raw_tokens,
             summary_at=self.summary_at,
+            room=cache.bill.room,
             turns_to_summary=inf if cache.turns_left is None else cache.turns_left,
             patience=0.0 if cache.turns_left is None else cache.patience,
             thinking=tuple(thinking_sizes(view)) if loses_thinking else (),
