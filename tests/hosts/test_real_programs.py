@@ -50,8 +50,8 @@ def cells_of(world: HostWorld) -> Cells:
     name = world.program.host
     settings = world.home / world.program.settings
     before = settings.read_bytes() if settings.exists() else None
-    more = ["--statusline", "--share-memory"] if name == "claude-code" else []
-    done = world.run(["reverie", "install", "--host", name, "--yes", *more])
+    more = ["--share-memory"] if name == "claude-code" else []
+    done = world.run(["reverie", "install", "--host", name, "--yes", "--statusline", *more])
     if done.code != 0:
         return dict.fromkeys(FEATURES, f"no: reverie install has no host {name}")
     world.reverie("memory", "add", MEMORY, "--type", "feedback", "--why", WHY)

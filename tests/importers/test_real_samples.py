@@ -341,3 +341,18 @@ def test_a_damaged_database_of_opencode_is_read_as_far_as_it_holds(database: Pat
                 opened.execute(f"UPDATE {table} SET data = ? WHERE id = ?", (broken, id))
         opened.commit()
     assert len(read_session(database)) == 3
+
+
+def test_a_short_chat_of_qwen_is_not_taken_for_one_of_claude_code(tmp_path: Path) -> None:
+    common = {"sessionId": "q", "timestamp": "2026-11-16T10:00:00.000Z", "cwd": "/p"}
+    said = [("user", {"message": {"role": "user", "parts": [{"text": "mend the fence"}]}}, None)]
+    said.append(("system", {"subtype": "ui_telemetry", "systemPayload": {}}, "0"))
+    said.append(("assistant", {"message": {"role": "model", "parts": [{"text": "done."}]}}, "1"))
+    rows = [
+        {**common, "type": kind, "uuid": str(at), "parentUuid": parent, **more}
+        for at, (kind, more, parent) in enumerate(said)
+    ]
+    chat = tmp_path / "chat.jsonl"
+    chat.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    [found] = read_session(chat)
+    assert (found.format, "mend the fence" in str(found.entries)) == ("qwen", True)

@@ -189,8 +189,10 @@ def _opencode(prompt: str, resume: bool) -> list[str]:
 
 
 def _prepare_qwen(world: HostWorld, url: str) -> dict[str, str]:
-    auth = {"security": {"auth": {"selectedType": "openai"}}}
-    _write(world.home / ".qwen" / "settings.json", json.dumps(auth, indent=2) + "\n")
+    said: dict[str, Any] = {"security": {"auth": {"selectedType": "openai"}}}
+    said["memory"] = {"enableManagedAutoMemory": False}  # else each turn is followed by a request about its memories
+    said |= {"$version": 4, "ui": {"autoModeAcknowledged": True}}  # as the program writes it itself at its first start
+    _write(world.home / ".qwen" / "settings.json", json.dumps(said, indent=2) + "\n")
     return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "dummy", "OPENAI_MODEL": "scripted"}
 
 

@@ -25,6 +25,7 @@ CANNOT = {
     ("codex", "status line"): "the host shows only its own items",
     ("gemini", "memory shared with the host"): "the host has no setting for it",
     ("gemini", "status line"): "the host has none",
+    ("qwen", "memory shared with the host"): "the host has no setting for it",
     ("opencode", "memory shared with the host"): "the host has no memory",
     ("opencode", "status line"): "the host has none",
 }

@@ -330,8 +330,9 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
         return
     if event.reply.strip() and _needs_words(event):
         SessionState(settings.home, event).add_reply(event.reply)
+    ended = event.kind == "session_end" or (event.kind == "stop" and event.host == "qwen")  # `qwen -p` reports no end
     queue = Queue(settings.home)
-    queue.put(Job(event.host, event.session, event.cwd, event.transcript, event.kind == "session_end"))
+    queue.put(Job(event.host, event.session, event.cwd, event.transcript, ended))
     from .worker_process import start_worker
 
     start_worker(queue)

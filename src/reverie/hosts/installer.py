@@ -46,6 +46,7 @@ Gemini CLI reports an automatic compaction before every request, also if there i
 """
 _READING_TOOLS: Final = tuple(f"mcp__reverie__{name}" for name in ("recall", "search_sessions", "read_back", "status"))
 _ALLOWED: Final = ("permissions", "allow")
+_STATUS_LINES: Final[Mapping[Host, tuple[str, ...]]] = {"claude-code": ("statusLine",), "qwen": ("ui", "statusLine")}
 _LONG_LINE: Final = 200
 _MAX_BYTES: Final = 4 * 2**20
 
@@ -64,7 +65,7 @@ class SettingsChange:
 
 @record
 class InstallOptions:
-    """The parts that ``install`` adds to a settings file; all but the hooks are for Claude Code."""
+    """The parts that ``install`` adds to a settings file; a part that the host does not have is left out."""
 
     hooks: bool = True
     statusline: bool = False
@@ -124,8 +125,7 @@ def install(
     before = _bytes(path)
     text = _text(before, path)
     after = _with_hooks(host, text, path, home) if options.hooks else text
-    if host == "claude-code":
-        after = _with_options(after, path, options)
+    after = _with_options(host, after, path, options)
     if after == text and before is not None:
         return SettingsChange(host, path, "unchanged")
     diff = _diff(text, after, path)
@@ -193,10 +193,12 @@ def _forget(records: dict[str, dict[str, Any]], path: Path, home: Path) -> None:
 # -- adding hooks
 
 
-def _with_options(text: str, path: Path, options: InstallOptions) -> str:
-    if options.statusline:
+def _with_options(host: Host, text: str, path: Path, options: InstallOptions) -> str:
+    if options.statusline and host in _STATUS_LINES:
         line = {"type": "command", "command": _guarded([*program(), "statusline"])}
-        text = with_member(text, ("statusLine",), line)
+        text = with_member(text, _STATUS_LINES[host], line)
+    if host != "claude-code":
+        return text
     if options.permissions:
         for rule in _READING_TOOLS:
             if rule not in _allowed(_object(text, path)):
@@ -205,9 +207,15 @@ def _with_options(text: str, path: Path, options: InstallOptions) -> str:
 
 
 def _allowed(said: Mapping[str, Any]) -> list[Any]:
-    rules: Any = said.get(_ALLOWED[0])
-    listed: Any = cast("Mapping[str, Any]", rules).get(_ALLOWED[1]) if isinstance(rules, dict) else None
+    listed = _member(said, _ALLOWED)
     return cast("list[Any]", listed) if isinstance(listed, list) else []
+
+
+def _member(said: Any, path: Sequence[str]) -> Any:
+    """Return the member at a path of objects; None if it is not there."""
+    for name in path:
+        said = cast("dict[str, Any]", said).get(name) if isinstance(said, dict) else None
+    return said
 
 
 def hook_entries(host: Host, command: Callable[[str], str]) -> dict[str, dict[str, Any]]:
@@ -321,11 +329,11 @@ def _without_hooks(text: str, memory: str = "") -> str:
         text = _without_event(text, event)
     if hooks and hooks.members and not read(text)["hooks"]:
         text = without(text, ("hooks",))
+    for place in _STATUS_LINES.values():
+        command = _member(read(text), (*place, "command"))
+        if isinstance(command, str) and command.endswith(" statusline") and "reverie" in command:
+            text = without(text, place)
     said = cast("dict[str, Any]", read(text))
-    status: Any = said.get("statusLine")
-    command: Any = cast("dict[str, Any]", status).get("command") if isinstance(status, dict) else None
-    if isinstance(command, str) and command.endswith(" statusline") and "reverie" in command:
-        text = without(text, ("statusLine",))
     for rule in _READING_TOOLS:
         rules = _allowed(cast("dict[str, Any]", read(text)))
         text = without(text, (*_ALLOWED, rules.index(rule))) if rule in rules else text

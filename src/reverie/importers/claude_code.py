@@ -48,7 +48,8 @@ def looks(row: Record) -> bool:
     """Return whether a record is a line of a Claude Code session."""
     kind = as_text(row.get("type"))
     if kind in _SPEAKING or kind == "progress":
-        return "parentUuid" in row and ("sessionId" in row or "uuid" in row)
+        of_qwen = "systemPayload" in row or "parts" in as_dict(row.get("message"))  # its chats have the same outline
+        return "parentUuid" in row and ("sessionId" in row or "uuid" in row) and not of_qwen
     if kind == "summary":
         return "leafUuid" in row
     if kind == "file-history-snapshot":

@@ -35,7 +35,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 @click.command()
 @click.option("--host", type=click.Choice(HOSTS), required=True, help="The agent.")
 @click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
-@click.option("--statusline", is_flag=True, help="Also set the status line if there is none (Claude Code).")
+@click.option("--statusline", is_flag=True, help="Also set the status line if there is none (Claude Code, Qwen Code).")
 @click.option(
     "--share-memory/--no-share-memory",
     default=None,
