@@ -253,6 +253,8 @@ def test_a_summary_that_a_session_shows_opens_level_by_level() -> None:
     async def steps() -> None:
         async with Session.open("a", storage=InMemoryStorage()) as session:
             seen: list[str] = []
+            bare = {"message": {"role": "user", "content": ["a bare text, as an imported log may have"]}}
+            await session.log.append("user", bare)
             for part in range(2):
                 for number in range(12):
                     await session.say(f"question {part}-{number}\nin two lines")
@@ -267,6 +269,7 @@ def test_a_summary_that_a_session_shows_opens_level_by_level() -> None:
             assert "question 1-0" in outer
             assert "because 0-0" not in outer  # one level, not two
             inner = await session.expand(first)
+            assert "  user  " in next(line for line in inner.split("\n") if "a bare text" in line)
             line = next(line for line in inner.split("\n") if "question 0-0" in line)
             assert "  user  " in line
             assert await session.expand(line.split()[0]) == "question 0-0\nin two lines"

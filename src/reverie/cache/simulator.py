@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
 from ..errors import InputError
 from ..model_facts import facts_of
-from ..values import field, record
+from ..values import field, object_of, record, rows_of
 from .usage import Usage
 
 _RUNS: Final = frozenset({"tool_use", "tool_result"})
@@ -246,20 +246,13 @@ def is_same_position(before: str, kind: str) -> bool:
 def messages_key(request: Mapping[str, Any]) -> bytes:
     """Return the options of a request whose change loses the cached messages; an explicit default is no change."""
     facts = facts_of(str(request.get("model", "")))
-    thinking = _table(request, "thinking") or {"type": "adaptive" if facts.thinking_by_default else "disabled"}
-    choice = _table(request, "tool_choice") or {"type": "auto"}
-    effort = _table(request, "output_config").get("effort") or facts.default_effort
+    thinking = object_of(request.get("thinking")) or {"type": "adaptive" if facts.thinking_by_default else "disabled"}
+    choice = object_of(request.get("tool_choice")) or {"type": "auto"}
+    effort = object_of(request.get("output_config")).get("effort") or facts.default_effort
     seen = [message for message in request.get("messages", ()) if _has_image(message.get("content"))]
     key = (thinking.get("type"), thinking.get("budget_tokens"), effort, sorted(choice.items()), bool(seen))
     return msgspec.json.encode(key)
 
 
-def _table(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = request.get(name)
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
 def _has_image(content: object) -> bool:
-    blocks = cast("list[object]", content) if isinstance(content, list) else []
-    tables = [cast("Mapping[str, object]", block) for block in blocks if isinstance(block, dict)]
-    return any(table.get("type") == "image" or _has_image(table.get("content")) for table in tables)
+    return any(block.get("type") == "image" or _has_image(block.get("content")) for block in rows_of(content))

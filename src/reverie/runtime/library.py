@@ -117,10 +117,7 @@ class Library:
 
     def load(self, key: str) -> ParsedLog:
         """Return a session's parsed log, which lists damaged lines; raise ``SessionNotFound`` without a log."""
-        data = self._storage.load(key)
-        if data is None:
-            raise SessionNotFound(f"no log at {key}")
-        return parse_log(data)
+        return parse_log(self.export(key))
 
     def view(self, key: str) -> View:
         """Return the view folded from a session's log; raise ``SessionNotFound`` if there is no log."""

@@ -45,6 +45,13 @@ class Output:
     files: tuple[FileRead, ...] = ()
     lines: int | None = None
 
+    @property
+    def text(self) -> str:
+        """The content as text; a block without text is named by its type."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(str(block.get("text") or f"[{block.get('type')}]") for block in self.content)
+
 
 def error_output(message: object) -> Output:
     """Return an ``Output`` that is an error, with the message as its text."""

@@ -14,18 +14,14 @@ What: TypeAlias = Literal["read", "write", "edit", "run", "search", "plan", "ask
 
 _PATHS: Final = ("filename", "file", "target_file", "relative_path", "file_name", "notebook_path")
 _COMMANDS: Final = ("command", "cmd", "script", "code")
-_EDITS: Final = re.compile(r"edit|replace|insert|patch|apply|update_file|modify")
-_WRITES: Final = re.compile(r"write|create|save|new_file")
-_READS: Final = re.compile(r"read|view|open|cat\b|fetch|load|scroll|goto")
-_SEARCHES: Final = re.compile(r"grep|glob|find|search|list|\bls\b")
 _RUNS: Final = re.compile(r"bash|shell|exec|run|terminal|command|python|ipython|powershell")
 _ASKS: Final = re.compile(r"(?<!t)ask|user|human")  # a search takes a question too, but no person answers it
 _PLANS: Final = re.compile(r"todo|plan|task_?tracker")
 _KINDS: Final[tuple[tuple[What, re.Pattern[str]], ...]] = (
-    ("edit", _EDITS),
-    ("write", _WRITES),
-    ("search", _SEARCHES),
-    ("read", _READS),
+    ("edit", re.compile(r"edit|replace|insert|patch|apply|update_file|modify")),
+    ("write", re.compile(r"write|create|save|new_file")),
+    ("search", re.compile(r"grep|glob|find|search|list|\bls\b")),
+    ("read", re.compile(r"read|view|open|cat\b|fetch|load|scroll|goto")),
 )
 _EDITING: Final = re.compile(
     r"\bsed\s+(?:-\w+\s+)*-i|\btee\b|(?<![0-9&<])>{1,2}\s*[^&\s|]|\bpatch\b|\bgit\s+apply\b|\bmv\b|\brm\b|\bcp\b"

@@ -329,7 +329,7 @@ class ToolRuns:
         access = access_of(tool, given, self.context)
         if isinstance(access, str) or access.kind not in _EXACT:
             output = _with_visible_marks(output)
-        shown = output.content if isinstance(output.content, str) else _texts(output.content)
+        shown = output.text
         self._found.update(output.found)
         seconds = self._clock() - started
         began, lines = shown[:_SHOWN_CHARS], len(shown.splitlines()) if output.lines is None else output.lines
@@ -365,7 +365,3 @@ def _with_visible_marks(output: Output) -> Output:
         for block in output.content
     ]
     return replace(output, content=shown)
-
-
-def _texts(blocks: Sequence[Mapping[str, Any]]) -> str:
-    return "\n".join(str(block.get("text") or f"[{block.get('type')}]") for block in blocks)

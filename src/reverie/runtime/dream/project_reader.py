@@ -35,9 +35,4 @@ class ProjectReader:
         if verdict.outcome != "allow":
             return f"This was not read: {verdict.reason}", True
         output = await tool.run(given, self._context)
-        texts = (
-            [output.content]
-            if isinstance(output.content, str)
-            else [str(one.get("text", "")) for one in output.content]
-        )
-        return "\n".join(texts), output.is_error
+        return output.text, output.is_error

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...cache.economics import IdleChoice
-from ...values import replace
+from ...values import object_of, replace
 from .log import SessionLog
 from .parts import SessionParts
 
@@ -56,11 +56,6 @@ async def record_ping(log: SessionLog, parts: SessionParts, reply: Mapping[str, 
 
 def _may_be_empty(request: Mapping[str, Any]) -> bool:
     """Say whether a provider takes a request with ``max_tokens`` 0 and these options."""
-    thinking, choice, output = (_table(request, name) for name in ("thinking", "tool_choice", "output_config"))
+    thinking, choice, output = (object_of(request.get(name)) for name in ("thinking", "tool_choice", "output_config"))
     forced = choice.get("type") in ("any", "tool")
     return thinking.get("type") != "enabled" and not forced and "format" not in output
-
-
-def _table(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = request.get(name)
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

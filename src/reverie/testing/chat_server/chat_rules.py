@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ...model_facts import ModelFacts
-from .refusals import Body, ChatRefusal, refuse_options, rows
+from ...values import rows_of
+from .refusals import Body, ChatRefusal, refuse_options
 
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 _REASONING: Final = "The reasoning_content in the thinking mode must be passed back to the API."
@@ -34,7 +35,7 @@ def refuse_chat(body: Mapping[str, Any], facts: ModelFacts, signed: Mapping[str,
             continue
         _refuse_owed(owed)
         if role == "assistant":
-            owed = {str(call["id"]): at for call in rows(message.get("tool_calls"))}
+            owed = {str(call["id"]): at for call in rows_of(message.get("tool_calls"))}
             _refuse_reply(message, at, facts, signed)
         elif not message.get("content"):
             raise ChatRefusal(f"messages.[{at}].content is empty")
@@ -56,7 +57,7 @@ def _refuse_fields(body: Mapping[str, Any], facts: ModelFacts) -> None:
 
 
 def _refuse_reply(message: Body, at: int, facts: ModelFacts, signed: Mapping[str, Any]) -> None:
-    calls = rows(message.get("tool_calls"))
+    calls = rows_of(message.get("tool_calls"))
     if not calls and not message.get("content"):
         raise ChatRefusal(f"messages.[{at}]: an assistant message has content or tool_calls")
     if calls and facts.reasoning_field and facts.reasoning_field not in message:
@@ -70,7 +71,7 @@ def _refuse_reply(message: Body, at: int, facts: ModelFacts, signed: Mapping[str
 
 
 def _refuse_marks(message: Body, at: int, facts: ModelFacts) -> None:
-    for part in rows(message.get("content")):
+    for part in rows_of(message.get("content")):
         mark = part.get("prompt_cache_breakpoint")
         taken = facts.api == "responses" and message["role"] != "assistant" and mark == {"mode": "explicit"}
         if mark is not None and not taken:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...values import record
-from .refusals import Body, rows
+from ...values import record, rows_of
+from .refusals import Body
 
 _LEAST_TOKENS: Final = 1_024
 _STEP_TOKENS: Final = 128
@@ -70,7 +70,7 @@ def prompt_units(items: Sequence[Body]) -> Iterator[PromptUnit]:
         end = role == "user" or (role == "tool" and following != "tool")
         end = end or (role == "developer" and opening and following != "developer")
         opening = opening and role == "developer"
-        parts = rows(item.get("output") if role == "tool" and "output" in item else item.get("content"))
+        parts = rows_of(item.get("output") if role == "tool" and "output" in item else item.get("content"))
         parts = parts if role != "assistant" else []
         if not parts:
             yield PromptUnit(_bare(item), end=end)

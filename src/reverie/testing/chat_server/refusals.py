@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...model_facts import ModelFacts
 
@@ -42,9 +42,3 @@ def _refuse_cache_options(body: Mapping[str, Any], facts: ModelFacts) -> None:
             raise ChatRefusal("prompt_cache_options and prompt_cache_retention cannot be used together.")
         if options.get("mode", "implicit") not in ("implicit", "explicit") or options.get("ttl", "30m") != "30m":
             raise ChatRefusal("Invalid value: 'prompt_cache_options'.")
-
-
-def rows(value: Any) -> list[Body]:
-    """Return the objects of a list; empty for another value."""
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Body", item) for item in items if isinstance(item, dict)]

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...values import record
-from .refusals import Body, rows
+from ...values import record, rows_of
+from .refusals import Body
 
 _PIECE_CHARS: Final = 24
 _encode: Final = msgspec.json.Encoder().encode
@@ -74,7 +74,7 @@ def chat_events(reply: Body, *, usage: bool) -> Iterator[bytes]:
     deltas: list[Body] = [{"role": "assistant", "content": ""}]
     for key in ("reasoning_content", "content", "refusal"):
         deltas += [{key: piece} for piece in _pieces(message.get(key) or "")]
-    for index, call in enumerate(rows(message.get("tool_calls"))):
+    for index, call in enumerate(rows_of(message.get("tool_calls"))):
         opening = {**call, "index": index, "function": {"name": call["function"]["name"], "arguments": ""}}
         deltas.append({"tool_calls": [opening]})
         for piece in _pieces(call["function"]["arguments"]):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ...model_facts import ModelFacts
-from .refusals import Body, ChatRefusal, refuse_options, rows
+from ...values import rows_of
+from .refusals import Body, ChatRefusal, refuse_options
 
 _FIELDS: Final = frozenset(
     {
@@ -47,7 +48,7 @@ def refuse_response(body: Mapping[str, Any], facts: ModelFacts) -> None:
     limit = body.get("max_output_tokens")
     if limit is not None and limit < _LEAST_OUTPUT:
         raise ChatRefusal(f"Invalid 'max_output_tokens': integer below minimum value. Expected >= {_LEAST_OUTPUT}.")
-    refuse_tools(rows(body.get("tools")), "tools")
+    refuse_tools(rows_of(body.get("tools")), "tools")
 
 
 def refuse_tools(tools: Sequence[Body], where: str) -> None:
@@ -118,9 +119,9 @@ class ItemRules:
         elif kind == "function_call_output":
             self._refuse_output(item, at)
         elif kind == "additional_tools":
-            if not self._facts.tool_changes or item.get("role") != "developer" or not rows(item.get("tools")):
+            if not self._facts.tool_changes or item.get("role") != "developer" or not rows_of(item.get("tools")):
                 raise ChatRefusal(f"Invalid value: 'input[{at}]': additional_tools.")
-            refuse_tools(rows(item.get("tools")), f"input[{at}].tools")
+            refuse_tools(rows_of(item.get("tools")), f"input[{at}].tools")
 
     def _refuse_message(self, item: Body, at: int) -> None:
         role, content = item.get("role"), item.get("content")
@@ -138,7 +139,7 @@ class ItemRules:
         self._refuse_parts(item.get("output"), f"input[{at}].output", _OURS)
 
     def _refuse_parts(self, content: Any, where: str, kinds: frozenset[str]) -> None:
-        for number, part in enumerate(rows(content)):
+        for number, part in enumerate(rows_of(content)):
             if part.get("type") not in kinds:
                 raise ChatRefusal(f"Invalid value: '{part.get('type')}' at '{where}[{number}].type'.")
             mark = part.get("prompt_cache_breakpoint")

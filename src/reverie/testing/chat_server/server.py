@@ -12,11 +12,12 @@ import msgspec
 
 from ...cache.usage import Usage
 from ...model_facts import default_model, facts_of
+from ...values import rows_of
 from ..loopback import LoopbackServer
 from ..messages_server import ManualClock, count_block_tokens
 from .chat_rules import refuse_chat
 from .ledger import BreakpointCache, PrefixCache, prompt_units
-from .refusals import Body, ChatRefusal, rows
+from .refusals import Body, ChatRefusal
 from .replies import Tokens, chat_events, chat_reply, response_body, response_events, response_output
 from .response_rules import ItemRules, refuse_response, response_items
 from .seal import Seal
@@ -112,7 +113,7 @@ class ChatServer(LoopbackServer):
 
     def _chat(self, body: Body) -> Answer:
         refuse_chat(body, facts_of(str(body.get("model"))), self._signed)
-        blocks, tokens = self._called(body, rows(body["messages"]))
+        blocks, tokens = self._called(body, rows_of(body["messages"]))
         self._signed.update({one["id"]: one["extra_content"] for one in blocks if "extra_content" in one})
         whole = chat_reply(f"chat{next(self._ids):08d}", str(body["model"]), blocks, tokens)
         usage: Body = body.get("stream_options") or {}
@@ -196,7 +197,7 @@ class ChatServer(LoopbackServer):
         """Return the tokens of a prompt, those read from the cache and those written to it."""
         model, reasoning = str(body["model"]), body.get("reasoning")
         options: Body = body.get("prompt_cache_options") or {}
-        effort: Any = body.get("reasoning_effort") or (rows([reasoning]) or [{}])[0].get("effort")
+        effort: Any = body.get("reasoning_effort") or (rows_of([reasoning]) or [{}])[0].get("effort")
         key = [[body.get(name) or None for name in _CACHE_FIELDS], effort, body.get("instructions") or ""]
         units = list(prompt_units(items))
         if facts_of(model).api == "responses":

@@ -7,7 +7,7 @@ Only ``Memory`` writes, with an author, a source and a trust that the program co
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,16 +128,15 @@ class ExtractTools:
 
     def _result(self, output: Output, target: str) -> ForkToolResult:
         """Return a tool's output, and count its text as untrusted unless it is that of a trusted memory."""
-        text = output.content if isinstance(output.content, str) else "\n".join(_texts(output.content))
         file = self._file(target)
         try:
             trusted = file is not None and self._memory.get(file).trust != "unconfirmed"
         except (InputError, StorageError):
             trusted = False
         if trusted:
-            self._witnesses.trust_text(text)
+            self._witnesses.trust_text(output.text)
         else:
-            self._witnesses.distrust(text)
+            self._witnesses.distrust(output.text)
         return ForkToolResult(output.content, output.is_error)
 
     def _tool(self, name: str) -> Tool:
@@ -209,7 +208,3 @@ def _text(given: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{key} must be text")
     return value
-
-
-def _texts(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(block.get("text") or "") for block in blocks]

@@ -24,7 +24,7 @@ from ....conversation.view import View
 from ....errors import InputError, StorageError
 from ....layers.l1_offload import RESULTS, read_stored, result_forms, text_of
 from ....ports import Storage
-from ....values import record
+from ....values import record, rows_of
 
 EXPAND_CHARS: Final = 20_000
 EXPAND_TOOL: Final[dict[str, Any]] = {
@@ -219,10 +219,7 @@ class ReadBack:
     def _blocks(self) -> Iterator[dict[str, Any]]:
         """Yield every tool result block of the log."""
         for entry in self._view.entries():
-            content: Any = _content(entry)
-            for block in cast("list[Any]", content) if isinstance(content, list) else ():
-                if isinstance(block, dict) and cast("dict[str, Any]", block).get("type") == "tool_result":
-                    yield cast("dict[str, Any]", block)
+            yield from (block for block in rows_of(_content(entry)) if block.get("type") == "tool_result")
 
 
 def _content(entry: Entry) -> Any:
@@ -291,8 +288,7 @@ def _handle(entry: Entry) -> str:
     """Return the handle that opens a message of a list: of a cut its own, of a single result the id of its call."""
     if entry.kind == DECISION:
         return str(entry.body.get("handle") or entry.uuid)
-    content = _content(entry)
-    blocks = cast("list[dict[str, Any]]", content) if isinstance(content, list) else []
+    blocks = rows_of(_content(entry))
     return str(blocks[0].get("tool_use_id") or entry.uuid) if len(blocks) == 1 else entry.uuid
 
 
@@ -300,8 +296,7 @@ def _speaker(entry: Entry, view: View) -> str:
     """Return the speaker of a message in a list: user, model with its calls, tools, program, or summary."""
     if entry.kind == DECISION:
         return "summary"
-    content = _content(entry)
-    blocks = cast("list[dict[str, Any]]", content) if isinstance(content, list) else []
+    blocks = rows_of(_content(entry))
     if entry.kind == ASSISTANT:
         names = [str(block.get("name")) for block in blocks if block.get("type") == "tool_use"]
         return f"assistant, calls {', '.join(names)}" if names else "assistant"
