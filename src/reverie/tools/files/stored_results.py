@@ -46,6 +46,6 @@ def stored_result(name: str, context: ToolContext, *, listed: bool = False) -> b
     if not _looks_stored(name, context):
         return None
     try:
-        return (context.expand if listed else context.read_back)(name)
+        return (context.expand(name) if listed else None) or context.read_back(name)  # a context may lack expand
     except ReverieError:  # not a handle of this session; it may still be a path
         return None
