@@ -1,6 +1,7 @@
 """Recordings that today's programs wrote, with their texts shortened.
 
-Claude Code 2.1.326, Codex 0.169, Gemini CLI 0.61, Qwen Code 0.24 and opencode 1.18, each against a scripted server.
+Claude Code 2.1.326, Codex 0.169, Gemini CLI 0.61, Qwen Code 0.24, opencode 1.18, Copilot CLI 1.0.102 and Kimi Code 2.1,
+each against a scripted server.
 """
 
 from __future__ import annotations
@@ -251,6 +252,37 @@ def test_a_compressed_qwen_chat_is_read_with_its_summary_calls_and_usage() -> No
     assert "Look at the notes." not in shown
     assert found.cwd == "/home/ada/notes"
     assert not any(reason.startswith("unknown") for reason in found.skipped)
+
+
+def test_a_session_of_copilot_is_read_with_its_compaction_usage_and_agent() -> None:
+    main, agent = read_session(SAMPLES / "copilot-compacted.jsonl")
+    [cut] = compactions(main)
+    assert (cut.trigger, cut.tokens_before) == ("manual", 12_039)
+    shown = texts(main)
+    assert "Use an agent." in shown
+    assert "Look at the notes." not in shown
+    assert main.cwd == agent.cwd == "/home/ada/notes"
+    assert agent.session_id == f"{main.session_id}.agent-{agent.agent}"
+    assert "Count the lines." in texts(agent)
+    replies = [entry.reply["usage"] for entry in main.entries if entry.kind == "assistant"]
+    assert (replies[0]["input_tokens"], replies[0]["cache_read_input_tokens"]) == (6608, 6607)
+    assert not any(reason.startswith("unknown") for reason in main.skipped)
+
+
+def test_a_session_of_kimi_is_read_by_its_folder_and_keeps_the_user_s_words(tmp_path: Path) -> None:
+    for agent in ("main", "agent-0"):
+        folder = tmp_path / "session_1" / "agents" / agent
+        folder.mkdir(parents=True)
+        (folder / "wire.jsonl").write_bytes((SAMPLES / "kimi-compacted.jsonl").read_bytes())
+    [found] = read_session(tmp_path / "session_1" / "agents" / "main" / "wire.jsonl")
+    [sub] = read_session(tmp_path / "session_1" / "agents" / "agent-0" / "wire.jsonl")
+    assert (found.session_id, found.agent) == ("session_1", None)
+    assert (sub.session_id, sub.agent) == ("session_1.agent-agent-0", "agent-0")
+    [cut] = compactions(found)
+    assert "Look at the notes." in json.dumps(cut.attachments)
+    assert (found.cwd, found.model, len(found.tools or [])) == ("/home/ada/notes", "gpt-x", 1)
+    said = [entry for entry in found.entries if entry.kind == "user"]
+    assert sum("Look at the notes." in json.dumps(entry.message) for entry in said) == 1
 
 
 @pytest.fixture

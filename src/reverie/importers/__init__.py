@@ -9,7 +9,21 @@ from typing import Final
 from ..conversation.log import Damage
 from ..errors import InputError
 from ..values import record, replace
-from . import claude_code, codex, gemini, history, mini_swe_agent, opencode, openhands, pi, qwen, reverie_log, swe_agent
+from . import (
+    claude_code,
+    codex,
+    copilot,
+    gemini,
+    history,
+    kimi,
+    mini_swe_agent,
+    opencode,
+    openhands,
+    pi,
+    qwen,
+    reverie_log,
+    swe_agent,
+)
 from .foreign_values import Record
 from .import_result import ImportedSession, RecordSource
 from .places import SessionPlace, directory_of, files_below, usual_places
@@ -51,6 +65,8 @@ FORMATS: Final = tuple(
         codex,
         gemini,
         opencode,
+        copilot,
+        kimi,
         pi,
         mini_swe_agent,
         swe_agent,
@@ -71,7 +87,9 @@ def read_session(path: str | Path) -> list[ImportedSession]:
     data, torn = decompressed(read_bytes(path), str(path))
     if not data.strip():
         raise InputError(f"{path} is empty; {_known()}")
-    source = replace(source_of(data, path.name, torn), directory=directory_of(path))
+    source = replace(
+        source_of(data, path.name, torn), directory=directory_of(path), parents=path.absolute().parts[-5:-1]
+    )
     found = _format(source)
     if found is None and (whole := document_of(data, path.name, torn)):
         source, found = whole, _format(whole)

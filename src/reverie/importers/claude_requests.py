@@ -99,12 +99,12 @@ def bill_in(rows: Iterable[Record]) -> RecordedBill | None:
     for state in states.values():
         for model, usage in as_dict(state.get("modelUsage")).items():
             other[model] = other.get(model, Usage()).plus(_counted(as_dict(usage)))
-    for message in replies.values():
-        model, usage = as_text(message.get("model")), usage_of(as_dict(message.get("usage")))
+    calls = [(as_text(one.get("model")), usage_of(as_dict(one.get("usage")))) for one in replies.values()]
+    for model, usage in calls:
         if model in other:
             other[model] = other[model].minus(usage)
     total = sum(as_number(state.get("totalCostUSD")) or 0.0 for state in states.values())
-    return RecordedBill(total, {model: usage for model, usage in other.items() if usage != Usage()})
+    return RecordedBill(total, tuple(calls), {model: usage for model, usage in other.items() if usage != Usage()})
 
 
 def _counted(usage: Record) -> Usage:

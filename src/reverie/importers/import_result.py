@@ -31,6 +31,13 @@ class RecordSource:
     damage: tuple[Damage, ...] = ()
     directory: str = ""
     """The project's directory, where a file beside the recording names it."""
+    parents: tuple[str, ...] = ()
+    """The names of the folders around the file, the nearest last."""
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of the file; empty if it is unknown."""
+        return self.parents[-1] if self.parents else ""
 
     @property
     def stem(self) -> str:
@@ -40,9 +47,11 @@ class RecordSource:
 
 @record
 class RecordedBill:
-    """A program's own total in dollars, and the usage by model of calls that its recording does not hold."""
+    """A program's own total in dollars, the reported usage of each call, and that of calls which are not recorded."""
 
     total_usd: float
+    calls: tuple[tuple[str, Usage], ...]
+    """The model and the usage of each recorded reply."""
     other_usage: Mapping[str, Usage]
 
 

@@ -65,6 +65,7 @@ def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
     claude = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env.get("CODEX_HOME") or home / ".codex")
     data = Path(env.get("XDG_DATA_HOME") or home / ".local" / "share")
+    kimi = Path(env.get("KIMI_CODE_HOME") or home / ".kimi-code")
     lines, rollouts = (".jsonl",), (".jsonl", ".jsonl.zst")
     aside = frozenset({"tool-results", "memory"})
     return [
@@ -83,6 +84,8 @@ def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
         SessionPlace("gemini", "Gemini CLI", home / ".gemini", ("tmp",), (".jsonl", ".json"), within="chats"),
         SessionPlace("qwen", "Qwen Code", home / ".qwen", ("projects",), lines, within="chats"),
         SessionPlace("opencode", "opencode", data / "opencode", ("",), ("opencode.db",), without=_ASIDE),
+        SessionPlace("copilot", "Copilot CLI", home / ".copilot", ("session-state",), ("events.jsonl",)),
+        SessionPlace("kimi", "Kimi Code", kimi, ("sessions",), ("wire.jsonl",)),
         SessionPlace("pi", "pi", home / ".pi" / "agent", ("sessions",), lines),
     ]
 

@@ -57,9 +57,12 @@ def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None
     )
     if recording.bill is None:
         return outcome
-    other = sum((prices_for(model) or prices).cost_of(usage) for model, usage in recording.bill.other_usage.items())
-    priced = sum(prices.cost_of(step.billed) for step in recording.steps if step.billed is not None)
-    return replace(outcome, program_usd=recording.bill.total_usd, priced_usd=priced + other, other_calls_usd=other)
+    bill = recording.bill
+    other, recorded = (
+        sum((prices_for(model) or prices).cost_of(usage) for model, usage in calls)
+        for calls in (bill.other_usage.items(), bill.calls)
+    )
+    return replace(outcome, program_usd=bill.total_usd, priced_usd=recorded + other, other_calls_usd=other)
 
 
 def replay_recording(

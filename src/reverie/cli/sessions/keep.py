@@ -28,8 +28,8 @@ from .recordings import opened_storage
 def command(install: bool, remove: bool, dry_run: bool, as_json: bool) -> int:
     """Keep the sessions of all agents on this machine in the library.
 
-    Finds the sessions of Claude Code, Codex, Gemini CLI, Qwen Code, opencode and pi, with sub-agents and stored
-    results, and files each under the project in which it ran. A session that grew is extended; none is ever shortened,
+    Finds the sessions of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, Copilot CLI, Kimi Code and pi, with
+    sub-agents and stored results, and files each under the project in which it ran. A session that grew is extended; none is ever shortened,
     also if its agent deletes it. Prompts of sessions that are gone already are recovered from history files. Everything
     kept is foreign: memories from it wait for your approval, and 'chat --continue' does not choose it. Unchanged files
     are not read again, so run it as often as you like.
@@ -97,7 +97,7 @@ def as_json_report(report: KeepReport, dry_run: bool) -> dict[str, Any]:
 def draw(report: KeepReport, dry_run: bool, timer: dict[str, Any]) -> None:
     """Print one screen: the kept sessions by agent, those that agents delete soon, and recovered prompts."""
     if not report.agents and not report.lost:
-        say("Found no sessions of Claude Code, Codex, Gemini CLI, Qwen Code, opencode or pi on this machine.")
+        say("Found no sessions of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, Copilot CLI, Kimi Code or pi.")
         return
     kept = sum(one.kept for one in report.agents)
     verb = "would be kept" if dry_run else "kept"

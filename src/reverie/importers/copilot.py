@@ -1,0 +1,95 @@
+"""GitHub Copilot CLI sessions: an event log (``events.jsonl``); an event with an agent's id belongs to that agent."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ..conversation.decisions import Cause, Compacted
+from ..conversation.entries import ASSISTANT, SYSTEM, USER
+from .chat_shape import arguments_of
+from .foreign_values import Record, as_count, as_dict, as_text, rows_of
+from .import_result import ImportedSession, RecordSource, SessionDraft
+
+NAME: Final = "copilot"
+TITLE: Final = "Copilot CLI session (events.jsonl)"
+
+_EVENT: Final = re.compile(r"(?:session|user|assistant|tool|system|model|subagent|hook|skill|abort)\.\w+")
+
+
+def looks(row: Record) -> bool:
+    """Return whether a record is an event of a Copilot CLI session."""
+    return isinstance(row.get("data"), dict) and "id" in row and bool(_EVENT.fullmatch(as_text(row.get("type"))))
+
+
+def read(source: RecordSource) -> list[ImportedSession]:
+    """Return the session of an event log, then its agents."""
+    starts = (as_dict(row.get("data")) for _, row in source.records if row.get("type") == "session.start")
+    session = next((id for data in starts if (id := as_text(data.get("sessionId")))), source.folder or source.stem)
+    drafts: dict[str, SessionDraft] = {"": SessionDraft(NAME, session, source)}
+    usages: dict[str, Record] = {}
+    for number, row in source.records:
+        agent, data = as_text(row.get("agentId")), as_dict(row.get("data"))
+        if agent not in drafts:
+            drafts[agent] = SessionDraft(NAME, f"{session}.agent-{agent}", source)
+            drafts[agent].agent, drafts[agent].cwd = agent, drafts[""].cwd
+        if row.get("type") == "session.usage_record":
+            usage = as_dict(data.get("usage"))
+            usages[as_text(usage.get("apiCallId"))] = usage
+        _emit(drafts[agent], row, data, usages, number)
+    made = [draft.done(source.damage if not id else ()) for id, draft in drafts.items()]
+    return [made[0], *(one for one in made[1:] if one.messages)]
+
+
+def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Record], line: int) -> None:
+    kind, id, time = as_text(row.get("type")), as_text(row.get("id")), as_text(row.get("timestamp"))
+    text = as_text(data.get("content"))
+    match kind:
+        case "user.message" if text:
+            draft.say(USER, "user", text, time, id)
+        case "assistant.message":
+            _reply(draft, data, usages, time, id)
+        case "tool.execution_complete" if call := as_text(data.get("toolCallId")):
+            result: Record = {"type": "tool_result", "tool_use_id": call}
+            if data.get("success") is False:
+                result["is_error"] = True
+            error = as_text(as_dict(data.get("error")).get("message"))
+            result["content"] = as_text(as_dict(data.get("result")).get("content")) or error
+            draft.say(USER, "user", [result], time, id)
+        case "session.compaction_complete" if summary := as_text(data.get("summaryContent")):
+            decision = Compacted(
+                Cause("compact", "recorded by Copilot CLI", moves_prefix=True),
+                trigger="manual" if data.get("trigger") == "manual" else "auto",
+                method="full",
+                summary=summary,
+                tokens_before=as_count(data.get("preCompactionTokens")),
+                last_before=draft.last_message,
+                first_kept=None,
+            )
+            draft.decide(decision, time, id)
+        case "session.error":
+            draft.add(SYSTEM, {"subtype": "error", "text": as_text(data.get("message"))}, time, id)
+        case _:
+            draft.system = text or draft.system if kind == "system.message" else draft.system
+            draft.cwd = as_text(as_dict(data.get("context")).get("cwd")) or draft.cwd
+            draft.tally.skip(f"bookkeeping: {kind}" if _EVENT.fullmatch(kind) else f"unknown type: {kind[:40]}", line)
+
+
+def _reply(draft: SessionDraft, data: Record, usages: dict[str, Record], time: str, id: str) -> None:
+    reply: Record = {"id": as_text(data.get("messageId")) or id}
+    if model := as_text(data.get("model")):
+        reply["model"] = draft.model = model
+    if used := usages.get(as_text(data.get("apiCallId"))):
+        read, written = as_count(used.get("cacheReadTokens")), as_count(used.get("cacheWriteTokens"))
+        reply["usage"] = {
+            "input_tokens": max(0, as_count(used.get("inputTokens")) - read - written),
+            "cache_creation_input_tokens": written,
+            "cache_read_input_tokens": read,
+            "output_tokens": as_count(used.get("outputTokens")),
+        }
+    content: list[Record] = [{"type": "text", "text": as_text(data.get("content"))}] if data.get("content") else []
+    for one in rows_of(data.get("toolRequests")):
+        use = {"type": "tool_use", "id": as_text(one.get("toolCallId")), "name": as_text(one.get("name"))}
+        content.append({**use, "input": arguments_of(one.get("arguments"))})
+    if content:
+        draft.say(ASSISTANT, "assistant", content, time, id, reply=reply)

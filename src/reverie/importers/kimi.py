@@ -1,0 +1,136 @@
+"""Kimi Code sessions: the event log of one agent (``agents/<agent>/wire.jsonl`` in the folder of the session)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..conversation.decisions import Cause, Compacted
+from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, iso
+from .chat_shape import arguments_of, content_of, declared_tools, stop_reason_of
+from .foreign_values import Record, as_count, as_dict, as_number, as_text, compact_json
+from .import_result import ImportedSession, RecordSource, SessionDraft, plain
+
+NAME: Final = "kimi"
+TITLE: Final = "Kimi Code session (wire.jsonl)"
+
+_MAIN: Final = "main"
+_PARTS: Final = ("context.", "turn.", "usage.", "token_counting.", "llm.", "agent.", "profile.", "full_compaction.")
+
+
+def looks(row: Record) -> bool:
+    """Return whether a record is a line of a Kimi Code event log."""
+    kind = as_text(row.get("type"))
+    return (kind == "metadata" and "protocol_version" in row) or ("time" in row and kind.startswith(_PARTS))
+
+
+def read(source: RecordSource) -> list[ImportedSession]:
+    """Return a list with the session of one agent: the main one, or a sub-agent named after its session."""
+    log = _EventLog(source)
+    for number, row in source.records:
+        log.take(row, number)
+    return [log.draft.done(source.damage)]
+
+
+class _EventLog:
+    """An event log that is read line by line into ``draft``."""
+
+    def __init__(self, source: RecordSource) -> None:
+        session, _, agent = source.parents[-3:] if source.parents[-2:-1] == ("agents",) else (source.stem, "", _MAIN)
+        self.draft = SessionDraft(NAME, session if agent == _MAIN else f"{session}.agent-{agent}", source)
+        self.draft.agent = None if agent == _MAIN else agent
+        self.asked: list[str] = []
+        self.reply: Record = {}
+        self.used: Record = {}
+
+    def take(self, row: Record, line: int) -> None:
+        """Add one line to the draft, or count it there as skipped."""
+        draft, kind = self.draft, as_text(row.get("type"))
+        at = as_number(row.get("time"))
+        time = iso(at / 1000) if at and 0 < at < 1e14 else ""
+        match kind:
+            case "context.append_message":
+                self._message(as_dict(row.get("message")), time, line)
+            case "context.append_loop_event":
+                self._event(as_dict(row.get("event")), time, line)
+            case "context.apply_compaction":
+                self._compaction(row, time)
+            case _:
+                if kind == "profile.bind":
+                    draft.system = as_text(row.get("systemPrompt")) or draft.system
+                    draft.cwd = as_text(as_dict(row.get("environmentDisclosure")).get("cwd")) or draft.cwd
+                elif kind == "llm.tools_snapshot":
+                    draft.tools = declared_tools(row.get("tools"))
+                elif kind == "llm.request":
+                    draft.model = as_text(row.get("model")) or draft.model
+                elif kind == "usage.record":
+                    self.used = as_dict(row.get("usage"))
+                draft.tally.skip(f"bookkeeping: {kind[:40]}", line)
+
+    def _message(self, message: Record, time: str, line: int) -> None:
+        content = content_of(message.get("content"))
+        origin = as_dict(message.get("origin"))
+        if message.get("role") != "user" or not content:
+            self.draft.tally.skip("message without content" if not content else "message repeated by an event", line)
+        elif origin.get("kind") == "user" or not origin:
+            self.asked.append(plain(content))
+            self.draft.say(USER, "user", content, time, as_text(message.get("id")))
+        else:
+            about = {"type": as_text(origin.get("variant")) or as_text(origin.get("kind"))}
+            self.draft.say(ATTACHMENT, "user", content, time, attachment=about)
+
+    def _event(self, event: Record, time: str, line: int) -> None:
+        kind, id = as_text(event.get("type")), as_text(event.get("uuid"))
+        part = as_dict(event.get("part"))
+        call = as_text(event.get("toolCallId"))
+        if kind == "content.part" and (text := as_text(part.get("text"))):
+            self._say({"type": "text", "text": text}, event, time, id)
+        elif kind == "tool.call" and call:
+            use = {"type": "tool_use", "id": call, "name": as_text(event.get("name"))}
+            self._say({**use, "input": arguments_of(event.get("args"))}, event, time, id)
+        elif kind == "tool.result" and call:
+            said = as_dict(event.get("result"))
+            result: Record = {"type": "tool_result", "tool_use_id": call}
+            if said.get("isError") is True:
+                result["is_error"] = True
+            result["content"] = _output(said.get("output")) or as_text(said.get("note"))
+            self.draft.say(USER, "user", [result], time, f"{call}:result")
+        else:
+            if kind == "step.end" and (stop := stop_reason_of(event.get("finishReason"))):
+                self.reply["stop_reason"] = stop
+            self.draft.tally.skip(f"bookkeeping: {kind[:40]}", line)
+
+    def _say(self, block: Record, event: Record, time: str, id: str) -> None:
+        step = as_text(event.get("stepUuid")) or id
+        if self.reply.get("id") != step:
+            self.reply = {"id": step, **({"model": self.draft.model} if self.draft.model else {})}
+            if self.used:
+                self.reply["usage"], self.used = _usage(self.used), {}
+        self.draft.say(ASSISTANT, "assistant", [block], time, id, reply=self.reply)
+
+    def _compaction(self, row: Record, time: str) -> None:
+        """Append a compaction; the newest messages of the user stay word for word."""
+        kept = as_count(row.get("keptUserMessageCount"))
+        decision = Compacted(
+            Cause("compact", "recorded by Kimi Code", moves_prefix=True),
+            trigger="auto",
+            method="full",
+            summary=as_text(row.get("contextSummary")) or as_text(row.get("summary")),
+            tokens_before=as_count(row.get("tokensBefore")),
+            last_before=self.draft.last_message,
+            first_kept=None,
+            attachments=[{"type": "text", "text": text} for text in self.asked[-kept:] if kept and text],
+        )
+        self.draft.decide(decision, time)
+
+
+def _output(output: Any) -> str:
+    return output if isinstance(output, str) else plain(content_of(output)) or compact_json(output)
+
+
+def _usage(used: Record) -> Record:
+    return {
+        "input_tokens": as_count(used.get("inputOther")),
+        "cache_creation_input_tokens": as_count(used.get("inputCacheCreation")),
+        "cache_read_input_tokens": as_count(used.get("inputCacheRead")),
+        "output_tokens": as_count(used.get("output")),
+    }
