@@ -372,11 +372,13 @@ class World:
         self.turns: dict[tuple[str, str], int] = {}
         self.first: dict[tuple[str, str], int] = {}
         self.said: dict[str, set[int]] = {}
+        self.made: set[str] = set()
         for number in range(sessions):
             self.put((AGENTS[number % 4], f"s{number}"), self.chance.randint(1, 6), 0)
 
     def put(self, name: tuple[str, str], turns: int, first: int) -> None:
         agent, session = name
+        self.made.add(session)
         head = 1 if agent in ("codex", "gemini") else 0
         lines = lines_of(agent, session, turns)
         self.machine.write(agent, session, [*lines[:head], *lines[head + 2 * first :]])
@@ -397,7 +399,7 @@ class World:
                 case _:
                     self.machine.path(*name).unlink(missing_ok=True)
                     del self.turns[name], self.first[name]
-                    self.put((name[0], f"s{len(self.said)}-{name[1]}"[:40]), self.chance.randint(1, 6), 0)
+                    self.put((name[0], f"n{len(self.made)}"), self.chance.randint(1, 6), 0)
 
     def note(self) -> None:
         """Remember the turns that a completed pass must have kept."""

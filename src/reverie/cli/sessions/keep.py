@@ -29,10 +29,10 @@ def command(install: bool, remove: bool, dry_run: bool, as_json: bool) -> int:
     """Keep the sessions of all agents on this machine in the library.
 
     Finds the sessions of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, Copilot CLI, Kimi Code and pi, with
-    sub-agents and stored results, and files each under the project in which it ran. A session that grew is extended; none is ever shortened,
-    also if its agent deletes it. Prompts of sessions that are gone already are recovered from history files. Everything
-    kept is foreign: memories from it wait for your approval, and 'chat --continue' does not choose it. Unchanged files
-    are not read again, so run it as often as you like.
+    sub-agents and stored results, and files each under the project in which it ran. A session that grew is
+    extended; none is ever shortened, also if its agent deletes it. Prompts of sessions that are gone already are
+    recovered from history files. Everything kept is foreign: memories from it wait for your approval, and 'chat
+    --continue' does not choose it. Unchanged files are not read again, so run it as often as you like.
     """
     if install and remove:
         raise InputError("use only one of --install-timer and --remove-timer")
