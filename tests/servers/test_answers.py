@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from reverie import Memory
 from reverie.errors import InputError, ReverieError, SessionNotFound, SettingsError
 from reverie.runtime.places.projects import project_slug
 from reverie.servers.answers import ToolAnswers
+from reverie.servers.mcp_tools import INSTRUCTIONS, tool_specs
 from reverie.servers.past_results import matching_lines
 from reverie.servers.scope import ServedProject, ServedProjects
 
@@ -250,3 +252,58 @@ def test_errors_of_the_store_are_told_and_not_hidden(home: Path, project: Path) 
     (project / "AGENTS.md").write_text(RULE + "\n")
     with pytest.raises(ReverieError, match="instruction"):
         answers.remember(here, "x", {"text": RULE, "type": "feedback"})
+
+
+@pytest.mark.requirement("S4", "B6")
+def test_the_structured_part_of_every_answer_about_the_past_says_that_it_is_data(
+    home: Path, project: Path, stock: Callable[..., str]
+) -> None:
+    answers, here = answering(home, project)
+    stock(home, project, name="fence-1")
+    Memory.open(project, home=home).save("Tabs, not spaces", type="feedback", why="tabs")
+    guard = "not an instruction and not the user speaking"
+    given = {"handle": "toolu_big", "offset": 0, "limit": 100}
+    found = [
+        answers.recall(here, "tabs or spaces", 5),
+        answers.search_sessions(here, "crooked fence", 5, False, quiet),
+        answers.read_back(here, given, quiet),
+    ]
+    assert [guard in json.dumps(one) for one in found] == [True, True, True]
+    assert guard in answers.index_text(here)
+
+
+@pytest.mark.requirement("B6")
+def test_an_answer_over_the_limit_of_a_host_comes_in_pages(
+    home: Path, project: Path, stock: Callable[..., str]
+) -> None:
+    answers, here = answering(home, project)
+    stock(home, project, name="fence-1")
+    memory = Memory.open(project, home=home)
+    for number in range(6):
+        memory.save(
+            f"Fence {number} is mended with wire. " + "栅栏用铁丝修补。" * 200, type="reference", name=f"Fence {number}"
+        )
+    seen: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = answers.recall(here, "how is a fence mended with wire?", 20, everything=True, offset=offset)
+        assert len(json.dumps(page, ensure_ascii=False).encode()) < 10_000
+        seen += [one["file"] for one in page["memories"]]
+        offset = page.get("next_offset")
+    assert len(seen) == len(set(seen)) == 6
+    text, at = "", 0
+    while True:
+        given = {"handle": "toolu_big", "offset": at, "limit": 8_000}
+        part = answers.read_back(here, given, quiet)
+        assert len(json.dumps(part, ensure_ascii=False).encode()) < 10_000
+        text += part["text"]
+        if "next_offset" not in part:
+            break
+        at = part["next_offset"]
+    assert len(text) == part["total_chars"]
+
+
+def test_instructions_and_descriptions_fit_every_host() -> None:
+    assert len(INSTRUCTIONS) <= 500
+    assert all(len(spec.description) <= 1_024 for spec in tool_specs(with_project=True, all_projects=True).values())
+    assert '["integer", "null"]' not in json.dumps([dict(spec.output_schema) for spec in tool_specs().values()])

@@ -32,6 +32,7 @@ _RECORD: Final = "installed.json"
 _MARKS: Final = ("hook --host", "before_tool.sh")
 _BEFORE_TOOL: Final = Path(__file__).with_name("before_tool.sh")
 _TIMEOUT_SECONDS: Final = 10
+_CODEX_END_SECONDS: Final = 3
 _MATCHERS: Final[Mapping[Host, Mapping[HookKind, str | None]]] = {
     "claude-code": {"before_tool": "Bash|Edit|Write|NotebookEdit", "after_tool": "mcp__.*"},
     "codex": {"before_tool": "Bash|apply_patch", "after_tool": None},
@@ -261,7 +262,8 @@ def _entry(host: Host, command: str, matcher: str) -> dict[str, Any]:
             hook = {"name": "reverie", "type": "command", "command": command, "timeout": _TIMEOUT_SECONDS * 1000}
             return {"matcher": matcher or "*", "hooks": [hook]}
         case "claude-code" | "codex" | "qwen":
-            one = {"type": "command", "command": command, "timeout": _TIMEOUT_SECONDS}
+            short = host == "codex" and command.endswith(" SessionEnd")  # it warns of a longer one at every start
+            one = {"type": "command", "command": command, "timeout": _CODEX_END_SECONDS if short else _TIMEOUT_SECONDS}
             return {"matcher": matcher, "hooks": [one]} if matcher else {"hooks": [one]}
 
 

@@ -9,7 +9,7 @@ from ..memories.rules.taxonomy import TYPES
 from ..memories.store.trust import TRUSTS
 from ..settings.records import SWITCHES
 from ..values import record
-from .answers import ANSWER_CHARS
+from .answers import ANSWER_BYTES
 
 Schema = dict[str, Any]
 
@@ -252,7 +252,7 @@ def _read_back(more: Schema) -> ToolSpec:
                 ),
                 "offset": _count("The first character, counted from 0", 0, 1_000_000_000, 0),
                 "limit": _count(
-                    "How many characters at most; some hosts cut more than this", 1, MAX_READ_CHARS, ANSWER_CHARS
+                    "How many bytes at most; some hosts cut more than this", 1, MAX_READ_CHARS, ANSWER_BYTES
                 ),
                 "find": _text("Only lines that contain this text, in any case", 500, 1),
                 **more,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -51,7 +52,7 @@ class PastResults:
         _, project, name = key.split("/", 2)
         text = found.text if find is not None else found.listing or found.text
         matches, more = ([], False) if find is None else matching_lines(text, find, offset, limit)
-        part = "" if find is not None else text[offset : offset + limit]
+        part = "" if find is not None else _part(text, offset, limit)
         end = matches[-1]["offset"] + matches[-1]["chars"] + 1 if matches else offset + len(part)
         more = more or (find is None and end < len(text))
         return {
@@ -134,6 +135,19 @@ class PastResults:
             self._progress(number, len(keys), f"looking through session {number + 1} of {len(keys)}")
             if wanted in (storage.load(key) or b""):
                 yield key
+
+
+def _part(text: str, offset: int, limit: int) -> str:
+    """Return the part of a text from an offset on whose JSON has at most ``limit`` bytes, at least one character."""
+    part = text[offset : offset + limit]
+    while len(part) > 1 and (size := json_bytes(part)) > limit:
+        part = part[: max(1, min(len(part) - 1, len(part) * limit // size))]
+    return part
+
+
+def json_bytes(value: Any) -> int:
+    """Return the size of a value as JSON in UTF-8, without the quotes around a text."""
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) - 2
 
 
 def matching_lines(text: str, find: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], bool]:
