@@ -187,7 +187,7 @@ def main() -> int:
 
 def figures(recordings: list[Recording], model: str) -> dict[str, float]:
     """Return the input cost of each policy and of the bounds, as a share of the uncached cost."""
-    report = compare(recordings, policies=POLICIES, model=model, check=False)
+    report = compare(recordings, policies=POLICIES, model=model, check=False, cores=os.cpu_count() or 1)
     whole, rates = totals(report.of(policy="uncached")), _rates(model)
     found: dict[str, float] = {
         name: totals(report.of(policy=name))["input_usd"] / whole["input_usd"] for name in report.policies
@@ -210,7 +210,7 @@ def worst_of_short(recordings: list[Recording], model: str) -> float:
         for one in recordings
         for size in (*CUTS, len(one.steps))
     ]
-    report = compare(cut, policies=("append-only", *PRESETS), model=model, check=False)
+    report = compare(cut, policies=("append-only", *PRESETS), model=model, check=False, cores=os.cpu_count() or 1)
     plain = {one.session: one.input_usd for one in report.of(policy="append-only")}
     return max((one.input_usd - one.after_usd) / plain[one.session] for one in report.outcomes)
 

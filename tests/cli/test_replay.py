@@ -53,6 +53,15 @@ def test_replay_prints_json_with_the_figures_of_every_policy(session: Path):
 
 @pytest.mark.requirement("B1")
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.requirement("B1")
+def test_a_date_brings_the_policies_that_it_compares(session: Path):
+    done = reverie("replay", str(session), "--json", "--policy", "append-only", "--since", "2001-01-01")
+    found = json.loads(done.stdout)
+    assert found["policies"].keys() >= {"append-only", "uncached", "recorded", "balanced"}
+    assert found["since"] == "no billed session before that date"
+
+
 def test_replay_writes_a_page_once_and_draws_a_table(session: Path, tmp_path: Path):
     page = tmp_path / "page.html"
     done = reverie("replay", str(session.parent), "--html", str(page), "--policy", "append-only", "--policy", "reverie")

@@ -14,7 +14,8 @@ from reverie import Session
 from reverie.cache.economics import CarryingMeter
 from reverie.conversation.entries import ASSISTANT, USER, Entry, iso
 from reverie.importers.import_result import ImportedSession
-from reverie.layers.l4_compact import CompactPolicy
+from reverie.layers.l4_compact import CompactionText, CompactPolicy
+from reverie.replay import compactions as compactions_module
 from reverie.replay.compare import compare
 from reverie.replay.play import PlayedClock, play_session
 from reverie.replay.provider import SimulatedProvider
@@ -23,6 +24,7 @@ from reverie.runtime.session import log as log_module
 from reverie.runtime.session import writer as writer_module
 from reverie.runtime.session.cache_plan import CachePlan
 from reverie.runtime.session.compact import draft as draft_module
+from reverie.runtime.session.compact.summary import notes_summary
 from reverie.settings import Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage
 from reverie.values import replace
@@ -112,6 +114,24 @@ def test_a_live_session_compacts_by_price_before_the_same_requests_as_a_replay_o
     assert predicted
     assert lived(entries, tmp_path) == predicted
     assert lived(entries, tmp_path, random.Random(seed)) == predicted, "also across many ends and resumes"
+
+
+@pytest.mark.requirement("L4.18")
+def test_a_replay_writes_the_summaries_of_the_live_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    written: list[tuple[str, list[str]]] = []
+
+    def noted(*given: Any, **more: Any) -> CompactionText:
+        text = notes_summary(*given, **more)
+        written.append((text.body, list(text.accounts.values())))
+        return text
+
+    for module in (draft_module, compactions_module):
+        monkeypatch.setattr(module, "notes_summary", noted)
+    entries = log(1)
+    replayed(entries, tmp_path)
+    predicted, written[:] = list(written), []
+    lived(entries, tmp_path)
+    assert written == predicted != []
 
 
 def test_a_live_session_that_forgets_its_meter_on_resume_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

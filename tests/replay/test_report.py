@@ -14,8 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.cli.costs.replay_table import show
-from reverie.replay.outcome import Point, ReplayOutcome, ReplayReport, totals
-from reverie.replay.report import cheapest, costs_by_reason, count_text, figures, money_text, places, report_json
+from reverie.replay.outcome import AS_RECORDED, Point, ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
+from reverie.replay.report import (
+    cheapest,
+    costs_by_reason,
+    count_text,
+    figures,
+    headline,
+    losses,
+    money_text,
+    places,
+    report_json,
+)
+from reverie.values import replace
 
 Made = Callable[..., ReplayReport]
 
@@ -102,6 +113,36 @@ def test_the_cheapest_is_the_one_with_the_least_input_cost(made: Made) -> None:
     report = made()
     costs = {policy: totals(report.of(policy=policy))["input_usd"] for policy in report.policies}
     assert cheapest(report) == min(costs, key=lambda policy: costs[policy])
+
+
+def test_bills_by_the_rules_of_another_provider_are_no_match_for_the_others(made: Made) -> None:
+    report = made()
+    free = tuple(replace(one, points=()) if one.policy == "recorded" else one for one in report.outcomes)
+    best = cheapest(replace(report, policies=tuple(name for name in report.policies if name != "recorded")))
+    for foreign, wanted in ((), "recorded"), (("file",), best):
+        judged = replace(report, outcomes=free, simulator=SimulatorAccuracy(1.0, 1.0, 1.0, (), foreign))
+        said = " ".join(losses(judged, figures(judged)))
+        assert cheapest(judged) == wanted
+        assert ("recorded (100%)" in said) is not bool(foreign)
+
+
+def test_sessions_of_one_file_are_judged_apart(made: Made) -> None:
+    report = made(policies=("append-only", "balanced"), sessions=2)
+    outcomes = tuple(
+        replace(
+            one, file="both", read_back_usd=50.0 if one.policy == "balanced" and one.file == report.files[0] else 0.0
+        )
+        for one in report.outcomes
+    )
+    judged = replace(report, files=("both",), outcomes=outcomes)
+    assert "dearer than append-only in 1 of 2 sessions" in " ".join(losses(judged, figures(judged)))
+
+
+def test_several_models_are_named_as_those_of_the_recordings(made: Made) -> None:
+    report = replace(made(), model=AS_RECORDED)
+    said = headline(report, figures(report))
+    assert said is not None
+    assert "at the prices of the recorded models" in said[0]
 
 
 def test_what_breaks_cost_adds_up_by_reason(made: Made) -> None:

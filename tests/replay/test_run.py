@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,8 +14,10 @@ from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
 from reverie.conversation.wire.validate import problems
+from reverie.layers.l4_compact import CompactPolicy
 from reverie.model_facts import facts_of
 from reverie.replay import compare as compare_module
+from reverie.replay.compactions import CompactionRule, ReplayCompactions
 from reverie.replay.compare import SHOWN, compare, preset_costs, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import ClearEveryTurnPolicy, ReveriePolicy
@@ -220,12 +223,58 @@ def test_a_session_in_two_files_counts_once(tmp_path: Path) -> None:
     assert any("two.jsonl" in note and "counts once" in note for note in skipped)
 
 
+def test_runs_of_one_task_with_other_replies_all_count(tmp_path: Path) -> None:
+    steps = [{"action": "ls\n", "observation": "a.py\n", "response": "", "state": "{}", "thought": ""}]
+    for name, thought in (("one", "I look around."), ("two", "First the files.")):
+        history = [
+            {"role": "system", "content": "You fix code."},
+            {"role": "user", "content": "Fix the bug."},
+            {"role": "assistant", "content": f"{thought}\n```\nls\n```", "thought": thought, "action": "ls\n"},
+            {"role": "user", "content": "a.py"},
+        ]
+        run = {"environment": "swe_main", "trajectory": steps, "history": history, "info": {}}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.traj").write_text(json.dumps(run))
+    found, skipped = recordings_in([tmp_path])
+    assert (len(found), skipped) == (2, [])
+    assert len({one.session for one in found}) == 1
+
+
 def test_several_processes_give_the_same_outcomes_as_one(
     made: list[Recording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = compare(made, policies=("recorded", "balanced"))
     monkeypatch.setattr(compare_module, "_LEAST_WORK", 1)
-    assert compare(made, policies=("recorded", "balanced")) == alone
+    assert compare(made, policies=("recorded", "balanced"), cores=2) == alone
+
+
+def test_a_program_with_threads_starts_no_processes(made: list[Recording], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a fork of a process with threads may hang")
+
+    monkeypatch.setattr(compare_module, "ProcessPoolExecutor", refuse)
+    monkeypatch.setattr(compare_module, "_LEAST_WORK", 1)
+    entries = [entry for step in made[0].steps[:5] for entry in step.entries]
+    assert preset_costs(entries, "claude-sonnet-4-5", load_settings())
+    with pytest.raises(AssertionError, match="fork"):
+        compare(made[:1], policies=("uncached", "append-only"), cores=2)
+
+
+def test_a_summary_that_was_drafted_while_idle_serves_the_next_request_alone(
+    made: list[Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft that the next request does not use, because it compacts for another reason or not at all, is dropped."""
+    view = View().fold_all(entry for step in made[0].steps for entry in step.entries)
+    rule = CompactionRule(CompactPolicy(expected_tokens=321), 200_000)
+    for at in (1, 10**9):
+        compactions = ReplayCompactions(rule, at=at)
+        assert compactions.expected_tokens == 321
+        monkeypatch.setattr(compactions, "price_reason", lambda *_: "carrying cost enough")
+        assert compactions.draft_when_idle(view, 0.0)
+        monkeypatch.setattr(compactions, "price_reason", lambda *_: "")
+        assert compactions.due(view, 1.0) is not None
+        monkeypatch.setattr(compactions, "_at", 10**9)
+        assert compactions.due(view, 2.0) is None
 
 
 @pytest.mark.requirement("B1")

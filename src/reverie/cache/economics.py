@@ -24,7 +24,7 @@ SHORT_SESSION = 30
 """The requests of a session that must not cost more than one that only appends, wherever it ends."""
 PING_SECONDS = 295.0
 """The age at which a cache entry of five minutes is renewed: just before its end."""
-_MOST_PINGS = int(3600 / PING_SECONDS)
+MOST_PINGS = int(3600 / PING_SECONDS)
 Life: TypeAlias = Literal["live", "tail dead", "cold"]
 IdleChoice: TypeAlias = Literal["ping", "compact", "let go"]
 """The decision about the cache of an idle session before it ends."""
@@ -288,8 +288,8 @@ def max_pings(rates: RelativeRates, lost: float = 1.0) -> int:
     ``lost`` is the share of the prompt that no entry of an hour keeps.
     """
     if rates.read <= 0:
-        return _MOST_PINGS
-    return min(_MOST_PINGS, int(lost * (rates.write_5m - rates.read) / (3 * rates.read) + 1e-9))
+        return MOST_PINGS
+    return min(MOST_PINGS, int(lost * (rates.write_5m - rates.read) / (3 * rates.read) + 1e-9))
 
 
 def growth_per_turn(*, turns: int, window: int, opening: int) -> float:

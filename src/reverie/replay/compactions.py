@@ -6,20 +6,19 @@ from ..cache.economics import RelativeRates
 from ..conversation.decisions import Compacted
 from ..conversation.view import View
 from ..errors import CompactionError
-from ..layers.l3_notes import Activity, NotesBudget, take_notes
+from ..layers.l3_notes import Activity
 from ..layers.l4_compact import (
     CompactionCause,
-    CompactionText,
     CompactPolicy,
     UserMessages,
     compacted_tokens,
     compaction,
     cut_range_before_tail,
     expected_compaction,
-    notes_text,
     summary_budget,
 )
 from ..runtime.session.cache_plan import CachePlan
+from ..runtime.session.compact.summary import notes_summary
 from ..values import record
 
 
@@ -48,15 +47,20 @@ class ReplayCompactions:
         self._made = 0
         self._drafted = ""
 
+    @property
+    def expected_tokens(self) -> int:
+        """The expected size of a summary in tokens."""
+        return self._policy.expected_tokens
+
     def compacted(self, view: View) -> int:
         """Return the size in tokens that a compaction is expected to leave."""
         return compacted_tokens(view, self._policy, self._effective)
 
     def due(self, view: View, now: float) -> Compacted | None:
         """Return the compaction that is due before a request; None if there is none."""
-        if view.token_count.tokens >= self._at:
-            return self._decision(view, "the window is nearly full")
-        reason, self._drafted = self._drafted or self.price_reason(view, now), ""
+        drafted, self._drafted = self._drafted, ""
+        is_full = view.token_count.tokens >= self._at
+        reason = "the window is nearly full" if is_full else drafted or self.price_reason(view, now)
         return self._decision(view, reason) if reason else None
 
     def draft_when_idle(self, view: View, now: float) -> bool:
@@ -81,12 +85,9 @@ class ReplayCompactions:
             taking = cut_range_before_tail(view, room.tail)
         except CompactionError:
             return None
-        activity = self._activity.follow(view)
-        notes = take_notes(activity, budget=NotesBudget(room.section, room.notes))
-        body = notes_text(notes.sections, section_tokens=room.section, total_tokens=room.notes)
         self._made += 1
         cause = CompactionCause("auto", reason, f"cut-{self._made:012x}")  # as long as that of a live session
-        text = CompactionText("notes", body, dict(activity.names))
+        text = notes_summary(self._activity.follow(view), taking, room)
         made, _ = compaction(view, taking, text, room, cause, spoken=self._spoken.spoken)
         return made
 

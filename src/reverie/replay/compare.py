@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copyreg
 import gc
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import current_process
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ..cache.economics import RelativeRates, max_pings
+from ..cache.economics import MOST_PINGS, RelativeRates, max_pings
 from ..cache.prices import Prices, prices_for, rates_of
 from ..conversation.entries import Entry
 from ..conversation.rounds import reply_id
@@ -25,7 +23,7 @@ from ..runtime.session.limits import EDITING_BETA, compact_patience, thresholds_
 from ..settings import Settings, load_settings
 from ..values import record, replace
 from .compactions import BreakEvenCompactions, CompactionRule, ReplayCompactions
-from .outcome import ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
+from .outcome import AS_RECORDED, ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
 from .policies import (
     AppendOnlyPolicy,
     AsRecordedPolicy,
@@ -89,9 +87,10 @@ def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list
                     found.append(recording)
                 else:
                     skipped.append(f"{recording.name}: no request in it")
-    longest: dict[tuple[str, str], Recording] = {}
+    longest: dict[tuple[str, str, str], Recording] = {}
     for recording in sorted(found, key=lambda one: -len(one.steps)):
-        longest.setdefault((recording.session, reply_id(recording.steps[0].reply[0])), recording)
+        first = recording.steps[0].reply[0]
+        longest.setdefault((recording.session, reply_id(first), repr(first.message)), recording)
     kept = {id(one) for one in longest.values()}
     twice = [one.name for one in found if id(one) not in kept]
     if twice:
@@ -123,11 +122,13 @@ def compare(
     settings: Settings | None = None,
     progress: Progress | None = None,
     check: bool = True,
+    cores: int = 1,
 ) -> ReplayReport:
     """Replay each recording under each policy and return a report of the costs.
 
     ``extra`` are settings to replay as further policies, ``skipped`` are notes for the report, ``model`` sets the
-    prices for all recordings, and ``check`` counts requests that a provider would refuse.
+    prices for all recordings, and ``check`` counts requests that a provider would refuse. With several ``cores`` a
+    long replay starts processes by fork, so only a program without other threads may ask for them.
     """
     settings = settings or load_settings()
     extra = extra or {}
@@ -142,11 +143,12 @@ def compare(
         if "recorded" in policies and not recording.billed:
             notes.setdefault("no billed usage", []).append(recording.name)
         wanted = [name for name in policies if name != "recorded" or recording.billed]
-        jobs += [_Job(recording, name, setup, check) for name in wanted]
-        jobs += [_Job(recording, name, replace(setup, settings=mine), check, True) for name, mine in extra.items()]
+        whole = joined(recording)
+        jobs += [_Job(recording if name == "recorded" else whole, name, setup, check) for name in wanted]
+        jobs += [_Job(whole, name, replace(setup, settings=mine), check, True) for name, mine in extra.items()]
     outcomes: list[ReplayOutcome] = []
     as_billed: list[tuple[ReplayOutcome, ReplayOutcome]] = []
-    for job, (outcome, simulated) in zip(jobs, _replayed(jobs), strict=True):
+    for job, (outcome, simulated) in zip(jobs, _replayed(jobs, cores), strict=True):
         if progress is not None:
             progress(f"{job.recording.name}: {job.policy}")
         outcomes.append(outcome)
@@ -154,7 +156,7 @@ def compare(
             as_billed.append((simulated, outcome))
     files = tuple(dict.fromkeys(recording.name for recording in recordings))
     models = sorted({recording.model for recording in recordings if recording.model})
-    shown = model or (models[0] if len(models) == 1 else "as recorded")
+    shown = model or (models[0] if len(models) == 1 else AS_RECORDED)
     names = tuple(name for name in (*policies, *extra) if any(outcome.policy == name for outcome in outcomes))
     said = (*skipped, *(_note(reason, where) for reason, where in notes.items()))
     return ReplayReport(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed))
@@ -188,7 +190,7 @@ class _Job:
             assert billed is not None
             return billed, replay_recording(recording, AsRecordedPolicy(one.ttl), one.prices, check=False)
         policy = _reverie(one, self.policy) if self.is_own else _policy(self.policy, one)
-        return replay_recording(joined(recording), policy, one.prices, model=one.model, check=self.check), None
+        return replay_recording(recording, policy, one.prices, model=one.model, check=self.check), None
 
 
 def _read_only(table: dict[Any, Any]) -> MappingProxyType[Any, Any]:
@@ -207,10 +209,10 @@ def _run(job: _Job) -> tuple[ReplayOutcome, ReplayOutcome | None]:
     return job.run()
 
 
-def _replayed(jobs: Sequence[_Job]) -> Iterable[tuple[ReplayOutcome, ReplayOutcome | None]]:
-    """Yield the outcomes of jobs in their order, on all cores if there is much to do."""
-    cores = min(os.cpu_count() or 1, len(jobs))
-    if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK or current_process().daemon:
+def _replayed(jobs: Sequence[_Job], cores: int) -> Iterable[tuple[ReplayOutcome, ReplayOutcome | None]]:
+    """Yield the outcomes of jobs in their order, on several cores if there is much to do."""
+    cores = min(cores, len(jobs))
+    if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK:
         yield from map(_run, jobs)
         return
     # Recordings are many objects without cycles, so collections are seldom; jobs in a chunk share their recording.
@@ -262,7 +264,7 @@ class _ReplaySetup:
     def pings_by_value(self, tokens: int) -> int:
         """Return how often pi would renew the cache of a window: while 15 % of a miss is worth 5 cents more than it."""
         kept, lost = self.prices.cost(read=tokens), self.prices.cost(write_5m=tokens)
-        return max_pings(replace(self.rates, read=0.0)) if 0.15 * (lost - kept) - kept >= 0.05 else 0
+        return MOST_PINGS if 0.15 * (lost - kept) - kept >= 0.05 else 0
 
     def compactions(self, at: int | None = None) -> ReplayCompactions:
         """Return compactions at a token count, by default at the end of the window."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..values import record
+
+AS_RECORDED: Final = "as recorded"
+"""The model of a report on recordings of several models."""
 
 
 @record

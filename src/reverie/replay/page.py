@@ -23,6 +23,7 @@ from .report import (
     notes_of,
     places,
     sessions_of,
+    subject,
     summary_line,
 )
 from .sections import panel_name, scrolling_table, session_section
@@ -106,13 +107,12 @@ def _header(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
 
 
 def _headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
-    those = "This session" if len(sessions_of(report)) == 1 else "These sessions"
     said, best = headline(report, found), cheapest(report)
     if said is not None:
         return el("h1", said[0], el("b", said[1]), said[2])
     if best is not None:
         usd = found[best]["input_usd"]
-        return el("h1", f"{those} would have cost least with ", el("b", best), f": {_exact(usd)}.")
+        return el("h1", f"{subject(report)} would have cost least with ", el("b", best), f": {_exact(usd)}.")
     return el("h1", "Nothing was replayed." if not found else "The cost of these sessions.")
 
 

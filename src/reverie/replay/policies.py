@@ -49,6 +49,11 @@ class ReplayPolicy(Protocol):
     hidden_tokens: int
     """The tokens of results that the provider leaves out of the view."""
 
+    @property
+    def summary_tokens(self) -> int:
+        """The expected size of a summary in tokens."""
+        ...
+
     def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
         """Return the decision about a cache that ends soon, after so many pings in this pause."""
         ...
@@ -66,6 +71,11 @@ class UncachedPolicy:
     def __init__(self, *, name: str = "uncached", compactions: ReplayCompactions | None = None) -> None:
         self.name = name
         self.compactions: ReplayCompactions | None = compactions
+
+    @property
+    def summary_tokens(self) -> int:
+        """The expected size of a summary; 0 without compactions."""
+        return self.compactions.expected_tokens if self.compactions is not None else 0
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Return an empty list: there is nothing to decide."""

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from ..text.counts import counted
 from ..values import record
-from .outcome import ReplayBreak, ReplayOutcome, ReplayReport, totals
+from .outcome import AS_RECORDED, ReplayBreak, ReplayOutcome, ReplayReport, totals
 
 UNCACHED: Final = "uncached"
 APPEND_ONLY: Final = "append-only"
 OURS: Final = "balanced"
 RECORDED: Final = "recorded"
+SINCE_POLICIES: Final = (UNCACHED, RECORDED, OURS)
+"""The policies that ``since_line`` compares."""
 
 
 @record
@@ -90,10 +92,15 @@ def cheapest(report: ReplayReport) -> str | None:
     every = len(sessions_of(report))
     costs = {
         policy: sum(outcome.input_usd for outcome in report.of(policy=policy))
-        for policy in report.policies
+        for policy in _comparable(report)
         if len(report.of(policy=policy)) == every
     }
     return min(costs, key=lambda policy: costs[policy], default=None) if any(costs.values()) else None
+
+
+def _comparable(report: ReplayReport) -> list[str]:
+    """Return the policies that followed the same cache rules; bills of another provider did not."""
+    return [name for name in report.policies if name != RECORDED or not (report.simulator and report.simulator.foreign)]
 
 
 def sessions_of(report: ReplayReport) -> list[tuple[str, str]]:
@@ -164,14 +171,14 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
     ours = found.get(OURS)
     if ours is None:
         return None
-    those = "This session" if len(sessions_of(report)) == 1 else "These sessions"
     billed = found.get(RECORDED)
     mine = [one for one in report.of(policy=OURS) if billed is None or is_billed(report, one)]
     usd = sum(one.input_usd for one in mine)
-    if billed is not None and billed["input_usd"] and not (report.simulator and report.simulator.foreign):
+    if billed is not None and billed["input_usd"] and RECORDED in _comparable(report):
         decimals = places([billed["input_usd"], usd])
         amount = money_text(billed["input_usd"], decimals)
-        paid = f"You paid {amount} for input at the prices of {report.model}. With Reverie it would have been "
+        models = report.model if report.model != AS_RECORDED else "the recorded models"
+        paid = f"You paid {amount} for input at the prices of {models}. With Reverie it would have been "
         return paid, _compared(usd / billed["input_usd"]), f": {money_text(usd, decimals)}."
     ratio = ours["cost_vs_append_only"]
     if ratio is None:
@@ -181,7 +188,12 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
         if "same" in _compared(ratio)
         else " with Reverie than append-only."
     )
-    return f"{those} would have cost ", _compared(ratio), end
+    return f"{subject(report)} would have cost ", _compared(ratio), end
+
+
+def subject(report: ReplayReport) -> str:
+    """Return the subject of a sentence about the sessions of a report."""
+    return "This session" if len(sessions_of(report)) == 1 else "These sessions"
 
 
 def is_billed(report: ReplayReport, outcome: ReplayOutcome) -> bool:
@@ -201,22 +213,22 @@ def losses(report: ReplayReport, found: dict[str, dict[str, Any]]) -> list[str]:
         return []
     said: list[str] = []
     every = ours["sessions"]
-    better = {name: one["input_usd"] for name, one in found.items() if one["sessions"] == every and name != OURS}
+    better = {name: found[name]["input_usd"] for name in _comparable(report) if found[name]["sessions"] == every}
     cheaper = [f"{name} ({1 - usd / ours['input_usd']:.0%})" for name, usd in better.items() if usd < ours["input_usd"]]
     if cheaper:
         said.append(f"Cheaper than {OURS} here: {', '.join(cheaper)}.")
     plain = {(one.file, one.session): one.input_usd for one in report.of(policy=APPEND_ONLY)}
     ratios = {
-        one.file: (one.input_usd - one.after_usd) / usd
+        (one.file, one.session): (one.input_usd - one.after_usd) / usd
         for one in report.of(policy=OURS)
         if (usd := plain.get((one.file, one.session)))
     }
-    dearer = [file for file, ratio in ratios.items() if ratio > 1.01]
     if ratios:
-        worst = max(ratios, key=lambda file: ratios[file])
+        worst = max(ratios, key=lambda one: ratios[one])
+        dearer = sum(ratio > 1.01 for ratio in ratios.values())
         said.append(
-            f"{OURS} is more than 1 % dearer than {APPEND_ONLY} in {len(dearer)} of {counted(len(ratios), 'session')}; "
-            f"the worst is {worst} at {ratios[worst]:.3f}."
+            f"{OURS} is more than 1 % dearer than {APPEND_ONLY} in {dearer} of {counted(len(ratios), 'session')}; "
+            f"the worst is {worst[0]} at {ratios[worst]:.3f}."
         )
     return said
 
@@ -232,7 +244,7 @@ def since_line(report: ReplayReport, since: float) -> str:
         }
         usd = {
             name: sum(one.input_usd for one in report.of(policy=name) if (one.file, one.session) in sessions)
-            for name in (UNCACHED, RECORDED, OURS)
+            for name in SINCE_POLICIES
         }
         shares.append({name: usd[name] / usd[UNCACHED] for name in usd} if usd[UNCACHED] else {})
     before, after = shares

@@ -25,7 +25,7 @@ from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_text
 from ..conversation.view import View
 from ..conversation.wire.request import build_request
-from ..layers.l4_compact import CompactPolicy, tokens_of
+from ..layers.l4_compact import tokens_of
 from ..values import replace
 from .drops import drops
 from .needs import NeededResults
@@ -35,7 +35,6 @@ from .recording import RecordedRequest, Recording
 from .request_checks import RequestChecks
 from .simulated_requests import RequestSimulator, SharedMessages
 
-EXPECTED_TOKENS: Final = CompactPolicy().expected_tokens
 _BROKEN_SHARE: Final = 0.95
 _BROKEN_TOKENS: Final = 2_000
 
@@ -115,6 +114,7 @@ class _PolicyRun:
         self.keep_warm(step.at)
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
+        self.is_summarised = False  # a summary that was not used here is too old for a later request
         request = build_request(self.view)
         request["messages"] = self.messages.of(request["messages"])
         if self.checks is not None:
@@ -200,7 +200,6 @@ class _PolicyRun:
         self.removed += sum(tokens_of(self.view, item) for item in cut.values())
         if not self.is_summarised:
             self.summarise(step.at, estimate_text(decision.summary))
-        self.is_summarised = False
         self.compactions += 1
 
     def keep_warm(self, until: float) -> None:
@@ -211,7 +210,7 @@ class _PolicyRun:
                 return
             choice = self.policy.when_idle(self.view, at, pings)
             if choice == "compact":
-                self.summarise(at, EXPECTED_TOKENS)
+                self.summarise(at, self.policy.summary_tokens)
                 self.is_summarised = True
             if choice != "ping":
                 return

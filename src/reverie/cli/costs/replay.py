@@ -49,7 +49,7 @@ def command(
     A policy FILE.toml replays with those settings. Content that a policy removed and the agent needed again is charged.
     """
     from ...replay.compare import SHOWN, compare, recordings_in, settings_named
-    from ...replay.report import report_json, since_line
+    from ...replay.report import SINCE_POLICIES, report_json, since_line
 
     target = None if html is None else Path(html)
     if target is not None:
@@ -61,10 +61,19 @@ def command(
     if not recordings:
         raise InputError("the given files contain no requests to replay")
     policies = names or (list(SHOWN) if not chosen or extra else [])
+    if since is not None:
+        policies = list(dict.fromkeys((*policies, *SINCE_POLICIES)))
     acts = len(recordings) * (len(policies) + len(extra))
     with progressing("Replaying", acts) as step:
         report = compare(
-            recordings, policies=policies, extra=extra, model=model, ttl=ttl, skipped=skipped, progress=lambda _: step()
+            recordings,
+            policies=policies,
+            extra=extra,
+            model=model,
+            ttl=ttl,
+            skipped=skipped,
+            progress=lambda _: step(),
+            cores=os.cpu_count() or 1,
         )
     if target is not None:
         from ...replay.page import page

@@ -16,7 +16,7 @@ from ....conversation.view import View
 from ....conversation.wire.blocks import accepted_message, as_blocks
 from ....errors import CompactionError
 from ....events import CompactionProgressed, FellBack
-from ....layers.l3_notes import Activity, Notes, NotesBudget, request_accounts, take_notes, without_told
+from ....layers.l3_notes import Activity, Notes
 from ....layers.l4_compact import (
     CompactionCause,
     CompactionText,
@@ -32,7 +32,6 @@ from ....layers.l4_compact import (
     cut_range_up_to,
     expected_compaction,
     loss_between,
-    notes_text,
     provider_compaction,
     provider_cut_range,
     provider_instructions,
@@ -50,7 +49,7 @@ from ..notes.activity import SessionActivity
 from ..notes.keeper import NotesKeeper
 from ..standing_context import StandingContext
 from .provider import ProviderSummaries, ProviderSummary, SummaryRefused
-from .summary import summarise
+from .summary import notes_summary, summarise
 
 _SCALES = (1.0, 0.5, 0.25, 0.0)
 _LEAST_RANGE = 500  # tokens below which a provider's summary is not worth a further try
@@ -348,16 +347,11 @@ class CompactionDraft:
         foreign = frozenset[str]() if asked.partial else view.facts.notes_foreign
         theirs = {name: text for name, text in view.facts.notes.items() if name in foreign and text.strip()}
         before = Notes({}) if by_others else Notes(theirs)
-        visible = {item.uuid for item in taking.items} - {item.uuid for item in taking.cut}
-        budget = NotesBudget(room.section, room.notes)
+        theirs = theirs if by_others else {}
 
         def written(activity: Activity) -> CompactionText:
-            notes = take_notes(activity, before, budget=budget)
-            sections = without_told({**notes.sections, **(theirs if by_others else {})}, foreign)
-            body = notes_text(sections, section_tokens=room.section, total_tokens=room.notes)
-            unused = max(0, room.notes - estimate_text(body))
-            accounts = request_accounts(activity, room.accounts + unused, visible)
-            return CompactionText(asked.partial or "notes", body, dict(activity.names), accounts)
+            text = notes_summary(activity, taking, room, before=before, theirs=theirs, foreign=foreign)
+            return replace(text, method=asked.partial) if asked.partial else text
 
         if asked.partial:
             part = [item.entry for item in taking.cut]

@@ -1,8 +1,8 @@
-"""Ask a model for a summary: by a fork on the warm prefix first, then by a plain request."""
+"""Write a summary from notes, or ask a model for one: by a fork on the warm prefix first, then by a plain request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -11,12 +11,17 @@ import anyio
 from ....conversation.side_query import answer_problem, answer_text
 from ....conversation.tokens.estimate import estimate_request, estimate_text
 from ....errors import CompactionError, ModelError, ModelUnavailable, PromptTooLong
+from ....layers.l3_notes import Activity, Notes, NotesBudget, request_accounts, take_notes, without_told
 from ....layers.l4_compact import (
+    CompactionText,
     CompactPolicy,
+    CutRange,
+    SummaryBudget,
     directive,
     dropped_rounds,
     fitted_messages,
     may_draft,
+    notes_text,
     plain_messages,
     plain_request,
     shortened_messages,
@@ -29,6 +34,29 @@ from ..forks import Forks
 from ..host import SessionHost
 
 SOURCE = "compact"
+
+
+def notes_summary(
+    activity: Activity,
+    taking: CutRange,
+    room: SummaryBudget,
+    *,
+    before: Notes | None = None,
+    theirs: Mapping[str, str] | None = None,
+    foreign: Collection[str] = (),
+) -> CompactionText:
+    """Return a summary of a range from local notes and accounts of requests.
+
+    ``before`` are notes to bring up to date, ``theirs`` sections that stay as they are, ``foreign`` the names of all
+    sections that others wrote.
+    """
+    notes = take_notes(activity, before, budget=NotesBudget(room.section, room.notes))
+    sections = without_told({**notes.sections, **(theirs or {})}, foreign)
+    body = notes_text(sections, section_tokens=room.section, total_tokens=room.notes)
+    visible = {item.uuid for item in taking.items} - {item.uuid for item in taking.cut}
+    unused = max(0, room.notes - estimate_text(body))
+    accounts = request_accounts(activity, room.accounts + unused, visible)
+    return CompactionText("notes", body, dict(activity.names), accounts)
 
 
 @record
