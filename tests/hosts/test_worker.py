@@ -100,6 +100,28 @@ def test_what_the_user_repeats_becomes_a_memory_once_and_the_session_is_found_la
     storage.close()
 
 
+@pytest.mark.requirement("A2")
+def test_at_the_end_a_session_is_extended_and_its_agents_and_results_are_kept(project: Path, tmp_path: Path) -> None:
+    file = transcript(tmp_path / "t.jsonl", project, "Hello.")
+    call("SessionEnd", project, file)
+    assert [one.filed for one in work(home())] == [True]
+    side = tmp_path / "t"
+    for name in ("subagents", "tool-results"):
+        (side / name).mkdir(parents=True)
+    rows = [json.loads(line) for line in transcript(tmp_path / "u.jsonl", project, "Count.").read_text().splitlines()]
+    agent = [{**row, "uuid": f"x-{row['uuid']}", "isSidechain": True, "agentId": "a1"} for row in rows]
+    (side / "subagents" / "agent-a1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in agent))
+    (side / "subagents" / "agent-a2.jsonl").write_text("no transcript\n")
+    (side / "tool-results" / "b7.txt").write_text("the whole output")
+    call("SessionEnd", project, transcript(tmp_path / "t.jsonl", project, "Hello.", "Thanks."))
+    assert [(one.filed, one.problem) for one in work(home())] == [(True, "")]
+    folder = home() / "projects" / project_slug(project)
+    names = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert {"abc-123.jsonl", "b7.txt"} <= names
+    assert any(name.endswith(".agent-a1.jsonl") for name in names)
+    assert "Thanks." in (folder / "abc-123.jsonl").read_text()
+
+
 def test_a_job_that_fails_or_is_garbage_stops_nothing(project: Path, tmp_path: Path) -> None:
     say_before(project)
     queue = Queue(home())

@@ -264,9 +264,14 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
     from ..runtime.archive.recordings import Recordings
     from ..runtime.library import ADDED, GROWN, Library
 
+    transcript, project = Path(job.transcript), project_slug(Path(job.cwd))
     with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
-        recording = replace(found, session_id=job.session)
-        _, result = Recordings(Library(storage)).file(recording, project_slug(Path(job.cwd)), Path(job.transcript))
+        recordings = Recordings(Library(storage))
+        _, result = recordings.file(replace(found, session_id=job.session), project, transcript)
+        for path in sorted((transcript.parent / transcript.stem / "subagents").glob("agent-*.jsonl")):
+            with suppress(ReverieError):  # `reverie keep` tries it again
+                for agent in read_session(path):
+                    recordings.file(agent, project, path)
     return result in (ADDED, GROWN)
 
 

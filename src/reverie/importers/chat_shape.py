@@ -36,14 +36,22 @@ def usage_of(recorded: Record) -> Record | None:
     )
     written = as_count(details.get("cache_creation_tokens")) or as_count(recorded.get("cache_creation_input_tokens"))
     output = as_count(recorded.get("completion_tokens")) or as_count(recorded.get("output_tokens"))
-    if not (prompt or read or output):
-        return None
-    return {
-        "input_tokens": max(0, prompt - read - written),
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read,
-        "output_tokens": output,
+    counts = {"fresh": max(0, prompt - read - written), "read": read, "written": written, "output": output}
+    return usage_fields(counts, "fresh", "read", "written", "output")
+
+
+def usage_fields(counts: Record, fresh: str, read: str, written: str, *output: str) -> Record | None:
+    """Return usage in the shape of the Messages API from the counts of these names; None if no tokens were reported.
+
+    ``fresh`` is the name of the input tokens that were neither read from nor written to a cache.
+    """
+    found = {
+        "input_tokens": as_count(counts.get(fresh)),
+        "cache_creation_input_tokens": as_count(counts.get(written)),
+        "cache_read_input_tokens": as_count(counts.get(read)),
+        "output_tokens": sum(as_count(counts.get(name)) for name in output),
     }
+    return found if any(found.values()) else None
 
 
 def stop_reason_of(recorded: Any) -> str | None:

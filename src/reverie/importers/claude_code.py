@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import record
 from . import claude_requests
@@ -289,18 +288,14 @@ def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: Tran
     segment = as_dict(said.get("preservedSegment"))
     head = as_text(segment.get("headUuid")) or as_text(segment.get("head"))
     known = {entry.uuid for entry in draft.entries if entry.message is not None}
-    draft.decide(
-        Compacted(
-            Cause("compact", "recorded by Claude Code", moves_prefix=True),
-            trigger="manual" if said.get("trigger") == "manual" else "auto",
-            method="full",
-            summary=text,
-            tokens_before=as_count(said.get("preTokens")),
-            last_before=draft.last_message,
-            first_kept=head if head in known else None,
-        ),
+    draft.compacted(
+        "Claude Code",
+        text,
         time,
         boundary.node.uuid,
+        manual=said.get("trigger") == "manual",
+        tokens_before=as_count(said.get("preTokens")),
+        first_kept=head if head in known else None,
     )
 
 

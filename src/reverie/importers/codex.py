@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
 from ..values import replace
 from .chat_shape import arguments_of, content_of, usage_of
@@ -209,17 +208,7 @@ class _Rollout:
         if not summary.strip():
             self.draft.tally.skip("compaction without a readable summary", line)
             return
-        decision = Compacted(
-            Cause("compact", "recorded by Codex", moves_prefix=True),
-            trigger="auto",
-            method="full",
-            summary=summary,
-            tokens_before=self.tokens,
-            last_before=self.draft.last_message,
-            first_kept=None,
-            attachments=[{"type": "text", "text": text} for text in kept],
-        )
-        self.draft.decide(decision, time)
+        self.draft.compacted("Codex", summary, time, tokens_before=self.tokens, kept_texts=kept)
         self.speaking = False
         self.cut = len(self.draft.entries) - 1
 

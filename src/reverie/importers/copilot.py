@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, SYSTEM, USER
-from .chat_shape import arguments_of
+from .chat_shape import arguments_of, usage_fields
 from .foreign_values import Record, as_count, as_dict, as_text, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -57,16 +56,8 @@ def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Reco
             result["content"] = as_text(as_dict(data.get("result")).get("content")) or error
             draft.say(USER, "user", [result], time, id)
         case "session.compaction_complete" if summary := as_text(data.get("summaryContent")):
-            decision = Compacted(
-                Cause("compact", "recorded by Copilot CLI", moves_prefix=True),
-                trigger="manual" if data.get("trigger") == "manual" else "auto",
-                method="full",
-                summary=summary,
-                tokens_before=as_count(data.get("preCompactionTokens")),
-                last_before=draft.last_message,
-                first_kept=None,
-            )
-            draft.decide(decision, time, id)
+            manual, tokens = data.get("trigger") == "manual", as_count(data.get("preCompactionTokens"))
+            draft.compacted("Copilot CLI", summary, time, id, manual=manual, tokens_before=tokens)
         case "session.error":
             draft.add(SYSTEM, {"subtype": "error", "text": as_text(data.get("message"))}, time, id)
         case _:
@@ -80,13 +71,9 @@ def _reply(draft: SessionDraft, data: Record, usages: dict[str, Record], time: s
     if model := as_text(data.get("model")):
         reply["model"] = draft.model = model
     if used := usages.get(as_text(data.get("apiCallId"))):
-        read, written = as_count(used.get("cacheReadTokens")), as_count(used.get("cacheWriteTokens"))
-        reply["usage"] = {
-            "input_tokens": max(0, as_count(used.get("inputTokens")) - read - written),
-            "cache_creation_input_tokens": written,
-            "cache_read_input_tokens": read,
-            "output_tokens": as_count(used.get("outputTokens")),
-        }
+        cached = as_count(used.get("cacheReadTokens")) + as_count(used.get("cacheWriteTokens"))
+        counts = {**used, "fresh": max(0, as_count(used.get("inputTokens")) - cached)}
+        reply["usage"] = usage_fields(counts, "fresh", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
     content: list[Record] = [{"type": "text", "text": as_text(data.get("content"))}] if data.get("content") else []
     for one in rows_of(data.get("toolRequests")):
         use = {"type": "tool_use", "id": as_text(one.get("toolCallId")), "name": as_text(one.get("name"))}

@@ -115,7 +115,7 @@ class _Chat:
         reply: Record = {"id": id}
         if model := as_text(row.get("model")):
             reply["model"] = self.draft.model = model
-        usage = usage_of(tokens.get("input"), tokens.get("cached"), tokens.get("output"), tokens.get("thoughts"))
+        usage = usage_of(tokens, "input", "cached", "output", "thoughts")
         if usage:
             reply["usage"] = usage
         uses = [block for block in blocks if block["type"] == "tool_use"]

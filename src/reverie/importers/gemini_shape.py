@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .chat_shape import usage_fields
 from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json
 
 
@@ -47,15 +48,7 @@ def result_of(id: str, response: Record) -> Record:
     return result
 
 
-def usage_of(prompt: Any, cached: Any, output: Any, thoughts: Any = 0) -> Record | None:
-    """Return usage in the shape of the Messages API; None if no tokens were reported."""
-    all_input, read = as_count(prompt), as_count(cached)
-    written = as_count(output) + as_count(thoughts)
-    if not (all_input or written):
-        return None
-    return {
-        "input_tokens": max(0, all_input - read),
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": read,
-        "output_tokens": written,
-    }
+def usage_of(recorded: Record, prompt: str, cached: str, *output: str) -> Record | None:
+    """Return usage whose prompt includes cached tokens in the shape of the Messages API; None without tokens."""
+    fresh = max(0, as_count(recorded.get(prompt)) - as_count(recorded.get(cached)))
+    return usage_fields({**recorded, "fresh": fresh}, "fresh", cached, "", *output)

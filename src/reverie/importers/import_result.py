@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from ..cache.usage import Usage
 from ..conversation.authorship import OUR_RESULTS, is_our_tool, own_words
-from ..conversation.decisions import Decision, body_of
+from ..conversation.decisions import Cause, Compacted, Decision, body_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry
 from ..conversation.log import Damage
 from ..schemas import LOG
@@ -158,6 +158,34 @@ class SessionDraft:
     def decide(self, decision: Decision, time: str = "", given: str = "") -> Entry:
         """Append a decision that the file records and return its entry."""
         return self.add(DECISION, body_of(decision), time, given)
+
+    def compacted(
+        self,
+        program: str,
+        summary: str,
+        time: str = "",
+        given: str = "",
+        *,
+        manual: bool = False,
+        tokens_before: int = 0,
+        first_kept: str | None = None,
+        kept_texts: Sequence[str] = (),
+    ) -> Entry:
+        """Append the compaction that a program recorded and return its entry.
+
+        Messages from ``first_kept`` on stay in view, and ``kept_texts`` are shown behind the summary.
+        """
+        decision = Compacted(
+            Cause("compact", f"recorded by {program}", moves_prefix=True),
+            trigger="manual" if manual else "auto",
+            method="full",
+            summary=summary,
+            tokens_before=tokens_before,
+            last_before=self.last_message,
+            first_kept=first_kept,
+            attachments=[{"type": "text", "text": text} for text in kept_texts],
+        )
+        return self.decide(decision, time, given)
 
     def spend(self, cost_usd: float | None) -> None:
         """Add the cost of one call to the session's cost; None adds nothing."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, iso
-from .chat_shape import arguments_of, content_of, declared_tools, stop_reason_of
+from .chat_shape import arguments_of, content_of, declared_tools, stop_reason_of, usage_fields
 from .foreign_values import Record, as_count, as_dict, as_number, as_text, compact_json
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 
@@ -103,34 +102,18 @@ class _EventLog:
         step = as_text(event.get("stepUuid")) or id
         if self.reply.get("id") != step:
             self.reply = {"id": step, **({"model": self.draft.model} if self.draft.model else {})}
-            if self.used:
-                self.reply["usage"], self.used = _usage(self.used), {}
+            names = ("inputOther", "inputCacheRead", "inputCacheCreation", "output")
+            if usage := usage_fields(self.used, *names):
+                self.reply["usage"], self.used = usage, {}
         self.draft.say(ASSISTANT, "assistant", [block], time, id, reply=self.reply)
 
     def _compaction(self, row: Record, time: str) -> None:
         """Append a compaction; the newest messages of the user stay word for word."""
-        kept = as_count(row.get("keptUserMessageCount"))
-        decision = Compacted(
-            Cause("compact", "recorded by Kimi Code", moves_prefix=True),
-            trigger="auto",
-            method="full",
-            summary=as_text(row.get("contextSummary")) or as_text(row.get("summary")),
-            tokens_before=as_count(row.get("tokensBefore")),
-            last_before=self.draft.last_message,
-            first_kept=None,
-            attachments=[{"type": "text", "text": text} for text in self.asked[-kept:] if kept and text],
-        )
-        self.draft.decide(decision, time)
+        kept, tokens = as_count(row.get("keptUserMessageCount")), as_count(row.get("tokensBefore"))
+        summary = as_text(row.get("contextSummary")) or as_text(row.get("summary"))
+        asked = self.asked[-kept:] if kept else []
+        self.draft.compacted("Kimi Code", summary, time, tokens_before=tokens, kept_texts=asked)
 
 
 def _output(output: Any) -> str:
     return output if isinstance(output, str) else plain(content_of(output)) or compact_json(output)
-
-
-def _usage(used: Record) -> Record:
-    return {
-        "input_tokens": as_count(used.get("inputOther")),
-        "cache_creation_input_tokens": as_count(used.get("inputCacheCreation")),
-        "cache_read_input_tokens": as_count(used.get("inputCacheRead")),
-        "output_tokens": as_count(used.get("output")),
-    }

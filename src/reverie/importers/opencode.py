@@ -13,10 +13,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, SYSTEM, USER, iso
 from ..errors import InputError
-from .chat_shape import image_of, stop_reason_of
+from .chat_shape import image_of, stop_reason_of, usage_fields
 from .foreign_values import Record, as_count, as_dict, as_number, as_text, compact_json, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -119,7 +118,9 @@ def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) 
         reply["model"] = draft.model = model
     if stop := stop_reason_of(as_text(about.get("finish")).replace("-", "_")):
         reply["stop_reason"] = stop
-    if usage := _usage(as_dict(about.get("tokens"))):
+    tokens = as_dict(about.get("tokens"))
+    counts = {**tokens, **as_dict(tokens.get("cache"))}
+    if usage := usage_fields(counts, "input", "read", "write", "output", "reasoning"):
         reply["usage"] = usage
     cost = as_number(about.get("cost"))
     if cost:
@@ -155,18 +156,11 @@ def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str, numb
 
 
 def _compacted(draft: SessionDraft, about: Record, parts: list[Record], kept: str) -> None:
-    known = {entry.uuid: entry for entry in draft.entries}
+    known = {entry.uuid for entry in draft.entries}
     replies = [entry.uuid for entry in draft.entries if entry.reply.get("id") == kept]
-    decision = Compacted(
-        Cause("compact", "recorded by opencode", moves_prefix=True),
-        trigger="auto",
-        method="full",
-        summary="\n".join(block["text"] for part in parts if (block := _said(part)) and block["type"] == "text"),
-        tokens_before=0,
-        last_before=draft.last_message,
-        first_kept=kept if kept in known else replies[0] if replies else None,
-    )
-    draft.decide(decision, _time(about), as_text(about.get("id")))
+    summary = "\n".join(block["text"] for part in parts if (block := _said(part)) and block["type"] == "text")
+    first = kept if kept in known else replies[0] if replies else None
+    draft.compacted("opencode", summary, _time(about), as_text(about.get("id")), first_kept=first)
 
 
 def _said(part: Record) -> Record | None:
@@ -179,17 +173,6 @@ def _said(part: Record) -> Record | None:
             return image_of(url)
         return {"type": "text", "text": compact_json({key: part.get(key) for key in ("filename", "mime", "url")})}
     return None
-
-
-def _usage(tokens: Record) -> Record | None:
-    cache = as_dict(tokens.get("cache"))
-    counts = {
-        "input_tokens": as_count(tokens.get("input")),
-        "cache_creation_input_tokens": as_count(cache.get("write")),
-        "cache_read_input_tokens": as_count(cache.get("read")),
-        "output_tokens": as_count(tokens.get("output")) + as_count(tokens.get("reasoning")),
-    }
-    return counts if any(counts.values()) else None
 
 
 def _time(about: Record) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from .chains import Node, newest_branch
-from .chat_shape import arguments_of, stop_reason_of
+from .chat_shape import arguments_of, stop_reason_of, usage_fields
 from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -136,7 +135,7 @@ class _EntryWriter:
             reply["model"] = draft.model = model
         if stop:
             reply["stop_reason"] = stop_reason_of(stop)
-        if usage := _usage(recorded):
+        if usage := usage_fields(recorded, "input", "cacheRead", "cacheWrite", "output"):
             reply["usage"], reply["recorded"] = usage, recorded
         cost = as_number(as_dict(recorded.get("cost")).get("total"))
         if cost is not None:
@@ -149,16 +148,8 @@ class _EntryWriter:
         if not summary.strip():
             draft.tally.skip("compaction without a readable summary", line)
             return
-        decision = Compacted(
-            Cause("compact", "recorded by pi", moves_prefix=True),
-            trigger="auto",
-            method="full",
-            summary=summary,
-            tokens_before=as_count(row.get("tokensBefore")),
-            last_before=draft.last_message,
-            first_kept=self._first_kept(row, line),
-        )
-        draft.decide(decision, time, as_text(row.get("id")))
+        tokens, kept = as_count(row.get("tokensBefore")), self._first_kept(row, line)
+        draft.compacted("pi", summary, time, as_text(row.get("id")), tokens_before=tokens, first_kept=kept)
 
     def _first_kept(self, row: Record, line: int) -> str | None:
         """Return the uuid of a compaction's first kept entry, by its id or index in the file; None if unknown."""
@@ -170,19 +161,6 @@ class _EntryWriter:
         after = [number for number in sorted(self.by_line) if number > place]
         messages = {entry.uuid for entry in self.draft.entries if entry.message is not None}
         return next((uuid for number in after if (uuid := self.by_line[number]) in messages), None)
-
-
-def _usage(recorded: Record) -> Record | None:
-    read, written = as_count(recorded.get("cacheRead")), as_count(recorded.get("cacheWrite"))
-    fresh, output = as_count(recorded.get("input")), as_count(recorded.get("output"))
-    if not (read or written or fresh or output):
-        return None
-    return {
-        "input_tokens": fresh,
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read,
-        "output_tokens": output,
-    }
 
 
 def _content(content: Any) -> str | list[Record]:

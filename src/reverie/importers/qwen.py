@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, SYSTEM, USER
 from .chains import Node, newest_branch
 from .foreign_values import Record, as_count, as_dict, as_text, first_of, rows_of
@@ -70,7 +69,7 @@ def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
             reply["model"] = draft.model = model
         used = as_dict(row.get("usageMetadata"))
         names = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
-        if usage := usage_of(*(used.get(name) for name in names)):
+        if usage := usage_of(used, *names):
             reply["usage"] = usage
         draft.say(ASSISTANT, "assistant", blocks, time, node.uuid, reply=reply)
     elif kind in _SPEAKERS:
@@ -85,17 +84,15 @@ def _emit_system(draft: SessionDraft, row: Record, node: Node, time: str) -> Non
     if subtype == "chat_compression" and history:
         texts = [block["text"] for one in history for block in blocks_of(one.get("parts")) if block["type"] == "text"]
         info = as_dict(payload.get("info"))
-        decision = Compacted(
-            Cause("compact", "recorded by Qwen Code", moves_prefix=True),
-            trigger="manual" if info.get("triggerReason") == "manual" else "auto",
-            method="full",
-            summary=texts[0] if texts else "",
+        draft.compacted(
+            "Qwen Code",
+            texts[0] if texts else "",
+            time,
+            node.uuid,
+            manual=info.get("triggerReason") == "manual",
             tokens_before=as_count(info.get("originalTokenCount")),
-            last_before=draft.last_message,
-            first_kept=None,
-            attachments=[{"type": "text", "text": text} for text in texts[1:]],
+            kept_texts=texts[1:],
         )
-        draft.decide(decision, time, node.uuid)
     elif text := as_text(payload.get("text")) or as_text(payload.get("message")):
         draft.add(SYSTEM, {"subtype": subtype, "text": text}, time, node.uuid)
     else:

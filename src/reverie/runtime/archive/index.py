@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -49,12 +48,3 @@ def stamp_of(path: str, found: os.stat_result) -> tuple[int, ...]:
             journal = os.stat(f"{path}-wal")
             return (*stamp, journal.st_size, journal.st_mtime_ns)
     return stamp
-
-
-def counts_by(values: Mapping[str, KeptFile]) -> dict[str, int]:
-    """Return how many kept sessions each agent has, without their sub-agents."""
-    found: dict[str, int] = {}
-    for file in values.values():
-        sessions = {key for key in file.keys if ".agent-" not in key}
-        found[file.format] = found.get(file.format, 0) + len(sessions)
-    return found
