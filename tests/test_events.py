@@ -39,6 +39,7 @@ from reverie.events import (
     ModelRetried,
     NotesWritten,
     PermissionDecided,
+    PromptAdded,
     QueryEnded,
     ReplyObserved,
     RequestPrepared,
@@ -68,6 +69,7 @@ SAMPLES: list[Event] = [
     CacheBroken("s", "tools[3].description changed", 12_000, 0.07),
     TextStreamed("s", "Hel"),
     ThinkingStreamed("s", "Let me"),
+    PromptAdded("s", "Also the docs"),
     ToolStarted("s", "t1", "Read", {"file_path": "/a.py", "nested": {"a": [1, None]}}),
     ToolFinished("s", "t1", "Read", False, "1\timport os", 0.25),
     PermissionDecided("s", "Bash", False, "rule", "Bash(rm:*) is denied"),
@@ -103,7 +105,8 @@ def told(event: Event) -> str:
         case ToolStarted() | ToolFinished() | PermissionDecided():
             return "tools"
         case (
-            UserMessaged()
+            PromptAdded()
+            | UserMessaged()
             | InboxDrained()
             | HookRan()
             | MessageArrived()

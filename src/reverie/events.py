@@ -36,6 +36,7 @@ __all__ = [
     "ModelRetried",
     "NotesWritten",
     "PermissionDecided",
+    "PromptAdded",
     "QueryEnded",
     "ReplyObserved",
     "RequestPrepared",
@@ -151,6 +152,14 @@ class CacheBroken:
 @record
 class TextStreamed:
     """A part of a reply's text arrived; only the complete reply is logged."""
+
+    session: str
+    text: str
+
+
+@record
+class PromptAdded:
+    """A prompt that the user sent while the model worked was added to the running query."""
 
     session: str
     text: str
@@ -387,6 +396,7 @@ Event: TypeAlias = (
     | CacheBroken
     | TextStreamed
     | ThinkingStreamed
+    | PromptAdded
     | ToolStarted
     | ToolFinished
     | PermissionDecided

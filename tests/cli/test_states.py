@@ -92,7 +92,13 @@ class World:
         if self.is_over:
             return
         rng = self.rng
-        match rng.randrange(12):
+        match rng.randrange(13):
+            case 12:
+                waiting = self.state.queue
+                self.state, text = states.taken(self.state)
+                assert (
+                    ((text, "query"), *self.state.queue) == waiting if text is not None else self.state.queue == waiting
+                )
             case 0 if 0 in self.running:
                 del self.running[0]
                 self.apply(states.opened(self.state))
@@ -210,3 +216,15 @@ IDLE = State(phase="idle", started=1)
 )
 def test_a_key_has_one_effect_in_each_state(state: State, key: states.Key, line: InputLine, acts: list[str]) -> None:
     assert [effect.act for effect in states.pressed(state, key, 10.0, line)[1]] == acts
+
+
+def test_a_prompt_goes_to_the_running_query_unless_a_command_comes_first_or_it_stops() -> None:
+    state, _ = states.opened(State())
+    assert states.taken(state) == (state, None)
+    for text, kind in (("go", "query"), ("also this", "query"), ("/compact", "command"), ("then that", "query")):
+        state, _ = states.submitted(state, text, kind)  # type: ignore[arg-type]
+    state, text = states.taken(state)
+    assert text == "also this"
+    assert states.taken(state) == (state, None)  # the command first
+    stopping, _ = states.pressed(states.submitted(State("busy", 1), "more", "query")[0], "escape", 0.0, InputLine())
+    assert states.taken(stopping)[1] is None

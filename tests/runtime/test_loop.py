@@ -19,6 +19,7 @@ from reverie.events import (
     FellBack,
     ModelRetried,
     PermissionDecided,
+    PromptAdded,
     QueryEnded,
     TextStreamed,
     ToolFinished,
@@ -92,6 +93,52 @@ def ended(events: list[Event]) -> QueryEnded:
 def texts(request: dict[str, Any]) -> str:
     """Return everything a request says, as one text."""
     return repr(request["messages"])
+
+
+def told_while_it_works(bench: Bench, when: type[Event], text: str, **more: Any) -> list[Event]:
+    """Ask once, let the user send a prompt at the first event of a kind, and return every event."""
+
+    waiting, seen = list[str](), list[Event]()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, when) and not any(isinstance(one, when) for one in seen):
+            waiting.append(text)
+        seen.append(event)
+
+    async def main() -> list[Event]:
+        agent = bench.agent(**more)
+        agent.listen(on_event)
+        agent.next_prompt = lambda: waiting.pop() if waiting else None
+        return [event async for event in agent.ask("go")]
+
+    return anyio.run(main)
+
+
+@pytest.mark.parametrize(("when", "request_number"), [(ToolStarted, 1), (TextStreamed, 2)])
+def test_a_prompt_sent_meanwhile_is_read_after_the_running_tools_or_before_the_end(
+    tmp_path: Path, when: type[Event], request_number: int
+) -> None:
+    bench = Bench(tmp_path, [[use("Read", file_path="notes.txt")], "First answer.", "Second answer."])
+    (bench.cwd / "notes.txt").write_text("harbour\n")
+    events = told_while_it_works(bench, when, "Only the first line, please.")
+    assert ended(events).end == "completed"
+    assert [event.text for event in events if isinstance(event, PromptAdded)] == ["Only the first line, please."]
+    requests = bench.model.requests
+    assert ["Only the first line" in texts(request) for request in requests].index(True) == request_number
+    assert all(problems(request) == [] for request in requests)
+    bench.session_valid()
+
+
+def test_a_prompt_that_a_hook_refuses_is_not_added(tmp_path: Path) -> None:
+    def refuse_docs(given: dict[str, Any]) -> dict[str, Any] | None:
+        return {"decision": "block", "reason": "no docs today"} if "docs" in given["prompt"] else None
+
+    bench = Bench(tmp_path, [[use("Read", file_path="notes.txt")], "Done."])
+    (bench.cwd / "notes.txt").write_text("harbour\n")
+    events = told_while_it_works(bench, ToolStarted, "Also the docs.", hooks={"user_prompt": [refuse_docs]})
+    assert ended(events).end == "completed"
+    assert "Also the docs" not in texts(bench.model.requests[-1])
+    assert any(isinstance(event, FellBack) and "no docs today" in event.why for event in events)
 
 
 @pytest.mark.requirement("Q1", "Q3", "Q6")

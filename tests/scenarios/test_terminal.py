@@ -152,6 +152,7 @@ class Model:
             ("say it in German", call("Edit", file_path=self.notes, old_string="two", new_string="zwei")),
             ("spoil it", call("Edit", file_path=self.notes, old_string="one", new_string="nothing")),
             ("tell a story", STORY),
+            ("work slowly", call("Bash", command="sleep 3")),
         ):
             if words in said:
                 return reply
@@ -471,6 +472,29 @@ def test_what_is_typed_while_the_model_works_waits_its_turn(
     terminal.wait("forty-two")
     seen = terminal.ready()
     assert seen.index(PARAGRAPHS[-1]) < seen.index("> And what is the answer?") < seen.index("forty-two")
+
+
+def test_a_message_sent_while_a_tool_runs_reaches_the_model_after_it_and_the_editor_writes_one(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\necho work slowly > $1\n")
+    editor.chmod(0o755)
+    terminal = make_terminal(100, 40, EDITOR=str(editor), VISUAL="")
+    terminal.start(*chat(project, "--permission-mode", "bypass"))
+    terminal.ready()
+    terminal.press("C-x", "C-e")
+    terminal.wait("> work slowly")
+    terminal.press("Enter")
+    terminal.wait("Bash(sleep 3)")
+    terminal.enter("but tell me why")
+    terminal.wait("(waiting)")
+    terminal.wait("Seen. It worked.")
+    seen = terminal.ready()
+    assert seen.index("● Bash(sleep 3)") < seen.index("> but tell me why") < seen.index("Seen. It worked.")
+    assert server.requests[-1]["messages"][-1]["content"][0]["type"] == "tool_result"
+    assert "but tell me why" in json.dumps(server.requests[-1]["messages"][-1])
+    assert len(server.requests) == 2
 
 
 def test_bare_reverie_on_a_terminal_is_a_conversation(make_terminal: Callable[..., Terminal], project: Path) -> None:

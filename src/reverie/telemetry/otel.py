@@ -35,6 +35,7 @@ from ..events import (
     ModelRetried,
     NotesWritten,
     PermissionDecided,
+    PromptAdded,
     QueryEnded,
     ReplyObserved,
     RequestPrepared,
@@ -109,7 +110,7 @@ NOTED: Final[dict[type[Event], Callable[[Any], NotedEvent]]] = {
     UserMessaged: lambda one: NotedEvent({names.SENDER: one.sender}),
 }
 # The whole reply follows, and an agent's own session reports its steps.
-IGNORED: Final = (TextStreamed, ThinkingStreamed, AgentProgressed)
+IGNORED: Final = (TextStreamed, ThinkingStreamed, AgentProgressed, PromptAdded)
 
 
 class NanosecondClock(Protocol):

@@ -19,6 +19,7 @@ from .approval import Preview
 from .calls import one_line
 from .colours import Paint
 from .footer import thousands
+from .work_commands import export, prompt_of, retry, show_diff, show_shells, start_init
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
@@ -30,6 +31,8 @@ KEYS: Final = (
     ("Esc", "interrupt"),
     ("Ctrl-C", "clear the input or interrupt; twice: quit"),
     ("Ctrl-R", "search the input history"),
+    ("Ctrl-X Ctrl-E", "edit the input in $EDITOR"),
+    ("Ctrl-Z", "suspend; fg continues"),
     ("Shift-Tab", f"next mode: {', '.join(MODES)}"),
     ("@file", "complete a file name"),
     ("!command", "run a shell command yourself; the model sees its output"),
@@ -44,7 +47,10 @@ class Chat(Protocol):
     agent: Agent
     paint: Paint
     transcript: Transcript
+    own: dict[str, Path]
+    """The user's own commands by name."""
 
+    def submit(self, text: str) -> None: ...
     def go_to(self, session: str) -> None: ...
     def leave(self) -> None: ...
     def session_named(self, name: str) -> str: ...
@@ -392,6 +398,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "rules": Command("rules that hold for this session: /rules [add TEXT | drop ID]", show_rules, anytime=True),
     "agents": Command("agents of this session: /agents [stop ID]", show_agents, anytime=True),
     "plan": Command("the plan: /plan [approve | reject | edit | drop]", plan_command, anytime=True),
+    "diff": Command("changes of files since the last commit: /diff [FILE]", show_diff, anytime=True),
+    "shells": Command("commands in the background: /shells [stop NAME]", show_shells, anytime=True),
+    "retry": Command("send the last prompt again", retry),
+    "init": Command("let the agent write AGENTS.md for this project", start_init),
+    "export": Command("write this session as text: /export [FILE]", export, anytime=True),
     "todos": Command("the agent's todo list", show_todos, anytime=True),
     "resume": Command("continue another session: /resume [NAME]", resume),
     "clear": Command("start a new session; this one is saved", clear),
@@ -403,6 +414,9 @@ async def run_command(chat: Chat, line: str) -> None:
     """Run the slash command in ``line``; show a warning if its name is unknown or it raises a ReverieError."""
     name, _, rest = line.removeprefix("/").partition(" ")
     command = COMMANDS.get({"exit": "quit", "new": "clear", "skill": "skillify"}.get(name, name))
+    if command is None and name in chat.own:
+        chat.submit(prompt_of(chat.own[name], rest.strip()))
+        return
     if command is None:
         chat.transcript.note(f"there is no /{one_line(name)}; /help lists all commands", "warning")
         return

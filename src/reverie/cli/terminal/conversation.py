@@ -61,9 +61,9 @@ class Conversation:
         self._next: str | None = None
         self._main: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
-        completer = InputCompleter(
-            {name: command.meaning for name, command in COMMANDS.items()}, lambda: self._files, self._values
-        )
+        self.own: dict[str, Path] = {}
+        self._meanings = {name: command.meaning for name, command in COMMANDS.items()}
+        completer = InputCompleter(self._meanings, lambda: self._files, self._values)
         self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
         self.transcript = Transcript(
             self.screen.app.write_above, paint=self.paint, cwd=options.cwd, size=self.screen.size
@@ -116,6 +116,7 @@ class Conversation:
             await to_thread.run_sync(import_module, module, abandon_on_cancel=True)
         agent = self._options.agent(self.settings, session=name, approve=self._approver())
         agent.listen(self._on_event)
+        agent.next_prompt = self._next_prompt
         async with agent:
             self.agent, self._is_open = agent, True
             self._greet(resumed=name is not None)
@@ -156,9 +157,19 @@ class Conversation:
     async def _load_slow_parts(self) -> None:
         """Load file names and the provider's library while the user types."""
         self._files = await to_thread.run_sync(project_files, self.agent.cwd)
+        await to_thread.run_sync(self._find_own_commands)
         vendor = self.agent.model.name.split(":", 1)[0]
         if vendor in ("anthropic", "openai") and find_spec(vendor) is not None:
             await to_thread.run_sync(import_module, vendor, abandon_on_cancel=True)
+
+    def _find_own_commands(self) -> None:
+        from ...runtime.places.trust import TrustList
+        from .work_commands import meaning_of, own_commands
+
+        is_trusted = TrustList.open(self.settings.home).is_trusted(self.agent.cwd)
+        self.own = own_commands(self.settings.home, self.agent.cwd, is_trusted=is_trusted)
+        for name, path in self.own.items():
+            self._meanings.setdefault(name, meaning_of(path))
 
     # -- user input
 
@@ -169,6 +180,10 @@ class Conversation:
         beside = is_command and name in COMMANDS and COMMANDS[name].anytime
         kind: Kind = "command" if is_command or line.startswith("!") else "query"
         self._apply(states.submitted(self.state, text, kind, beside=beside))
+
+    def _next_prompt(self) -> str | None:
+        self.state, text = states.taken(self.state)
+        return text
 
     def _apply(self, result: Step) -> None:
         """Take over a new state, and carry out the effects of the step that led to it."""
@@ -265,6 +280,10 @@ class Conversation:
         await self.agent.session.attach(as_attachment(output), type="local_command")
 
     # -- used by commands
+
+    def submit(self, text: str) -> None:
+        """Send a prompt as if the user had typed it; it starts after the running work."""
+        self._on_submit(text)
 
     def go_to(self, session: str) -> None:
         """Request a switch to the named session, or to a new one if empty, after the current command."""

@@ -265,6 +265,7 @@ def key_bindings(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
     _bind_choice(keys, screen)
     _bind_typing(keys, screen)
+    _bind_other_programs(keys, screen)
     _bind_interrupts(keys, screen)
     return keys
 
@@ -321,6 +322,19 @@ def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
             buffer.apply_completion(buffer.complete_state.completions[0])
         else:
             buffer.complete_next()
+
+
+def _bind_other_programs(keys: KeyBindings, screen: Screen) -> None:
+    """Bind the keys that give the terminal to the editor or to the shell that started this program."""
+    typing = _is_typing(screen)
+
+    @keys.add("c-x", "c-e", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        screen.buffer.open_in_editor(validate_and_handle=False)
+
+    @keys.add("c-z", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
 
 
 def _bind_interrupts(keys: KeyBindings, screen: Screen) -> None:

@@ -76,6 +76,13 @@ def submitted(state: State, text: str, kind: Kind, *, beside: bool = False) -> S
     return _next(state) if state.phase == "idle" else (state, ())
 
 
+def taken(state: State) -> tuple[State, str | None]:
+    """Take the prompt that waits first for the running query; None if there is none, or a command comes first."""
+    if not state.queue or not state.number or "command" in (state.kind, state.queue[0][1]) or state.is_stopping:
+        return state, None
+    return replace(state, queue=state.queue[1:]), state.queue[0][0]
+
+
 def work_ended(state: State, number: int, *, switches: bool = False) -> Step:
     """Go on after the work of this number: start the next line, or with ``switches`` open another session first."""
     if number != state.number:

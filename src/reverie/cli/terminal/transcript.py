@@ -26,6 +26,7 @@ from ...events import (
     ModelChanged,
     ModelRetried,
     PermissionDecided,
+    PromptAdded,
     QueryEnded,
     ReplyObserved,
     RequestPrepared,
@@ -177,6 +178,8 @@ class Transcript:
                 self.note(f"! hook {one_line(event.hook)}: {one_line(event.problem)}", "warning")
             case HookRan() if event.message:
                 self.note(event.message)
+            case PromptAdded():
+                self.prompt(event.text)
             case UserMessaged():
                 self.note(f"✉ {one_line(event.sender)}: {event.text}", "title")
             case _:

@@ -117,6 +117,8 @@ class Agent:
         self._events = EventFeed()
         self._interrupt = Interrupt()
         self._answers = AnswerTurns()
+        self.next_prompt: Callable[[], str | None] = lambda: None
+        """Called after each round of tools and before a query ends: takes a prompt that the user sent meanwhile."""
         self._stack: AsyncExitStack | None = None
         self._parts: AgentParts | None = None
         self._relay: Relay | None = None
@@ -272,7 +274,9 @@ class Agent:
         self._interrupt.begin(answer.interrupts)
         parts = self.parts
         await parts.session.parts.plan.note_mode(self.mode)
-        run = QueryRun(parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events)
+        run = QueryRun(
+            parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events, self.next_prompt
+        )
         try:
             async with aclosing(run_query(run, prompt)) as events:
                 async for event in events:

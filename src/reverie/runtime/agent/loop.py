@@ -7,7 +7,7 @@ tools or end the query.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,7 +24,7 @@ from ...errors import (
     StorageError,
     WindowFull,
 )
-from ...events import Event, QueryEnded, TextStreamed, ThinkingStreamed
+from ...events import Event, FellBack, PromptAdded, QueryEnded, TextStreamed, ThinkingStreamed
 from ...ports import Reply, ReplyDelta
 from ..guard.hooks import Hooks
 from ..session.session import Session
@@ -59,6 +59,8 @@ class QueryRun:
     hooks: Hooks
     interrupt: Interrupt
     events: EventFeed
+    next_prompt: Callable[[], str | None] = lambda: None
+    """Takes the next prompt that the user sent since this query began."""
     end: QueryEnd | None = None
     turns: int = 0
     continues: int = 0
@@ -147,14 +149,37 @@ async def _begin(run: QueryRun, prompt: Prompt | None) -> QueryEnd | None:
         await run.interrupt.guard(run.host.begin_query(""))
         return None
     text = prompt if isinstance(prompt, str) else "\n".join(str(block.get("text", "")) for block in prompt)
+    refused = await _say(run, prompt, text)
+    return QueryEnd("hook_stopped", refused) if refused is not None else None
+
+
+async def _say(run: QueryRun, prompt: Prompt, text: str) -> str | None:
+    """Run the prompt hooks, add attachments and log the prompt; if a hook refuses it, return the reason."""
     outcome = await run.interrupt.guard(run.hooks.run("user_prompt", {"prompt": text}))
     if outcome.block or outcome.stop:
-        return QueryEnd("hook_stopped", outcome.reason or "a hook refused the prompt")
+        return outcome.reason or "a hook refused the prompt"
     await run.interrupt.guard(run.host.begin_query(text))
     await run.session.say(prompt)
     if outcome.context:
         await run.session.attach(outcome.context, type="hook")
     return None
+
+
+async def _take_prompts(run: QueryRun) -> bool:
+    """Add the prompts that the user sent meanwhile to the query; return whether there were any."""
+    is_added = False
+    while (text := run.next_prompt()) is not None:
+        try:
+            refused = await _say(run, text, text)
+        except QueryInterrupted:
+            await run.session.say(text)  # the user's words are never lost
+            raise
+        if refused is None:
+            is_added = True
+            run.events.emit(PromptAdded(run.session.name, text))
+        else:
+            run.events.emit(FellBack(run.session.name, "prompt", refused))
+    return is_added
 
 
 async def _next(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> ReplyDelta | Reply:
@@ -238,11 +263,14 @@ async def _after_tools(run: QueryRun) -> None:
     said, run.runs.said_by_hooks = run.runs.said_by_hooks, []
     for text in said:
         await run.session.attach(text, type="hook")
-    await run.interrupt.guard(run.host.add_attachments())
+    if not await _take_prompts(run):
+        await run.interrupt.guard(run.host.add_attachments())
 
 
 async def _finish(run: QueryRun) -> QueryEnd | None:
-    """Run the stop hooks on a final reply; return the query's end, or None if they make the model continue."""
+    """Run the stop hooks on a final reply; return the query's end, or None if they or a new prompt continue it."""
+    if await _take_prompts(run):
+        return None
     payload = {"stop_hook_active": run.sent_back > 0}
     outcome = await run.interrupt.guard(run.hooks.run("stop", payload))
     if outcome.stop:

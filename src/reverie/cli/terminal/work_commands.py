@@ -1,0 +1,157 @@
+"""Slash commands about the work: /diff, /export, /init, /retry, /shells, and the user's own commands from files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anyio import to_thread
+
+from ...errors import InputError
+from ..output import counted
+from .calls import one_line
+
+if TYPE_CHECKING:
+    from .commands import Chat
+
+INIT: Final = (
+    "Look at this project and write AGENTS.md in its root for coding agents that work here: how to build, run and test "
+    "it (also a single test), the structure that one cannot see from file names, and rules that its files show. Keep "
+    "it under 60 lines, leave out what every developer knows, and say nothing that you did not find in the project. If "
+    "the file exists, improve it."
+)
+_MOST_LINES: Final = 400
+_MOST_COMMANDS: Final = 200
+_MOST_BYTES: Final = 64_000
+_HEADER: Final = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
+_DESCRIPTION: Final = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+async def show_diff(chat: Chat, rest: str) -> None:
+    """Show the changes of tracked files since the last commit, and the names of new files."""
+    from ...tools.git import run_git
+
+    words = ("--", *rest.split()) if rest else ()
+    diff = await to_thread.run_sync(lambda: run_git(chat.agent.cwd, "diff", "HEAD", *words))
+    new = await to_thread.run_sync(
+        lambda: run_git(chat.agent.cwd, "ls-files", "--others", "--exclude-standard", *words)
+    )
+    if diff.returncode:
+        raise InputError(f"there is no git repository with a commit here: {one_line(diff.stderr, 120)}")
+    styles = {"+": "added", "-": "removed", "@": "dim"}
+    lines = [chat.paint(line, styles.get(line[:1], "")) for line in diff.stdout.splitlines()]
+    lines += [chat.paint(f"new file {name}", "added") for name in new.stdout.splitlines()]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], chat.paint(f"… {counted(len(lines) - _MOST_LINES, 'more line')}", "dim")]
+    chat.transcript.put("block", lines or ["  no changes since the last commit"])
+
+
+async def export(chat: Chat, rest: str) -> None:
+    """Write the session as readable text into a new file, by default NAME.md in the working directory."""
+    from ..sessions.transcript import of_entries
+    from .recent_messages import logged_entries
+
+    path = (chat.agent.cwd / (rest or f"{chat.agent.name}.md")).expanduser()
+    entries = await to_thread.run_sync(logged_entries, chat.agent)
+    text = "".join(piece for piece, _ in of_entries(entries))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} exists; name another file: /export FILE") from None
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    chat.transcript.note(f"wrote {counted(text.count(chr(10)), 'line')} to {path}")
+
+
+async def start_init(chat: Chat, rest: str) -> None:
+    """Ask the agent to write AGENTS.md."""
+    chat.submit(f"{INIT}\n\n{rest}" if rest else INIT)
+
+
+async def retry(chat: Chat, rest: str) -> None:
+    """Send the last prompt again."""
+    from .recent_messages import last_exchange
+
+    prompt, _ = last_exchange(chat.agent.session.view)
+    if not prompt:
+        raise InputError("there is no prompt to send again")
+    chat.submit(prompt)
+
+
+async def show_shells(chat: Chat, rest: str) -> None:
+    """List the commands that run in the background, or stop one."""
+    shells = chat.agent.parts.context.shells
+    verb, _, name = rest.partition(" ")
+    if verb == "stop":
+        shell = shells.get(name.strip())
+        if shell is None:
+            raise InputError(f"there is no command {name.strip()!r}; /shells lists them")
+        await to_thread.run_sync(shell.kill)
+        chat.transcript.note(f"stopped {name.strip()}")
+        return
+    rows = [
+        f"  {number}  {'running' if one.running else f'ended with {one.returncode}'}  {one_line(one.command, 100)}"
+        for number, one in shells
+    ]
+    chat.transcript.put("block", rows or ["  no commands run in the background"])
+
+
+# -- commands of the user
+
+
+def own_commands(home: Path, project: Path, *, is_trusted: bool) -> dict[str, Path]:
+    """Return the user's own slash commands by name: Markdown files of the user, and of a trusted project."""
+    folders = [home / "commands", Path("~/.claude/commands").expanduser()]
+    if is_trusted:
+        folders = [project / ".reverie" / "commands", project / ".claude" / "commands", *folders]
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in _files(folder):
+            found.setdefault(path.stem.lower(), path)
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())[:_MOST_COMMANDS]
+    except OSError:
+        return
+    for name in names:
+        stem, ending = os.path.splitext(name)
+        if ending == ".md" and _NAME.fullmatch(stem.lower()):
+            yield folder / name
+
+
+def meaning_of(path: Path) -> str:
+    """Return the description in the file's header, or else its first line."""
+    text = _read(path)
+    header = _HEADER.match(text)
+    described = _DESCRIPTION.search(header[0]) if header else None
+    rest = text[header.end() :] if header else text
+    return one_line(described[1].strip("\"' ") if described else next(iter(rest.split("\n")), ""), 80)
+
+
+def prompt_of(path: Path, given: str) -> str:
+    """Return the prompt of a command: its text with ``$ARGUMENTS`` and ``$1``, ``$2``, ... replaced.
+
+    Text without any of them is followed by the arguments. Commands inside the text are not run.
+    """
+    text = _HEADER.sub("", _read(path)).strip()
+    words = given.split()
+    if not re.search(r"\$(?:ARGUMENTS|[1-9])", text):
+        return f"{text}\n\n{given}" if given else text
+    values: Mapping[str, str] = {"ARGUMENTS": given, **{str(at): word for at, word in enumerate(words, 1)}}
+    return re.sub(r"\$(ARGUMENTS|[1-9])", lambda found: values.get(found[1], ""), text)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
