@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli.hosts.mcp import print_address
+from reverie.cli.hosts.mcp import default_projects, print_address
 
 Answer = tuple[int, str, str]
 
@@ -53,3 +53,17 @@ def test_it_says_where_it_listens_and_where_the_token_is(capsys: pytest.CaptureF
     print_address(home / "mcp-token", True, "http://127.0.0.1:1/mcp")
     said = json.loads(capsys.readouterr().out)
     assert said == {"url": "http://127.0.0.1:1/mcp", "token_file": str(home / "mcp-token")}
+
+
+def test_a_server_that_a_plugin_starts_in_its_folder_serves_the_clients_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, project = tmp_path / "plugin", tmp_path / "project"
+    for folder in (plugin, project):
+        folder.mkdir()
+    monkeypatch.chdir(plugin)
+    assert default_projects({"PLUGIN_ROOT": str(plugin), "PWD": str(project)}) == (str(project), "~")
+    assert default_projects({"PLUGIN_ROOT": str(plugin), "PWD": str(plugin)}) == ("~", ".")
+    assert default_projects({"PWD": str(project)}) == (".",)
+    monkeypatch.chdir(project)
+    assert default_projects({"PLUGIN_ROOT": str(plugin), "PWD": str(project)}) == (".",)

@@ -43,7 +43,7 @@ def payloads(tmp_path: Path, project: Path) -> Payloads:
 
     def of(host: str) -> dict[str, dict[str, Any]]:
         bash = {"stdout": "x" * 40_000, "stderr": "", "interrupted": False, "isImage": False}
-        if host in ("claude-code", "codex", "qwen"):
+        if host in ("claude-code", "codex", "qwen", "opencode"):
             found = {
                 "SessionStart": claude("SessionStart", source="startup", model="some-model"),
                 "UserPromptSubmit": claude("UserPromptSubmit", prompt="How do we test the repository layer?"),

@@ -46,6 +46,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "codex": _CLAUDE,
     "gemini": _CLAUDE,
     "qwen": _CLAUDE,
+    "opencode": _CLAUDE,
     "cursor": {
         "type": "object",
         "properties": {

@@ -28,6 +28,7 @@ from reverie.hosts.installer import (
 )
 from reverie.hosts.jsonc import read, with_item, with_member, without
 
+WITH_SETTINGS = [host for host in HOSTS if host != "opencode"]
 OTHER = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
 FILES: list[str] = [
     "",
@@ -55,7 +56,7 @@ FILES: list[str] = [
 
 
 @pytest.mark.requirement("B6")
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", WITH_SETTINGS)
 @pytest.mark.parametrize("text", FILES, ids=range(len(FILES)))
 def test_what_was_there_stays_and_comes_back_byte_for_byte(host: Host, text: str, tmp_path: Path) -> None:
     path, home = tmp_path / "settings.json", tmp_path / "home"
@@ -100,7 +101,7 @@ def covers(new: Any, old: Any) -> bool:
     return new == old
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", WITH_SETTINGS)
 def test_a_file_that_was_not_there_is_gone_again(host: Host, tmp_path: Path) -> None:
     path, home = tmp_path / "made" / "settings.json", tmp_path / "home"
     assert install(host, path, home).state == "installed"
@@ -190,7 +191,7 @@ def test_a_file_that_cannot_be_read_keeps_nobody_from_the_others(
     settings_file("claude-code").write_text("{")
     with pytest.raises(InputError, match=r"settings\.json: line 1 is not JSON"):
         runner.invoke(remove, [], catch_exceptions=False, standalone_mode=False)
-    assert [settings_file(host).exists() for host in HOSTS] == [True, False, False, False, False]
+    assert [settings_file(host).exists() for host in HOSTS] == [True, *[False] * (len(HOSTS) - 1)]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"a": 1} x', '{"hooks": 3}', '{"hooks": {"Stop": {}}}', '{"a":1,"a":2}'])
@@ -275,3 +276,22 @@ install("codex", Path({str(path)!r}), Path({str(home)!r}))
     other.write_text("of a process that runs")
     install("codex", path, home)
     assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == [other.name, "hooks.json"]
+
+
+def test_opencode_gets_a_plugin_that_goes_whole_and_no_other_plugin_is_touched(tmp_path: Path) -> None:
+    path, home = tmp_path / "plugins" / "reverie.js", tmp_path / "home"
+    assert install("opencode", path, home).state == "installed"
+    assert install("opencode", path, home).state == "unchanged"
+    assert "@PROGRAM@" not in path.read_text()
+    assert uninstall("opencode", path, home).state == "restored"
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    path.write_text("export const Other = async () => ({})")
+    with pytest.raises(InputError, match="another plugin"):
+        install("opencode", path, home)
+    path.unlink()
+    install("opencode", path, home)
+    path.write_text(path.read_text() + "// mine")
+    with pytest.raises(InputError, match="edited since"):
+        uninstall("opencode", path, home)
+    assert path.read_text().endswith("// mine")

@@ -314,7 +314,7 @@ def test_hooks_of_a_vanished_installation_are_silent(
     import reverie.hosts.installer as installer
 
     monkeypatch.setattr(installer, "program", lambda: [str(tmp_path / "gone" / "reverie")])
-    monkeypatch.setattr(installer, "_BEFORE_TOOL", tmp_path / "gone" / "before_tool.sh")
+    monkeypatch.setattr(installer, "BEFORE_TOOL", tmp_path / "gone" / "before_tool.sh")
     ran = subprocess.run(["sh", "-c", command_of("claude-code", event, tmp_path)], capture_output=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 

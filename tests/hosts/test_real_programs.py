@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from host_programs import PROGRAMS, HostProgram, HostWorld, make_world
-from host_table import CANNOT, FEATURES
+from host_table import CANNOT, FEATURES, PLUGIN
 from loopback_namespace import LoopbackNamespace
 
 pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(1_200)]
@@ -53,7 +53,7 @@ def cells_of(world: HostWorld) -> Cells:
     more = ["--share-memory"] if name == "claude-code" else []
     done = world.run(["reverie", "install", "--host", name, "--yes", "--statusline", *more])
     if done.code != 0:
-        return dict.fromkeys(FEATURES, f"no: reverie install has no host {name}")
+        return dict.fromkeys(set(FEATURES) - {PLUGIN}, f"no: reverie install has no host {name}")
     world.reverie("memory", "add", MEMORY, "--type", "feedback", "--why", WHY)
     asked = world.ask(f"{PROMPT}\n{world.program.call('echo first')}")
     first = world.sent()
@@ -168,7 +168,34 @@ def test_a_real_program_has_every_feature_that_it_can_have(
         world = make_world(program, namespace, tmp_path)
         version = world.run([program.program, "--version"]).out.strip().splitlines()[-1]
         cells = cells_of(world)
-    for feature in FEATURES:
-        record_property("cell", [program.title, version, feature, cells[feature]])
-        print(f"{program.title} {version}: {feature}: {cells[feature]}")
+    for feature, cell in cells.items():
+        record_property("cell", [program.title, version, feature, cell])
+        print(f"{program.title} {version}: {feature}: {cell}")
     assert not {feature: cell for feature, cell in cells.items() if cell.startswith("no")}
+
+
+@pytest.mark.requirement("H3")
+@pytest.mark.parametrize("name", [one.host for one in PROGRAMS])
+def test_a_real_program_loads_the_plugin_folder_and_loses_it_again(
+    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    program = installed(name)
+    folder = tmp_path / "plugin"
+    with LoopbackNamespace() as namespace:
+        world = make_world(program, namespace, tmp_path)
+        version = world.run([program.program, "--version"]).out.strip().splitlines()[-1]
+        world.reverie("memory", "add", MEMORY, "--type", "feedback", "--why", WHY)
+        world.ask(PROMPT)
+        assert INDEX not in world.sent()[0], "the known-bad twin: nothing is shown without the plugin"
+        world.reverie("install", "--plugin", str(folder))
+        for command in program.load:
+            done = world.run(command.replace("DIR", str(folder)).split())
+            assert done.code == 0, f"{command}: {done.out[-500:]} {done.err[-500:]}"
+        world.ask(PROMPT)
+        first = world.sent()[0]
+        world.reverie("uninstall")
+    cell = yes(INDEX in first and WHY in first, "the first request holds no index or no recalled memory")
+    record_property("cell", [program.title, version, PLUGIN, cell])
+    print(f"{program.title} {version}: {PLUGIN}: {cell}")
+    assert cell == "yes"
+    assert not folder.exists()

@@ -62,6 +62,8 @@ class HostProgram:
     prepare: Callable[[HostWorld, str], dict[str, str]]
     words: Callable[[str, bool], list[str]]
     compact: Callable[[HostWorld, str, list[str]], None]
+    load: tuple[str, ...]
+    """The commands that validate and load our plugin folder, with its path as ``DIR``."""
 
     def call(self, command: str) -> str:
         """Return the line of a prompt that lets the scripted model run a command."""
@@ -178,6 +180,8 @@ def _prepare_opencode(world: HostWorld, url: str) -> dict[str, str]:
     said: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "provider": {"loop": provider}}
     said |= {"model": "loop/scripted", "small_model": "loop/scripted", "autoupdate": False, "share": "disabled"}
     _write(world.home / ".config" / "opencode" / "opencode.json", json.dumps(said, indent=2) + "\n")
+    # It asks the registry for the types of plugins before it loads one; this one has none at once.
+    _write(world.home / ".npmrc", f"registry={url}/\nfetch-retries=0\n")
     return {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"}
 
 
@@ -224,21 +228,31 @@ PROGRAMS = (
     HostProgram(
         *("claude-code", "Claude Code", "claude", "Bash command", ".claude/settings.json"),
         *(_prepare_claude, _claude, _says("/compact")),
+        (
+            "claude plugin validate DIR",
+            "claude plugin validate DIR/claude-code",
+            "claude plugin marketplace add DIR",
+            "claude plugin install reverie@reverie",
+        ),
     ),
     HostProgram(
         *("codex", "Codex", "codex", "exec_command cmd", ".codex/hooks.json"),
         *(_prepare_codex, _codex, _resumes(_compact_codex)),
+        ("codex plugin marketplace add DIR", "codex plugin add reverie@reverie"),
     ),
     HostProgram(
         *("gemini", "Gemini CLI", "gemini", "run_shell_command command", ".gemini/settings.json"),
         *(_prepare_gemini, _gemini, _talk_gemini),
+        ("gemini extensions validate DIR/gemini", "gemini extensions install --consent DIR/gemini"),
     ),
     HostProgram(
-        *("opencode", "opencode", "opencode", "bash command", ".config/opencode/opencode.json"),
+        *("opencode", "opencode", "opencode", "bash command", ".config/opencode/plugins/reverie.js"),
         *(_prepare_opencode, _opencode, _says("Go on. @tokens 99000")),
+        ("mkdir -p .opencode/plugins", "cp DIR/opencode/reverie.js .opencode/plugins"),
     ),
     HostProgram(
         *("qwen", "Qwen Code", "qwen", "run_shell_command command", ".qwen/settings.json"),
         *(_prepare_qwen, _qwen, _says("/compress")),
+        ("qwen extensions install --consent DIR/qwen",),
     ),
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "other-agents.md"
 BEGIN, END = "<!-- begin of the table that pytest --hosts writes -->", "<!-- end of that table -->"
+PLUGIN = "plugin folder loads, with index and recall"
 FEATURES = (
     "index at start",
     "recall at prompt",
@@ -18,6 +19,7 @@ FEATURES = (
     "status line",
     "uninstall byte-exact",
     "turn with hooks, against empty hooks",
+    PLUGIN,
 )
 CANNOT = {
     ("codex", "memory shared with the host"): "the host has no setting for it",

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final, Literal, TypeAlias
 
-    Host: TypeAlias = Literal["claude-code", "codex", "gemini", "qwen", "cursor"]
+    Host: TypeAlias = Literal["claude-code", "codex", "gemini", "qwen", "cursor", "opencode"]
     HookKind: TypeAlias = Literal[
         "session_start",
         "user_prompt",
@@ -32,7 +32,7 @@ else:
 
 __all__ = ["EVENTS", "HOSTS", "HookEvent", "HookKind", "Host", "read_hook_event"]
 
-HOSTS: Final[tuple[Host, ...]] = ("claude-code", "codex", "gemini", "qwen", "cursor")
+HOSTS: Final[tuple[Host, ...]] = ("claude-code", "codex", "gemini", "qwen", "cursor", "opencode")
 
 _CLAUDE: Final[dict[str, HookKind]] = {
     "SessionStart": "session_start",
@@ -63,6 +63,8 @@ EVENTS: Final[dict[Host, dict[str, HookKind]]] = {
         "stop": "stop",
         "sessionEnd": "session_end",
     },
+    # By our plugin, in the words of Claude Code.
+    "opencode": {name: _CLAUDE[name] for name in ("SessionStart", "UserPromptSubmit", "PostCompact", "Stop")},
 }
 """The events of each host that Reverie answers: the host's own event name to our kind.
 

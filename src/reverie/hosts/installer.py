@@ -30,7 +30,8 @@ from .shared_memory import SETTING
 
 _RECORD: Final = "installed.json"
 _MARKS: Final = ("hook --host", "before_tool.sh")
-_BEFORE_TOOL: Final = Path(__file__).with_name("before_tool.sh")
+BEFORE_TOOL: Final = Path(__file__).with_name("before_tool.sh")
+_PLUGIN_MARK: Final = "// Reverie for opencode"
 _TIMEOUT_SECONDS: Final = 10
 _CODEX_END_SECONDS: Final = 3
 _MATCHERS: Final[Mapping[Host, Mapping[HookKind, str | None]]] = {
@@ -39,6 +40,7 @@ _MATCHERS: Final[Mapping[Host, Mapping[HookKind, str | None]]] = {
     "gemini": {"before_compact": "manual"},
     "qwen": {"after_tool": None},
     "cursor": {},
+    "opencode": {},
 }
 """The calls at which a hook can help; None: at none of this kind.
 
@@ -94,13 +96,16 @@ def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[s
             return (project or user) / f".{host}" / "settings.json"
         case "cursor":
             return (project or user) / ".cursor" / "hooks.json"
+        case "opencode":
+            configuration = Path(env.get("XDG_CONFIG_HOME") or user / ".config") / "opencode"
+            return (project / ".opencode" if project else configuration) / "plugins" / "reverie.js"
 
 
 def command_of(host: Host, event: str, home: Path) -> str:
     """Return the command line that a host shall run for one of its events; it is silent if Reverie is gone."""
     words = program()
     if EVENTS[host].get(event) == "before_tool":
-        script = str(_BEFORE_TOOL)
+        script = str(BEFORE_TOOL)
         return f"test ! -r {shlex.quote(script)} || exec {shlex.join(['sh', script, str(home), host, *words])}"
     return _guarded([*words, "hook", "--host", host, event])
 
@@ -114,6 +119,12 @@ def program() -> list[str]:
     beside = Path(sys.executable).with_name("reverie")
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("reverie")
     return [found] if found else [sys.executable, "-P", "-m", "reverie.cli.start"]
+
+
+def opencode_plugin() -> str:
+    """Return the plugin of opencode, which starts this installation."""
+    source = Path(__file__).with_name("plugin") / "opencode.js"
+    return source.read_text(encoding="utf-8").replace("@PROGRAM@", json.dumps(program()))
 
 
 def install(
@@ -227,6 +238,10 @@ def hook_entries(host: Host, command: Callable[[str], str]) -> dict[str, dict[st
 
 
 def _with_hooks(host: Host, text: str, path: Path, home: Path) -> str:
+    if host == "opencode":
+        if text and not text.startswith(_PLUGIN_MARK):
+            raise InputError(f"{path} is another plugin; move it away first")
+        return opencode_plugin()
     said = _object(text, path)
     if host == "cursor" and "version" not in said:
         text = with_member(text, ("version",), 1)
@@ -261,7 +276,7 @@ def _entry(host: Host, command: str, matcher: str) -> dict[str, Any]:
         case "gemini":
             hook = {"name": "reverie", "type": "command", "command": command, "timeout": _TIMEOUT_SECONDS * 1000}
             return {"matcher": matcher or "*", "hooks": [hook]}
-        case "claude-code" | "codex" | "qwen":
+        case "claude-code" | "codex" | "qwen" | "opencode":
             short = host == "codex" and command.endswith(" SessionEnd")  # it warns of a longer one at every start
             one = {"type": "command", "command": command, "timeout": _CODEX_END_SECONDS if short else _TIMEOUT_SECONDS}
             return {"matcher": matcher, "hooks": [one]} if matcher else {"hooks": [one]}
@@ -291,6 +306,8 @@ def _is_ours(command: str) -> bool:
 
 def _cleaned(known: Mapping[str, Any] | None, text: str, path: Path) -> bytes:
     """Return the content of an edited file without our hooks."""
+    if text.startswith(_PLUGIN_MARK):
+        raise InputError(f"{path} was edited since; delete it yourself")
     _object(text, path)
     merged = _merged(known, text, path) if known else None
     set_memory = str(known.get("memory") or "") if known else ""

@@ -39,7 +39,7 @@ def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
     match event.host:
         case "cursor":
             return _cursor(event, response)
-        case "claude-code" | "codex" | "gemini" | "qwen":
+        case "claude-code" | "codex" | "gemini" | "qwen" | "opencode":
             return _claude(event, response)
 
 

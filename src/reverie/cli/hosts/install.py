@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
@@ -22,6 +23,7 @@ from ...hosts.installer import (
     settings_file,
     uninstall,
 )
+from ...hosts.plugin_package import delete_plugin, plugin_folders, write_plugin
 from ...hosts.shared_memory import adopt_memories, is_shared
 from ...runtime.memory.scopes import memory_directory
 from ...runtime.places.projects import canonical_root
@@ -33,7 +35,8 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command()
-@click.option("--host", type=click.Choice(HOSTS), required=True, help="The agent.")
+@click.option("--host", type=click.Choice(HOSTS), help="The agent.")
+@click.option("--plugin", metavar="DIR", help="Build a plugin folder for all agents there; change no settings.")
 @click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
 @click.option("--statusline", is_flag=True, help="Also set the status line if there is none (Claude Code, Qwen Code).")
 @click.option(
@@ -46,7 +49,8 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
-    host: str,
+    host: str | None,
+    plugin: str | None,
     project: str | None,
     statusline: bool,
     share_memory: bool | None,
@@ -59,17 +63,22 @@ def command(
 
     It shows the diff and asks. A second run changes nothing. 'reverie uninstall' restores the file byte for byte.
     """
+    if plugin is not None:
+        _write_plugin(plugin, dry_run, as_json)
+        return
+    if host is None:
+        raise InputError("name the agent with --host, or a folder for a plugin with --plugin")
     name, settings = cast(Host, host), load_settings()
     root = canonical_root(_directory(project) or Path.cwd())
     path = settings_file(name, project=_directory(project))
     parts = {path: InstallOptions(statusline=statusline, permissions=not no_permissions)}
-    if name == "claude-code" and share_memory is not False:
-        local, memory = settings_file(name, project=root), str(memory_directory(root, settings))
-        if share_memory or (not yes and not dry_run and not as_json and _wants_one_memory(root, memory)):
-            parts[local] = replace(parts.get(local, InstallOptions(hooks=False)), memory=memory)
+    local, memory = settings_file(name, project=root), str(memory_directory(root, settings))
+    if share_memory is None and not (yes or dry_run or as_json or name != "claude-code"):
+        share_memory = _wants_one_memory(root, memory)
+    if share_memory and name == "claude-code":
+        parts[local] = replace(parts.get(local, InstallOptions(hooks=False)), memory=memory)
     planned = [install(name, one, settings.home, options, dry_run=True) for one, options in parts.items()]
-    changed = any(one.diff for one in planned)
-    if dry_run or not changed:
+    if dry_run or not any(one.diff for one in planned):
         _print_changes(planned, dry_run, as_json)
         return
     if not yes:
@@ -79,12 +88,26 @@ def command(
             return
     made = [install(name, one, settings.home, options) for one, options in parts.items()]
     _print_changes(made, dry_run, as_json, diffs=yes)
-    adopted = [one for options in parts.values() if options.memory for one in adopt_memories(root, settings)]
-    if not as_json:
-        if adopted:
-            say(f"Copied {len(adopted)} memories that Claude Code had of this project: {', '.join(adopted)}")
-        for line in _next_steps(name):
-            say(line)
+    adopted = adopt_memories(root, settings) if any(options.memory for options in parts.values()) else []
+    for line in () if as_json else [*_adopted(adopted), *_next_steps(name)]:
+        say(line)
+
+
+def _adopted(files: Sequence[str]) -> list[str]:
+    said = f"Copied {len(files)} memories that Claude Code had of this project: {', '.join(files)}"
+    return [said] if files else []
+
+
+def _write_plugin(plugin: str, dry_run: bool, as_json: bool) -> None:
+    """Build the plugin folder and say how each agent loads it."""
+    folder = Path(plugin).absolute()
+    files = write_plugin(folder, load_settings().home, dry_run=dry_run)
+    if as_json:
+        emit_json({"dry_run": dry_run, "files": files})
+        return
+    for path in files:
+        say(str(path))
+    say(f"{folder}: {'would be ' if dry_run else ''}written; its README.md says how each agent loads it.")
 
 
 def _wants_one_memory(root: Path, memory: str) -> bool:
@@ -112,6 +135,9 @@ def _next_steps(host: Host) -> list[str]:
             said.append("Codex runs new hooks only after you trusted them: start 'codex' once and agree.")
         case "gemini" | "qwen":
             said.append(f"To add tools too: {host} mcp add --scope user reverie {serve}")
+        case "opencode":
+            words = json.dumps({"mcp": {"reverie": {"type": "local", "command": [*program(), "mcp"]}}})
+            said.append(f"To add tools too, in opencode.json: {words}")
         case "cursor":
             words = [*program(), "mcp"]
             server = json.dumps({"mcpServers": {"reverie": {"command": words[0], "args": words[1:]}}})
@@ -121,12 +147,19 @@ def _next_steps(host: Host) -> list[str]:
 
 @click.command()
 @click.option("--host", type=click.Choice(HOSTS), help="The agent; default: all agents that have the hooks.")
+@click.option("--plugin", metavar="DIR", help="Only delete the plugin folder that was built there.")
 @click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
 @click.option("--dry-run", is_flag=True, help="Show the diff and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def remove(host: str | None, project: str | None, dry_run: bool, as_json: bool) -> None:
+def remove(host: str | None, plugin: str | None, project: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove Reverie's hooks; restore the file byte for byte, or if it was edited since, remove only the hooks."""
     home = load_settings().home
+    folders = [Path(plugin).absolute()] if plugin else plugin_folders(home) if host is None else []
+    deleted = [path for folder in folders for path in delete_plugin(folder, home, dry_run=dry_run)]
+    if deleted and not as_json:
+        say(f"{', '.join(map(str, folders))}: {'would be ' if dry_run else ''}deleted")
+    if plugin:
+        return
     wanted: list[tuple[Host, Path]] = [row for row in installed_files(home) if host in (None, row[0])]
     if host is not None:
         named = cast(Host, host)
@@ -142,7 +175,7 @@ def remove(host: str | None, project: str | None, dry_run: bool, as_json: bool) 
     _print_changes(made, dry_run, as_json)
     if wrong:
         raise InputError("; ".join(wrong))
-    if not made and not as_json:
+    if not made and not deleted and not as_json:
         say("No agent has Reverie's hooks.")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -56,7 +58,9 @@ def command(
     from ...servers.mcp import McpServer, serve_stdio
     from ...servers.scope import ServedProjects
 
-    answers = ToolAnswers(ServedProjects(projects or (".",)), home=home, all_projects=all_projects)
+    answers = ToolAnswers(
+        ServedProjects(projects or default_projects(os.environ)), home=home, all_projects=all_projects
+    )
     if not over_http:
         anyio.run(serve_stdio, McpServer(answers))
         return
@@ -67,6 +71,18 @@ def command(
     with open_listener(port) as listener:
         announce = partial(print_address, home / TOKEN_FILE, as_json)
         anyio.run(partial(serve_http, McpServer(answers, with_project=True), listener, token=token, started=announce))
+
+
+def default_projects(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the directories to serve if none is named: the current one, or in a plugin's folder the client's and home.
+
+    A client of Agent Plugins starts a server in the plugin's folder. Then each call can name its project.
+    """
+    folder, started = environ.get("PLUGIN_ROOT", ""), environ.get("PWD", "")
+    if not folder or not Path.cwd().is_relative_to(Path(folder).resolve()):
+        return (".",)
+    is_other = os.path.isdir(started) and not Path(started).resolve().is_relative_to(Path(folder).resolve())
+    return (started, "~") if is_other else ("~", ".")
 
 
 def print_address(token_file: Path, as_json: bool, url: str) -> None:
