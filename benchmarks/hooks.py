@@ -2,7 +2,7 @@
 
     python benchmarks/hooks.py [--calls 40] [--memories 200] [--check] [--json]
 
-Limit: the median of every event is at most 100 ms. The command is the installed ``reverie``, called as hosts call it.
+Limit: the median of every event is at most 100 ms. The command is the one that ``reverie install`` writes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import time
 from pathlib import Path
 
 from reverie import Memory
+from reverie.hosts.installer import command_of
 
 LIMIT_MS = 100.0
-EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop")
+EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
 
 
 def timed(command: list[str], data: bytes, environ: dict[str, str]) -> tuple[float, float]:
@@ -29,7 +30,7 @@ def timed(command: list[str], data: bytes, environ: dict[str, str]) -> tuple[flo
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     ran = subprocess.run(command, input=data, capture_output=True, env=environ, check=True)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert not data or isinstance(json.loads(ran.stdout), dict)
+    assert not data or isinstance(json.loads(ran.stdout or b"{}"), dict)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return wall * 1_000, used * 1_000
 
@@ -46,15 +47,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         project, home = Path(folder) / "project", Path(folder) / "home"
         project.mkdir()
-        environ = {**os.environ, "REVERIE_HOME": str(home), "REVERIE_WORKER": "off"}
+        environ = {**os.environ, "REVERIE_HOME": str(home), "REVERIE_WORKER": "off", "CLAUDE_PROJECT_DIR": str(project)}
         os.environ["REVERIE_HOME"] = str(home)
         memory = Memory.open(project)
         for number in range(options.memories):
             memory.save(f"Service number {number} is deployed by pipeline p{number * 7}", type="reference")
-        program = [str(Path(sys.executable).with_name("reverie"))]
+        memory.save("Never run `git push` from a laptop", type="feedback", why="the pipeline does it")
+        time.sleep(2.1)  # a hook reads a file that has just changed again and again
         bare = [timed([sys.executable, "-c", "pass"], b"", environ) for _ in range(options.calls)]
         rows["bare python"] = _row(bare)
         for event in EVENTS:
+            program = ["sh", "-c", command_of("claude-code", event, home)]
             found: list[tuple[float, float]] = []
             for number in range(options.calls + 1):
                 body = {
@@ -64,9 +67,10 @@ def main() -> int:
                     "hook_event_name": event,
                     "prompt": f"which pipeline deploys service number {number}?",
                     "tool_name": "Bash",
+                    "tool_input": {"command": f"make service-{number}"},  # no memory names it
                     "tool_response": {"stdout": "ok\n" * 200, "stderr": ""},
                 }
-                took = timed([*program, "hook", "--host", "claude-code", event], json.dumps(body).encode(), environ)
+                took = timed(program, json.dumps(body).encode(), environ)
                 found += [took] if number else []  # the first one warms the files up
             rows[event] = _row(found)
     missed = [name for name in EVENTS if rows[name]["p50_ms"] > LIMIT_MS]

@@ -208,6 +208,9 @@ def test_before_a_compaction_claude_code_gets_the_names_to_keep_and_never_an_emp
     assert "src/billing/invoice.py" in said
     assert "4711" in said
     assert not said.startswith("{")
+    by_qwen = json.loads(answer(["--host", "qwen", "PreCompact"], json.dumps(payload).encode()))
+    assert "4711" in by_qwen["hookSpecificOutput"]["additionalContext"]
+    assert answer(["--host", "codex", "PreCompact"], json.dumps(payload).encode()) == "{}", "it takes no text there"
     for nothing in (b"", b"{", json.dumps({**payload, "transcript_path": "/gone"}).encode()):
         command = [sys.executable, "-P", "-m", "reverie.cli.start", "hook", "--host", "claude-code", "PreCompact"]
         assert subprocess.run(command, input=nothing, capture_output=True, timeout=60).stdout == b""

@@ -1,7 +1,7 @@
 """``reverie hook``: answer one event of a host, quickly, and never get in its way.
 
 It writes one JSON object to stdout and exits with 0, even after an error: hosts take other exit codes, and plain text,
-as a request to stop the user's work. Only before a compaction some hosts take plain text.
+as a request to stop the user's work. Only before a compaction Claude Code takes plain text.
 """
 
 from __future__ import annotations

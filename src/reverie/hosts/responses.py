@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 MAX_CHARS: Final = 10_000
 """Hosts cut off or discard a hook's answer that is longer."""
-STEERED: Final = frozenset({"claude-code"})
-"""Hosts that add all that a hook prints before a compaction to the instructions for the summary."""
+STEERED: Final = frozenset({"claude-code", "qwen"})
+"""Hosts that add the text of a hook before a compaction to the instructions for the summary."""
 
 
 @record
@@ -46,9 +46,9 @@ def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 def answer_line(event: HookEvent, response: HookResponse) -> str:
     """Return the answer as one line of JSON; the last pieces are dropped until it fits, at worst it is ``{}``.
 
-    Before a compaction it is the plain text that the host takes, or empty.
+    Before a compaction of Claude Code it is plain text, or empty: that host adds all that is printed to its prompt.
     """
-    if event.kind == "before_compact" and event.host in STEERED:
+    if event.kind == "before_compact" and event.host == "claude-code":
         return response.context if len(response.context) <= MAX_CHARS else ""
     while True:
         text = json.dumps(host_answer(event, response), ensure_ascii=False)
@@ -61,7 +61,7 @@ def answer_line(event: HookEvent, response: HookResponse) -> str:
 
 def _claude(event: HookEvent, response: HookResponse) -> dict[str, Any]:
     answer: dict[str, Any] = {}
-    if event.kind in ("session_start", "user_prompt", "before_tool", "after_tool"):
+    if event.kind in ("session_start", "user_prompt", "before_tool", "after_tool", "before_compact"):
         specific: dict[str, Any] = {}
         if response.context:
             specific["additionalContext"] = response.context
