@@ -182,11 +182,13 @@ def test_lines_of_every_day_run_without_asking(world: ShellWorld, name: str, tor
 
 @pytest.mark.requirement("S1")
 def test_no_tool_reads_what_is_denied_or_outside(world: ShellWorld) -> None:
-    world.furnish("ln -s ~/.ssh/id_rsa key; ln ~/.ssh/id_rsa hard; echo 'a key in the open' > open.txt")
+    links = "ln -s ~/.ssh/id_rsa key; ln ~/.ssh/id_rsa hard; ln -s .env alias; ln -s . loop"
+    world.furnish(f"{links}; echo 'a key in the open' > open.txt")
     shown = {"pattern": "CANARY", "output_mode": "content"}
     ran = world.call(
-        *(("Read", {"file_path": path}) for path in (".env", "key", "hard", "~/.ssh/id_rsa")),
+        *(("Read", {"file_path": path}) for path in (".env", "key", "hard", "~/.ssh/id_rsa", "alias", "loop/alias")),
         *(("Grep", {**shown, **more}) for more in ({}, {"glob": ".e*"}, {"path": ".env"}, {"path": "key"})),
+        *(("Grep", {**shown, "path": path, "glob": "*"}) for path in ("alias", "loop", "loop/.env")),
         ("Grep", {"pattern": "key", "output_mode": "content"}),
         ("Glob", {"pattern": "*", "path": "~/.ssh"}),
     )
