@@ -7,23 +7,21 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Final, cast, get_args
 
 from anyio import to_thread
 
 from ...errors import InputError, ReverieError
-from ...settings import PRESETS, Mode, Preset, Settings
+from ...settings import PRESETS, Mode, Preset
 from ...values import record
 from ..output import counted, dollars, one_word
 from .approval import Preview
 from .calls import one_line
-from .colours import Paint
 from .footer import thousands
-from .work_commands import export, prompt_of, retry, show_diff, show_shells, start_init
+from .work_commands import Chat, export, prompt_of, retry, show_diff, show_shells, start_init
 
 if TYPE_CHECKING:
-    from ...runtime.agent.agent import Agent
-    from .transcript import Transcript
+    pass
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 KEYS: Final = (
@@ -38,24 +36,6 @@ KEYS: Final = (
     ("!command", "run a shell command yourself; the model sees its output"),
 )
 PLAN_USAGE: Final = "usage: /plan, /plan approve [default | accept-edits], /plan reject [WORDS], /plan edit, /plan drop"
-
-
-class Chat(Protocol):
-    """The parts of a conversation that commands use."""
-
-    settings: Settings
-    agent: Agent
-    paint: Paint
-    transcript: Transcript
-    own: dict[str, Path]
-    """The user's own commands by name."""
-
-    def submit(self, text: str) -> None: ...
-    def go_to(self, session: str) -> None: ...
-    def leave(self) -> None: ...
-    def session_named(self, name: str) -> str: ...
-    async def pick_session(self) -> str | None: ...
-    async def edit_file(self, path: Path) -> None: ...
 
 
 @record

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from anyio import to_thread
 
@@ -15,7 +15,10 @@ from ..output import counted
 from .calls import one_line
 
 if TYPE_CHECKING:
-    from .commands import Chat
+    from ...runtime.agent.agent import Agent
+    from ...settings import Settings
+    from .colours import Paint
+    from .transcript import Transcript
 
 INIT: Final = (
     "Look at this project and write AGENTS.md in its root for coding agents that work here: how to build, run and test "
@@ -29,6 +32,24 @@ _MOST_BYTES: Final = 64_000
 _HEADER: Final = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
 _DESCRIPTION: Final = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class Chat(Protocol):
+    """The parts of a conversation that commands use."""
+
+    settings: Settings
+    agent: Agent
+    paint: Paint
+    transcript: Transcript
+    own: dict[str, Path]
+    """The user's own commands by name."""
+
+    def submit(self, text: str) -> None: ...
+    def go_to(self, session: str) -> None: ...
+    def leave(self) -> None: ...
+    def session_named(self, name: str) -> str: ...
+    async def pick_session(self) -> str | None: ...
+    async def edit_file(self, path: Path) -> None: ...
 
 
 async def show_diff(chat: Chat, rest: str) -> None:
