@@ -185,8 +185,20 @@ def test_a_session_that_the_user_deleted_from_the_library_stays_deleted(machine:
     (key,) = machine.keys
     machine.library.remove(key)
     machine.write("claude-code", "s1", lines_of("claude-code", "s1", 3))
-    machine.keep()
+    assert machine.keep().agents == ()
     assert machine.keys == []
+
+
+@pytest.mark.requirement("A1")
+def test_a_secret_that_the_user_took_out_stays_out_when_the_session_grows(machine: Machine) -> None:
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 2))
+    machine.keep()
+    (log,) = machine.home.rglob("projects/*/s1.jsonl")
+    log.write_text(log.read_text().replace("answer 1", "[redacted]"))
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 3))
+    machine.keep()
+    assert "answer 2" in log.read_text()
+    assert "answer 1" not in log.read_text()
 
 
 @pytest.mark.requirement("A1")
@@ -342,6 +354,20 @@ def test_an_unchanged_machine_is_neither_read_nor_written(machine: Machine, monk
 
 def _locks(machine: Machine) -> set[Path]:
     return {path for path in machine.home.rglob("*") if path.suffix == ".lock" or path.name == ".reverie-lock"}
+
+
+def test_a_file_that_no_reader_knows_is_reported_once_and_read_again_when_it_changes(machine: Machine) -> None:
+    path = machine.write("codex", "odd", [b"no rollout\n"])
+    machine.write("codex", "empty", [])
+    assert [name for name, _ in machine.keep().failed] == [str(path)]
+    assert (machine.keep().failed, machine.keep().read) == ((), 0)
+    machine.write("codex", "odd", lines_of("codex", "odd", 1))
+    assert [one.added for one in machine.keep().agents] == [1]
+    machine.write("codex", "other", [b"still no rollout\n"])
+    machine.keep()
+    index = machine.home / INDEX
+    index.write_bytes(index.read_bytes().replace(b"codex copilot", b"codex"))  # as an older version left it
+    assert len(machine.keep().failed) == 1
 
 
 def test_a_dry_run_reports_the_same_and_writes_nothing(machine: Machine) -> None:

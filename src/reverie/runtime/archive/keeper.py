@@ -12,7 +12,7 @@ from ...importers.history import NAME as HISTORY
 from ...storage.files import FileStorage
 from ...values import field, record
 from ..library import ADDED, GROWN, Library
-from .index import ArchiveIndex, KeptFile, load_index, save_index, stamp_of
+from .index import UNREAD, ArchiveIndex, KeptFile, load_index, save_index, stamp_of, stored_logs
 from .recordings import Recordings, project_of, storable
 from .retention import days_kept, days_left
 
@@ -94,6 +94,7 @@ class _Pass:
         self._failed: list[tuple[str, str]] = []
         self._results: dict[str, dict[str, str]] = {}
         self._written: dict[str, None] = {}
+        self._planned = set[str]()
         self._unsaved = 0
 
     def run(
@@ -118,7 +119,8 @@ class _Pass:
         histories = [one for place in places if place.history and (one := self._recover(place))]
         self._save()
         present = set[str]().union(*found.values())
-        agents = [self._agent(place, present, due.get(place.format, 0)) for place in places]
+        there = stored_logs(self._home) | self._planned
+        agents = [self._agent(place, present, there, due.get(place.format, 0)) for place in places]
         return KeepReport(
             tuple(one for one in agents if one.kept or one.due),
             sum(lost for lost, _ in histories),
@@ -129,11 +131,11 @@ class _Pass:
             tuple(self._written),
         )
 
-    def _agent(self, place: SessionPlace, present: set[str], due: int) -> AgentSessions:
+    def _agent(self, place: SessionPlace, present: set[str], there: set[str], due: int) -> AgentSessions:
         kept, here = set[str](), set[str]()
         for path, file in self._index.files.items():
             if file.format == place.format:
-                sessions = {key for key in file.keys if ".agent-" not in key}
+                sessions = {key for key in file.keys if ".agent-" not in key and key in there}
                 kept |= sessions
                 here |= sessions if path in present else set()
         results = list(self._results.get(place.format, {}).values())
@@ -141,7 +143,7 @@ class _Pass:
         return AgentSessions(place.format, place.title, *counts, due, days_kept(place))
 
     def _take(self, format: str, path: str, stamp: tuple[int, ...]) -> None:
-        """Keep the sessions of one changed file; a failed or busy one is tried again by the next pass."""
+        """Keep the sessions of one changed file; a busy one is tried by the next pass, a failed one once it changed."""
         known = self._index.files.get(path)
         times = dict(known.changed) if known is not None else {}
         try:
@@ -155,10 +157,15 @@ class _Pass:
         except (SessionBusy, StorageConflict):
             return
         except ReverieError as error:
-            self._failed.append((path, str(error)))
+            if stamp[1]:  # an empty file is a session that has not begun
+                self._failed.append((path, str(error)))
+            self._remember(path, KeptFile(stamp, known.format if known else UNREAD, known.keys if known else [], times))
             return
         before = known.keys if known is not None else []
-        self._index.files[path] = KeptFile(stamp, format, list(dict.fromkeys([*before, *keys])), times)
+        self._remember(path, KeptFile(stamp, format, list(dict.fromkeys([*before, *keys])), times))
+
+    def _remember(self, path: str, file: KeptFile) -> None:
+        self._index.files[path] = file
         self._unsaved += 1
         if self._unsaved >= _SAVE_EVERY:
             self._save()
@@ -171,6 +178,7 @@ class _Pass:
         key, result = filed.file(session, project_of(session), path)
         if result in (ADDED, GROWN):
             self._written[key] = None
+            self._planned |= {key} if self._dry_run else set()
             if session.agent is None:
                 self._results.setdefault(session.format, {})[key] = result
         return key
