@@ -14,7 +14,7 @@ from reverie.values import fields_of
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 NAME = re.compile(
     r"\b(?:claude-(?!code\b)[a-z]*-?\d|claude-(?:opus|sonnet|haiku|fable|mythos|instant)|gpt-\d|gemini-\d|o[1-9]-[a-z]|"
-    r"deepseek-[a-z]|kimi-[a-z]|(?:sonnet|opus|haiku)-\d)",
+    r"deepseek-[a-z]|kimi-(?!code\b)[a-z]|(?:sonnet|opus|haiku)-\d)",
     re.IGNORECASE,
 )
 # Models of the price list that get the strict row of their family on purpose.
