@@ -164,16 +164,16 @@ def test_cursor_hears_with_the_next_result_what_it_does_not_take_with_a_prompt(
 
 @pytest.mark.requirement("L1.3")
 def test_a_big_output_moves_to_disk_and_keeps_its_shape(payloads: Payloads, project: Path) -> None:
-    sent = payloads("claude-code")["PostToolUse"]
+    sent, text = payloads("claude-code")["PostToolUse"], "x" * 60_000
+    output = {"content": [{"type": "text", "text": text}], "more": 7}
+    sent |= {"tool_name": "mcp__db__dump", "tool_response": output}
     found = check("claude-code", answer(["--host", "claude-code"], json.dumps(sent).encode()))
     shown = found["hookSpecificOutput"]["updatedToolOutput"]
-    assert shown.keys() == sent["tool_response"].keys()
-    assert "<persisted-output" in shown["stdout"]
+    assert (shown.keys(), shown["more"]) == (output.keys(), 7)
+    assert "<persisted-output" in shown["content"][0]["text"]
     stored = [path for path in Path(os.environ["REVERIE_HOME"]).rglob("tool-results/*") if path.is_file()]
-    assert [path.read_text() for path in stored] == [sent["tool_response"]["stdout"]]
-    assert str(stored[0]) in shown["stdout"]
-    read = json.dumps({**sent, "tool_name": "Read"}).encode()
-    assert check("claude-code", answer(["--host", "claude-code"], read)) == {}, "Read limits itself"
+    assert [path.read_text() for path in stored] == [text]
+    assert str(stored[0]) in shown["content"][0]["text"]
     by_codex = check("codex", answer(["--host", "codex"], json.dumps(payloads("codex")["PostToolUse"]).encode()))
     assert by_codex == {}, "Codex takes no other output"
 
@@ -344,10 +344,10 @@ def test_malformed_calls_end_with_0_and_an_object(arguments: list[str], data: by
 @pytest.mark.slow
 def test_a_huge_payload_and_broken_settings_end_with_0_and_an_object(payloads: Payloads) -> None:
     sent = payloads("claude-code")["PostToolUse"]
-    huge = {**sent, "tool_response": {**sent["tool_response"], "stdout": "line of output\n" * 1_500_000}}
+    huge = {**sent, "tool_name": "mcp__log__all", "tool_response": "line of output\n" * 1_500_000}
     ran = run_hook(["--host", "claude-code"], json.dumps(huge).encode())
     assert ran.returncode == 0
-    assert "<persisted-output" in json.loads(ran.stdout)["hookSpecificOutput"]["updatedToolOutput"]["stdout"]
+    assert "<persisted-output" in json.loads(ran.stdout)["hookSpecificOutput"]["updatedToolOutput"]
     broken = run_hook(["--host", "claude-code"], json.dumps(sent).encode(), REVERIE_WINDOW_TOKENS="many")
     assert (broken.returncode, broken.stdout.strip()) == (0, b"{}")
     assert b"window_tokens" in broken.stderr

@@ -64,8 +64,8 @@ def test_an_output_that_the_host_saved_itself_is_left_alone(ask: Ask, home: Path
     output = {"stdout": "x" * 30_000, "stderr": "\nShell cwd was reset to /p", "isImage": False}
     assert ask("claude-code", "PostToolUse", tool_name="Bash", tool_response={**output, **saved}) == {}
     assert not list(home.rglob("tool-results/*"))
-    twin = ask("claude-code", "PostToolUse", tool_name="Bash", tool_response=output)
-    assert "updatedToolOutput" in twin, "without the host's own copy it moves"
+    twin = ask("claude-code", "PostToolUse", tool_name="mcp__db__dump", tool_response=[{"type": "text", "text": ROWS}])
+    assert "updatedToolOutput" in twin, "an output that the host leaves in view moves"
 
 
 @pytest.mark.requirement("H1")
@@ -168,6 +168,7 @@ def test_our_own_index_in_front_of_a_prompt_of_gemini_is_not_the_prompt(ask: Ask
     told = ask("gemini", "BeforeAgent", prompt=f"<hook_context>{index}</hook_context>\n\n{asked}")
     assert "by hand" in told["additionalContext"]
     assert "exports" not in told["additionalContext"]
+    ask("gemini", "BeforeAgent", prompt=f"<hook_context>{index}</hook_context>\n\n{asked}", transcript_path="")
     assert overheard_messages(home, "gemini", "s1") == [("user", asked)]
 
 

@@ -231,7 +231,7 @@ def test_where_no_transcript_can_be_read_what_hooks_heard_is_looked_through(
     own = tmp_path / "own.json"
     own.write_text(json.dumps({"sessionId": "s", "messages": []}))
     common: dict[str, Any] = {"session_id": "abc-123", "cwd": str(project)}
-    common["transcript_path"] = str(own) if host == "gemini" else None
+    common["transcript_path"] = str(own) if host == "cursor" else None
 
     def call_host(event: str, **more: Any) -> None:
         answer(["--host", host, event], json.dumps({**common, "hook_event_name": event, **more}).encode())

@@ -31,9 +31,6 @@ _EMPTIED: Final = frozenset({"compact", "clear"})
 _MOST_BEFORE_TOOL: Final = 2
 _UNTOLD_COMPACTION: Final = frozenset({"gemini", "cursor"})
 """Hosts that report only the begin of a compaction, not its end."""
-_NEVER_MOVED: Final = frozenset(
-    {"Read", "read_file", "ReadFile"}
-)  # they limit their own output, and the file is on disk already
 
 
 def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
@@ -258,7 +255,7 @@ def _on_tool_output(event: HookEvent, settings: HookSettings) -> HookResponse:
 def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
     """Write a big output to disk and return its placeholder; None if the output stays as it is."""
     text = text_of(event.output)
-    if text is None or not settings.offload or event.tool in _NEVER_MOVED or not _replaceable(event):
+    if text is None or not settings.offload or not _replaceable(event):
         return None
     if len(text) <= settings.offload_limits.get(event.tool, _SMALLEST_LIMIT):
         return None
@@ -340,4 +337,4 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
 
 def _needs_words(event: HookEvent) -> bool:
     """Return whether the hook must store prompts and replies, because there is no transcript to read later."""
-    return not event.transcript or event.host in ("gemini", "qwen", "cursor")
+    return not event.transcript or event.host == "cursor"

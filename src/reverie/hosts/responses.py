@@ -97,17 +97,12 @@ def _cursor(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 def text_of(output: Any) -> str | None:
     """Return the text of a tool's output; None if its shape has no text that could be replaced.
 
-    An output that the host saved itself is left alone: this is only its beginning.
+    The output of Claude Code's own tools is left alone: the host saves a big one itself and gives only its beginning.
     """
     if isinstance(output, str):
         return output
     if isinstance(output, dict):
         given = cast("dict[str, Any]", output)
-        if "persistedOutputPath" in given:
-            return None
-        if isinstance(given.get("stdout"), str) and not given.get("isImage"):
-            both = (given["stdout"], given.get("stderr"))
-            return "\n".join(one for one in both if isinstance(one, str) and one)
         return text_of(given["content"]) if isinstance(given.get("content"), list) else None
     if isinstance(output, list):
         blocks = cast("list[Any]", output)
@@ -126,6 +121,4 @@ def with_text(output: Any, text: str) -> Any:
     if isinstance(output, list):
         return [{"type": "text", "text": text}]
     given = cast("dict[str, Any]", output)
-    if "stdout" in given:
-        return {**given, "stdout": text, "stderr": ""}
     return {**given, "content": [{"type": "text", "text": text}]}
