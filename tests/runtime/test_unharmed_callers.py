@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import anyio
@@ -29,6 +30,7 @@ from reverie.runtime.agent import agent as agent_module
 from reverie.runtime.agent import tool_runs
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.session import patience
+from reverie.runtime.session.compact.provider import ProviderSummaries
 from reverie.settings import Settings, Switches
 from reverie.storage.files import FileStorage
 from reverie.tools.tool import Access, NoPreview, Output
@@ -526,3 +528,16 @@ def test_closing_asks_once_about_work_that_was_given_up() -> None:
 
     assert anyio.run(patience.Patience().wait, given_up, 60.0) is False
     assert len(asked) == 1
+
+
+@pytest.mark.requirement("U3", "V5")
+def test_a_summary_by_the_provider_is_heard_while_it_is_written() -> None:
+    heard: list[bool] = []
+    host: Any = SimpleNamespace(
+        settings=Settings(Path("none")), patience=SimpleNamespace(hear=lambda: heard.append(True))
+    )
+    nobody: Any = None
+    summaries: Any = ProviderSummaries(host, nobody)
+    request = {"model": "scripted", "messages": [{"role": "user", "content": "go"}], "max_tokens": 100}
+    anyio.run(summaries._sent, ScriptedModel(["A summary."]), request)
+    assert heard

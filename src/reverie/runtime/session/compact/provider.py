@@ -125,6 +125,7 @@ class ProviderSummaries:
         with anyio.move_on_after(seconds):
             async with aclosing(model.stream(request)) as stream:
                 async for piece in stream:
+                    self._session.patience.hear()
                     if isinstance(piece, Reply):
                         return piece.body
             raise SummaryRefused("the provider's stream ended without a reply", calls=1, later=True)
