@@ -86,7 +86,7 @@ class Both:
     """Results from one store, the log from another, so that faults hit only the first."""
 
     def __init__(self, storage: Storage, writer: LogWriter) -> None:
-        self.read = storage.read
+        self.read, self.list = storage.read, storage.list
         self.load = writer._storage.load
 
 
