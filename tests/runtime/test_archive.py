@@ -22,7 +22,7 @@ from reverie.importers import read_session, usual_places
 from reverie.importers.import_result import RecordSource, SessionDraft
 from reverie.runtime.archive import Keeper, KeepReport
 from reverie.runtime.archive.index import NAME as INDEX
-from reverie.runtime.archive.recordings import Recordings, project_of
+from reverie.runtime.archive.recordings import Recordings, described, project_of
 from reverie.runtime.library import Library
 from reverie.runtime.places.projects import project_slug
 from reverie.storage.files import FileStorage
@@ -330,6 +330,19 @@ def test_a_session_is_filed_under_the_directory_it_ran_in_and_counts_as_foreign(
     (key,) = machine.keys
     assert machine.library.describe(key).imported
     assert all(entry.imported for entry in machine.log("s1"))
+
+
+def test_a_recorded_prompt_binds_no_thinking_of_a_program_that_sent_other_bytes() -> None:
+    [found] = read_session(SAMPLES / "claude-code-parallel.jsonl")
+    prefixes = [entry.body.get("decision") for entry in described(found, "s1")]
+    assert prefixes.count("prefix_rendered") == 1
+    place, reply = next((at, one) for at, one in enumerate(found.entries) if one.kind == "assistant")
+    thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "x"}]}
+    entries = list(found.entries)
+    entries[place] = replace(reply, body={**reply.body, "message": thought})
+    bound = described(replace(found, entries=tuple(entries)), "s1")
+    assert "prefix_rendered" not in [entry.body.get("decision") for entry in bound]
+    assert bound[0].body["recorded"]["system"]
 
 
 @pytest.mark.requirement("A2")

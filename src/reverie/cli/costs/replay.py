@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Replay recorded sessions of Claude Code, Codex and other agents in a simulator of the provider's cache.
 
-    Without a file, it finds the sessions of Claude Code and Codex on this machine and asks you to choose a project.
+    Without a file, it finds the sessions of agents on this machine and asks you to choose a project.
     A policy FILE.toml replays with those settings. Content that a policy removed and the agent needed again is charged.
     """
     from ...replay.compare import SHOWN, compare, recordings_in, settings_named
@@ -97,7 +97,7 @@ def _readable(path: str) -> Path:
 
 
 def _sessions_of_chosen_project(quiet: bool) -> list[Path]:
-    """Return the Claude Code and Codex session files of a project that the user chooses; raise if ``quiet``."""
+    """Return the session files of a project that the user chooses; raise if ``quiet``."""
     import sys
 
     from ...importers import usual_places
@@ -108,7 +108,7 @@ def _sessions_of_chosen_project(quiet: bool) -> list[Path]:
         for session in place.sessions():
             projects.setdefault(project_of(session), []).append(session)
     if not projects:
-        raise InputError("found no sessions of Claude Code or Codex; pass a recorded session or a directory")
+        raise InputError("found no sessions of other agents; pass a recorded session or a directory")
     rows = sorted(projects, key=lambda name: -len(projects[name]))
     if quiet or not sys.stdin.isatty():
         first = projects[rows[0]][0].parent

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import NAMESPACE_OID, uuid5
 
 from ...conversation.decisions import Cause, PrefixRendered, body_of
-from ...conversation.entries import DECISION, META, Entry
+from ...conversation.entries import ASSISTANT, DECISION, META, Entry
 from ...digests import hex_of
 from ...errors import InputError
 from ...importers import ImportedSession
@@ -98,10 +98,19 @@ def described(found: ImportedSession, session: str) -> list[Entry]:
     recorded = {name: value for name, value in known.items() if value is not None}
     if recorded and entries and entries[0].kind == META and "recorded" not in entries[0].body:
         entries[0] = replace(entries[0], body={**entries[0].body, "recorded": recorded})
-        if found.system is not None or found.tools is not None:
+        # Thinking is bound to the request as it was sent, which the log does not repeat byte for byte.
+        if (found.system is not None or found.tools is not None) and not any(map(_thinks, entries)):
             cause = Cause("import", "as the recording has it")
             prefix = PrefixRendered(cause, found.model, found.system, found.tools or [])
             first = entries[0]
             uuid = str(uuid5(NAMESPACE_OID, f"{first.uuid}:prefix"))
             entries.insert(1, Entry(uuid, first.uuid, first.time, session, DECISION, body_of(prefix)))
     return entries
+
+
+def _thinks(entry: Entry) -> bool:
+    content: Any = (entry.message or {}).get("content") if entry.kind == ASSISTANT else None
+    return isinstance(content, list) and any(
+        isinstance(block, dict) and str(cast(Any, block).get("type")).endswith("thinking")
+        for block in cast("list[Any]", content)
+    )

@@ -69,7 +69,7 @@ def messages_in(data: bytes, offset: int) -> Iterator[IndexedMessage]:
     for line in data.split(b"\n"):
         with suppress(ValueError):
             entry = decode_entry(line)
-            text = without_our_text("" if entry.body.get(OUR_RESULTS) else text_of_entry(entry))
+            text = text_of_entry(entry)
             if text.strip():
                 header = f"{speaker_of(entry)} {_month(entry.time)}"
                 yield IndexedMessage(offset, len(line), entry.uuid, bool(own_words(entry)), header, text)
@@ -91,18 +91,18 @@ def _month(time: str) -> str:
 
 
 def text_of_entry(entry: Entry) -> str:
-    """Return the text of a message with its tool calls and results, without thinking; empty if no message."""
+    """Return the text of a message with its tool calls and results, without thinking and Reverie's own additions."""
     message = message_of(entry) if entry.kind in (USER, ASSISTANT, ATTACHMENT) else None
-    content: Any = None if message is None else message.get("content")
+    content: Any = None if message is None or entry.body.get(OUR_RESULTS) else message.get("content")
     if isinstance(content, str):
-        return content
+        return without_our_text(content)
     parts: list[str] = []
     for block in cast("list[Any]", content) if isinstance(content, list) else []:
         if isinstance(block, str):
             parts.append(block)
         elif isinstance(block, dict):
             parts += _block_texts(cast("dict[str, Any]", block))
-    return "\n".join(parts)
+    return without_our_text("\n".join(parts))
 
 
 def _block_texts(block: dict[str, Any]) -> list[str]:
