@@ -234,6 +234,12 @@ def test_a_gemini_chat_names_its_project_by_the_file_beside_it(tmp_path: Path) -
     assert read_session(copied)[0].cwd == "/home/ada/notes"
 
 
+def test_an_agent_of_qwen_is_a_session_of_its_own(recordings: Any) -> None:
+    rows = [json.loads(line) for line in (SAMPLES / "qwen-compressed.jsonl").read_text().splitlines()[:4]]
+    [found] = recordings.import_rows([{**row, "agentId": "general-1", "isSidechain": True} for row in rows])
+    assert (found.agent, found.session_id) == ("general-1", f"{rows[0]['sessionId']}.agent-general-1")
+
+
 def test_a_short_qwen_chat_is_not_taken_for_claude_code(tmp_path: Path) -> None:
     lines = (SAMPLES / "qwen-compressed.jsonl").read_text().splitlines(keepends=True)
     short = tmp_path / "short.jsonl"

@@ -22,8 +22,8 @@ _CWD: Final = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
 class SessionPlace:
     """A directory in which a program stores sessions, and how to tell their files.
 
-    ``within`` is the name of the folder that holds the files, if others lie beside it; ``without`` are folders without
-    a session. ``history`` is a file with the prompts of all sessions.
+    ``within`` names the folders that hold the files, if others lie beside them; ``without`` are folders without a
+    session. ``history`` is a file with the prompts of all sessions.
     """
 
     format: str
@@ -31,7 +31,7 @@ class SessionPlace:
     root: Path
     folders: tuple[str, ...]
     endings: tuple[str, ...]
-    within: str = ""
+    within: tuple[str, ...] = ()
     without: frozenset[str] = frozenset()
     history: str = ""
     prefix: str = ""
@@ -57,7 +57,7 @@ class SessionPlace:
                 if wanted and name.startswith(self.prefix) and entry.is_file(follow_symlinks=False):
                     yield entry.path, entry.stat(follow_symlinks=False)
             elif name not in self.without and entry.is_dir(follow_symlinks=False):
-                yield from self._below(entry.path, wanted or name == self.within)
+                yield from self._below(entry.path, wanted or name in self.within)
 
 
 def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
@@ -81,8 +81,8 @@ def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
             history="history.jsonl",
             prefix="rollout-",
         ),
-        SessionPlace("gemini", "Gemini CLI", home / ".gemini", ("tmp",), (".jsonl", ".json"), within="chats"),
-        SessionPlace("qwen", "Qwen Code", home / ".qwen", ("projects",), lines, within="chats"),
+        SessionPlace("gemini", "Gemini CLI", home / ".gemini", ("tmp",), (".jsonl", ".json"), within=("chats",)),
+        SessionPlace("qwen", "Qwen Code", home / ".qwen", ("projects",), lines, within=("chats", "subagents")),
         SessionPlace("opencode", "opencode", data / "opencode", ("",), ("opencode.db",), without=_ASIDE),
         SessionPlace("copilot", "Copilot CLI", home / ".copilot", ("session-state",), ("events.jsonl",)),
         SessionPlace("kimi", "Kimi Code", kimi, ("sessions",), ("wire.jsonl",)),

@@ -29,7 +29,9 @@ def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with the one session of a chat, its newest branch."""
     rows = dict[str, tuple[int, Record]]()
     first = first_of([row for _, row in source.records if row.get("sessionId")])
-    draft = SessionDraft(NAME, as_text(first.get("sessionId")), source)
+    session, agent = as_text(first.get("sessionId")), as_text(first.get("agentId"))
+    draft = SessionDraft(NAME, f"{session}.agent-{agent}" if agent else session, source)
+    draft.agent = agent or None
     draft.cwd = as_text(first.get("cwd"))
     for number, row in source.records:
         uuid = as_text(row.get("uuid"))
