@@ -134,7 +134,9 @@ def hook_time(world: HostWorld, settings: Path) -> str:
     ours, stub = settings.read_text(), world.home / "stub"
     stub.write_text("#!/bin/sh\necho {}\n")
     stub.chmod(0o755)
+    program = world.run(["sh", "-c", "command -v reverie"]).out.strip()
     empty = re.sub(r'"command": "[^"]*reverie[^"]* (?:hook|sh) [^"]*"', f'"command": "{stub}"', ours)
+    empty = empty.replace(program, str(stub)) if world.program.host == "opencode" else empty
     if empty == ours:
         return "no: the settings name no program of ours"
     seconds: dict[str, list[float]] = {ours: [], empty: []}
