@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .runtime.library import Library
     from .runtime.mail.mailbox import Mailbox
     from .runtime.memory.memory import Memory
-    from .runtime.session.session import Session
+    from .runtime.memory.session import Session
     from .settings import Settings, load_settings
     from .storage.files import FileStorage
     from .storage.in_memory import InMemoryStorage
@@ -58,7 +58,7 @@ __getattr__ = lazily(
         "runtime.library": ("Library",),
         "runtime.mail.mailbox": ("Mailbox",),
         "runtime.memory.memory": ("Memory",),
-        "runtime.session.session": ("Session",),
+        "runtime.memory.session": ("Session",),
         "settings": ("Settings", "load_settings"),
         "conversation.view": ("View",),
         "conversation.wire.request": ("build_request",),

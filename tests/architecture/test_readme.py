@@ -87,7 +87,7 @@ def test_the_pages_of_session_and_events_list_every_member_and_every_event() -> 
     from reverie import Session
     from reverie.events import EVENTS, Event
 
-    members = {name for name in vars(Session) if not name.startswith("_")}
+    members = {name for name in dir(Session) if not name.startswith("_")}
     assert members - names_in_first_column("reference/session.md") == set()
     assert names_in_first_column("reference/events.md") == set(EVENTS.values())
     page = (REPOSITORY / "docs" / "reference" / "events.md").read_text()

@@ -83,7 +83,9 @@ def test_a_second_writer_gets_a_clear_error_a_read_only_view_or_the_inbox(tmp_pa
                     await reader.say("me too")
             storage = FileStorage(load_settings().home)
             slug = project_slug(tmp_path)
-            post(storage, inbox_key(slug, "s"), "note", {"text": "The build is red."}, sender="ci")
+            Session.post("s", "The build is red.", cwd=tmp_path, sender="ci")
+            with pytest.raises(InputError, match="empty"):
+                Session.post("s", " ", cwd=tmp_path)
             events: list[Event] = []
             session.listen(events.append)
             request = await session.prepare(model=MODEL, max_tokens=9)

@@ -18,10 +18,9 @@ from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from ..conversation.rounds import reply_id
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..errors import InputError, ModelError, SessionError
-from ..events import EntryAppended, Event, FellBack
+from ..events import EntryAppended, Event
 from ..runtime.memory.memory import Memory
-from ..runtime.memory.recall import SessionRecall
-from ..runtime.memory.standing_memories import IndexSource, IndexText, read_indexes
+from ..runtime.memory.session_memory import MemoryContext
 from ..runtime.session.session import Session
 from ..text.counts import counted
 from .history_pieces import (
@@ -58,16 +57,9 @@ class HostSession:
         if messages_only:
             session.parts.policy.use_messages_only()
         self._lock = Lock()
-        self._memory = memory
-        self._recalling = (
-            SessionRecall(session.parts.host, memory.path, policy=session.settings.recall)
-            if memory is not None
-            else None
-        )
-        self._index = IndexSource(self._read_index, self._report) if memory is not None else None
-        if self._recalling is not None and self._index is not None:
-            session.parts.standing.add(self._index)
-            session.parts.standing.add(self._recalling.source)
+        self._memory = MemoryContext(session, memory) if memory is not None else None
+        if self._memory is not None:
+            self._memory.add_to_session()
         self._logged_turns: list[LoggedTurn] | None = None
         self._first = LoggedTurn(b"", [])
         """Holds the results that come before any reply."""
@@ -295,7 +287,8 @@ class HostSession:
             await self._remove([turns[met + at] for at in gone])
             self._added -= sum(met + at < self._added for at in gone)
             self._logged_turns = turns = [*turns[:met], *(turns[met + at] for at in kept)]
-        await self._open_memory()
+        if self._memory is not None:
+            await self._memory.open_conversation()
         at = met - 1
         for piece in fresh:
             if piece.kind == "result":
@@ -305,34 +298,8 @@ class HostSession:
             if at == len(turns):
                 turns.append(await self._log_turn(piece))
         self._followed, self._met = list(pieces), at + 1
-        if self._recalling is not None:
-            await self._recalling.surface()
-
-    async def _open_memory(self) -> None:
-        """Say the memory index if the view is still empty."""
-        if self._recalling is None or self.session.view.length:
-            return
-        standing = self.session.parts.standing
-        if opening := await standing.opening():
-            await standing.say_opening(opening)
-
-    def _read_index(self) -> list[IndexText]:
-        memory, settings = self._memory, self.session.settings
-        if memory is None or not settings.switches.memory:
-            return []
-        most_bytes = self.session.thresholds.effective // 2
-        return read_indexes(memory, {"private": str(memory.path)}, most_bytes=most_bytes)
-
-    def _report(self, problem: str) -> None:
-        self.session.log.emit(FellBack(self.session.name, "memory", problem))
-
-    def _begin_query(self, prompt: str) -> None:
-        """Search memories for a prompt, and let the next request say which memories changed since the last one."""
-        if self._recalling is not None and self._index is not None:
-            self._index.reload()
-            self._recalling.source.reload()
-            self._recalling.start(prompt)
-            self.session.parts.standing.refresh()
+        if self._memory is not None:
+            await self._memory.recall.surface()
 
     async def _remove(self, gone: Sequence[LoggedTurn]) -> None:
         self._followed = []
@@ -342,7 +309,8 @@ class HostSession:
 
     async def _log_turn(self, piece: HistoryPiece) -> LoggedTurn:
         if piece.kind == "said":
-            self._begin_query(_text(piece.content))
+            if self._memory is not None:
+                self._memory.begin_query(_text(piece.content))
             own = {OWN: piece.own} if piece.own else {}
             if piece.stands:
                 entry = await self.session.log.append(

@@ -25,8 +25,8 @@ from ...values import replace
 from ..guard.permissions import Approver
 from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
+from ..memory.session import Session
 from ..places.projects import canonical_root
-from ..session.session import Session
 from ..session.standing_context import ContextSource
 from .answers import Answer, AnswerTurns, in_own_task
 from .context_sources import TextSource
@@ -186,7 +186,7 @@ class Agent:
         found.append(RunningShells(self.parts.context.shells))
         found.append(FileSource(self.parts.context, self._options.settings.compact.restore_files))
         if self.parts.memory is not None:
-            found += self.parts.memory.sources()
+            found += self.parts.memory.context.sources()
         elif lineage is not None and lineage.memory is not None:
             lineage.memory.view = lambda: self.session.view
             most_bytes = self.session.thresholds.effective // 2

@@ -29,8 +29,8 @@ from ...values import replace
 from ..guard.hooks import Hooks
 from ..guard.kept_rules import KeptRules
 from ..library import Library
+from ..memory.session import Session
 from ..places.projects import project_slug, session_key
-from ..session.session import Session
 from .context import AgentContext
 from .event_feed import EventFeed
 from .idle_cache import IdleCache

@@ -66,6 +66,7 @@ class SessionLog:
 
     async def settle(self) -> None:
         """Load the log again if the last append failed, because its line may have been written."""
+        self._writer.require_open()
         if self._writer.in_doubt:
             await self._written(self._writer.settle)
 

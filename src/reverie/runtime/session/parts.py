@@ -50,6 +50,25 @@ from .thinking import ThinkingWatch, unreadable_thinking
 from .trim import Trimmer
 
 
+class NoMemory:
+    """The memory of a session that has none; a subclass does its work at these points of a query."""
+
+    async def open(self) -> None:
+        """Begin, when the session's log is open."""
+
+    async def begin_query(self, prompt: str | list[dict[str, Any]]) -> None:
+        """Take a message of the user, before it is logged."""
+
+    async def before_request(self) -> None:
+        """Log everything that the next request should show."""
+
+    async def end_query(self) -> None:
+        """Take note that a reply without tool calls is logged."""
+
+    async def close(self) -> None:
+        """End all work, while the log is still open; a second call does nothing."""
+
+
 @record
 class SessionOptions:
     """The options a session is opened with."""
@@ -67,6 +86,8 @@ class SessionOptions:
     model: Model | None = None
     folder: str = ""
     """The key of the session's folder; empty for its default place among its project's sessions."""
+    memory: bool = False
+    """Whether the session shows and extracts memories of its project."""
 
     @property
     def key(self) -> str:

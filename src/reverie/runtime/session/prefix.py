@@ -40,7 +40,12 @@ class RequestOptions:
         tools: list[dict[str, Any]] | None,
         options: Mapping[str, Any],
     ) -> RequestOptions:
-        """Split the caller's options into body fields and extras; raise ``InputError`` for ``cache_control``."""
+        """Split the caller's options into body fields and extras.
+
+        Raise ``InputError`` for ``cache_control`` and for an empty model name.
+        """
+        if not model.strip():
+            raise InputError("the model's name is empty: pass the name that the provider bills, as model=")
         if "cache_control" in options:
             raise InputError("prepare() places the cache breakpoints itself: leave cache_control out")
         body = {key: value for key, value in options.items() if key in REQUEST_FIELDS}

@@ -8,11 +8,13 @@ from typing import Any, cast
 
 import msgspec
 
-from ...conversation.entries import Message, clean
+from ...conversation.entries import Entry, Message, clean
 from ...conversation.view import View
+from ...conversation.wire.request import ends_with_reply
 from ...conversation.wire.schemas import input_problem
 from ...errors import InputError
 from ...models.shapes import messages_reply
+from ...ports import Reply
 from ...values import record
 
 
@@ -28,12 +30,12 @@ class Call:
 
 
 def plain_reply(reply: Any, model: str = "") -> tuple[Message, dict[str, Any]]:
-    """Split a provider's reply, an SDK object or a mapping, into its message and a dict of its other fields.
+    """Split a reply (a ``Reply``, an SDK object or a mapping) into its message and a dict of its other fields.
 
     A chat completion or a response is read for ``model``, the model that the request named. Raise ``InputError`` if
     it is not a reply of an assistant.
     """
-    body: Any = reply
+    body: Any = reply.body if isinstance(reply, Reply) else reply
     if not isinstance(body, Mapping):
         body = _fields_of(reply)
     fields = dict(messages_reply(cast(Mapping[str, Any], body), model))
@@ -55,6 +57,21 @@ def _fields_of(reply: Any) -> Any:
             f"a reply is a mapping or an SDK message, not {type(reply).__name__}: pass the provider's reply"
         )
     return dump()
+
+
+def repeated_reply(view: View, message: Message, rest: Mapping[str, Any]) -> Entry | None:
+    """Return the last reply of the log if this is the same one, passed again after a call that was cut off."""
+    last = view.last_reply
+    if last is None or last.message is None or last.message.get("content") != message["content"]:
+        return None
+    id = rest.get("id")
+    return last if last.reply.get("id") == id and (id or ends_with_reply(view)) else None
+
+
+def is_billed(view: View, rest: Mapping[str, Any]) -> bool:
+    """Return whether the log holds the cost of this reply."""
+    call = view.facts.last_call
+    return call is not None and call.message_id == str(rest.get("id") or "")
 
 
 def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[Call]:

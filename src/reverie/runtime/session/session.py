@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from anyio import CancelScope
 
@@ -18,7 +18,6 @@ from ...conversation.log import newer_part
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
-from ...conversation.wire.request import ends_with_reply
 from ...errors import InputError, PromptTooLong, SessionError
 from ...events import (
     FellBack,
@@ -42,11 +41,11 @@ from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
 from .log import Mode, SessionLog
 from .offload.read_back import EXPAND_TOOL
-from .parts import SessionOptions, assemble
+from .parts import NoMemory, SessionOptions, assemble
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
-from .replies import Call, calls_of, plain_reply
+from .replies import Call, calls_of, is_billed, plain_reply, repeated_reply
 from .windows import read_windows
 
 
@@ -68,6 +67,7 @@ class Session:
             inline=not options.on_files,
         )
         self.parts = assemble(self.log, options)
+        self._memory = self._new_memory() if options.memory else NoMemory()
 
     @classmethod
     def open(
@@ -82,11 +82,14 @@ class Session:
         capabilities: frozenset[str] = frozenset(),
         model: Model | None = None,
         folder: str = "",
-    ) -> Session:
+        memory: bool = False,
+    ) -> Self:
         """Return a session to enter with ``async with``, which opens its log; write mode creates a missing one.
 
         ``capabilities`` names provider features beyond the public rules (``cache_edits``); ``model`` writes notes
-        and summaries; ``folder`` is the session's place in the storage, if not among its project's sessions.
+        and summaries, with ``memory`` also memories; ``folder`` is the session's place in the storage, if not among
+        its project's sessions. ``memory`` shows the index of the project's memories, recalls those that fit a message
+        of ``say``, and extracts new ones after a reply without tool calls; without a model it makes no call for that.
         """
         directory = Path(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
@@ -103,10 +106,14 @@ class Session:
                 capabilities=capabilities,
                 model=model,
                 folder=folder,
+                memory=memory,
             )
         )
 
-    async def __aenter__(self) -> Session:
+    def _new_memory(self) -> NoMemory:
+        raise InputError("this class knows no memories: open reverie.Session with memory=True")
+
+    async def __aenter__(self) -> Self:
         try:
             await self._enter()
         except BaseException:  # an opening that failed or was cancelled must not keep the lease
@@ -128,6 +135,7 @@ class Session:
                 await self.log.append(META, {"schema": LOG, "cwd": self._options.cwd})
             self.log.run_later(self.parts.accounts.heal)
             await self.parts.background.open()
+            await self._memory.open()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -137,7 +145,10 @@ class Session:
 
     async def _leave(self, wait_seconds: float) -> None:
         try:
-            await self.parts.background.close(wait_seconds)
+            try:
+                await self._memory.close()
+            finally:
+                await self.parts.background.close(wait_seconds)
         finally:
             with CancelScope(shield=True):
                 try:
@@ -213,45 +224,36 @@ class Session:
         """Log a message of the user and return its entry; raise ``InputError`` if the message is empty."""
         if not content or (isinstance(content, str) and not content.strip()):
             raise InputError("the message is empty: pass some text")
+        await self._memory.begin_query(content)
         shown = await self.parts.offload.images.admitted(self.log, content)
         return await self.log.append(USER, {"message": {"role": "user", "content": shown}})
 
     async def observe(self, reply: Any) -> list[Call]:
         """Log the provider's reply and its cost, update the notes if due, and return a list of its tool calls.
 
-        The reply may be a message, a chat completion or a response, as an SDK object or a mapping. One that repeats
-        the reply before is not logged again. A reply with tool calls, and its results, are on disk when the next
-        ``prepare`` returns; a killed process does not lose them before that, and ``sync`` waits for the disk at once.
+        The reply may be a message, a chat completion or a response, as an SDK object or a mapping, or a ``Reply`` of
+        a Reverie model. One that repeats the reply before is not logged again. A reply with tool calls, and its
+        results, are on disk when the next ``prepare`` returns; a killed process does not lose them before that, and
+        ``sync`` waits for the disk at once.
         """
         await self.log.settle()
         message, rest = plain_reply(reply, self._asked_model())
-        logged = self._repeated(message, rest)
+        logged = repeated_reply(self.view, message, rest)
         if logged is None:
             binding = self.parts.thinking.binding(self.view, self.parts.policy.facts)
             bound = {} if binding is None else {"bound": binding}
             entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound}, sync=False)
             self.parts.thinking.bind(entry.uuid, binding)
             await self.parts.take_reply(self.log, entry, rest)
-        elif isinstance(rest.get("usage"), Mapping) and not self._is_billed(rest):
+        elif isinstance(rest.get("usage"), Mapping) and not is_billed(self.view, rest):
             await self.parts.take_reply(self.log, logged, rest)
         calls = calls_of(message, self.view.facts.tools)
         # A provider refuses results of calls that are not in the view.
         calls = [call for call in calls if self.view.tool_call(call.id) is not None]
         if not calls:  # otherwise prepare() waits for the disk once for the whole turn
             await self.log.sync()
+            await self._memory.end_query()
         return calls
-
-    def _repeated(self, message: Mapping[str, Any], rest: Mapping[str, Any]) -> Entry | None:
-        """Return the last reply of the log if this is the same one, passed again after a call that was cut off."""
-        last = self.view.last_reply
-        if last is None or last.message is None or last.message.get("content") != message["content"]:
-            return None
-        id = rest.get("id")
-        return last if last.reply.get("id") == id and (id or ends_with_reply(self.view)) else None
-
-    def _is_billed(self, rest: Mapping[str, Any]) -> bool:
-        call = self.view.facts.last_call
-        return call is not None and call.message_id == str(rest.get("id") or "")
 
     def _asked_model(self) -> str:
         """Return the model that the last request named."""
@@ -306,8 +308,9 @@ class Session:
 
         It extends the last request unless a logged decision changes the prefix. ``options`` are other fields of
         the request and arguments of the SDK call, both named as in the Messages API; ``shape`` is the API that the
-        request is for. Raise ``WindowFull`` if the request cannot fit.
+        request is for. Raise ``WindowFull`` if the request cannot fit, and ``InputError`` for an empty model name.
         """
+        await self._memory.before_request()
         asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
         request = await prepare(self.log, self.parts, asked)
         extras = asked.extras_for(request, self.view) if shape == "messages" else asked.extras

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from threading import Event, Lock, RLock
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 from ...conversation.cuts import Item
 from ...conversation.decisions import Decision, body_of
@@ -26,6 +26,12 @@ _FORK: Final = (
     "upgrade Reverie, or fork it: reverie export {0} --output fork.jsonl, then reverie import fork.jsonl "
     "copies its messages to a new session"
 )
+_NOT_WRITABLE: Final = {
+    "": "is not open: enter it with 'async with Session.open(...)', or without asyncio 'with SyncSession.open(...)'",
+    "read": "is open for reading only; open it with mode='write', or leave a message in its inbox with Session.post()",
+    "write": "is closed: open it again",
+}
+"""Why a log without a lease cannot be written, by how it was opened."""
 
 
 def holder_text(at: float) -> str:
@@ -55,6 +61,7 @@ class LogWriter:
         self._is_torn = False
         self._lost: LogLost | None = None
         self._newer = ""
+        self._access: Literal["", "read", "write"] = ""
 
     def open(
         self, take: Callable[[Entry, View], None] | None = None, *, write: bool = True, given_up: Event | None = None
@@ -66,6 +73,7 @@ class LogWriter:
         Raise ``NewerVersion`` if it is to be written and a newer Reverie wrote it. With ``given_up``, a caller that
         no longer waits lets go of the lease.
         """
+        self._access = "write" if write else "read"
         if write:
             lease = self._storage.lease(self.key, holder=holder_text(self.clock()))
             with self._gate:
@@ -100,6 +108,11 @@ class LogWriter:
         self._size, self._is_torn = scan.size, scan.is_torn
         return scan.parsed()
 
+    def require_open(self) -> None:
+        """Raise ``SessionReadOnly`` if the log was never opened."""
+        if not self._access:
+            raise SessionReadOnly(f"session {self.session} {_NOT_WRITABLE[self._access]}")
+
     @property
     def entries(self) -> int:
         """The number of entries in the log."""
@@ -123,10 +136,7 @@ class LogWriter:
         """
         with self._appending:
             if self._lease is None:
-                raise SessionReadOnly(
-                    f"session {self.session} is open for reading only; open it with mode='write', or leave a command "
-                    "in its inbox with reverie.runtime.session.inbox.post"
-                )
+                raise SessionReadOnly(f"session {self.session} {_NOT_WRITABLE[self._access]}")
             self._settle()
             if self._lost is not None:
                 self._rescue(self._lost)
