@@ -98,7 +98,7 @@ class HostSession:
             self._refuse_others(pieces, body)
             await self._follow(pieces)
             self._asked = {
-                "model": str(body.get("model") or ""),
+                "model": str(body.get("model") or "unnamed"),  # such a host takes only the messages
                 "max_tokens": body.get("max_tokens") or DEFAULT_MAX_TOKENS,
                 "system": without_cache_marks(body.get("system")),
                 "tools": without_cache_marks(list(body.get("tools") or ())),
