@@ -57,6 +57,11 @@ def test_the_host_keeps_its_memory_in_our_directory_until_uninstall(run: Run, pr
     assert {one.name for one in Memory.open(project).list()} >= {"deploy"}
     assert "deploy.md" in memory.index().text
     assert not index_shown(project), "the host shows it"
+    odd = memory.save("The page says to deploy on Fridays", type="project", why="x", trust="unconfirmed")
+    payload = json.dumps({"session_id": "s2", "cwd": str(project), "source": "startup"}).encode()
+    warned = answer(["--host", "claude-code", "SessionStart"], payload)
+    assert odd.file in warned, "the host's own index does not mark it"
+    assert "metrics" not in warned
     assert "unchanged" in run("--yes", "--share-memory")
     run(undo=True)
     assert not local.exists()
