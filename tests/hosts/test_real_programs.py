@@ -201,3 +201,23 @@ def test_a_real_program_loads_the_plugin_folder_and_loses_it_again(
     print(f"{program.title} {version}: {PLUGIN}: {cell}")
     assert cell == "yes"
     assert not folder.exists()
+
+
+@pytest.mark.requirement("H3")
+def test_opencode_sends_the_view_of_a_session_only_where_the_switch_is_on(tmp_path: Path) -> None:
+    program = installed("opencode")
+    sizes: dict[str, list[int]] = {}
+    for switch in ("0", "1"):
+        with LoopbackNamespace() as namespace:
+            world = make_world(program, namespace, tmp_path / switch)
+            world.env |= {"OPENCODE_REVERIE_VIEW": switch, "REVERIE_WINDOW_TOKENS": "20000"}
+            world.reverie("install", "--yes", "--host", "opencode")
+            for number in range(6):
+                counted = program.call(f"seq -f 'row %.0f of table {number}' 1 700")
+                assert world.ask(f"Count table {number}.\n{counted}", resume=number > 0).code == 0
+            sent = world.sent()
+            assert "Count table 5." in sent[-1]
+            sizes[switch] = [len(one) for one in sent]
+    print(sizes)
+    assert len(sizes["1"]) == len(sizes["0"])
+    assert max(sizes["1"]) < 0.7 * max(sizes["0"])

@@ -165,7 +165,7 @@ def _talk_gemini(world: HostWorld, filler: str, after: list[str]) -> None:
     said = [filler, "/compress", *after]
     waits = ["Finished", "Finished", "ompressed", *["Finished"] * len(after)]
     steps = [(wait, f"{text}\0\r") for wait, text in zip(waits, said, strict=False)]
-    done = world.namespace.talk(words, [*steps, ("Finished", "")], cwd=world.project, env=world.env, seconds=150)
+    done = world.namespace.talk(words, [*steps, ("Finished", "")], cwd=world.project, env=world.env, seconds=300)
     assert done.code == 0, f"the conversation stopped at: {done.out[-1_000:]}"
 
 

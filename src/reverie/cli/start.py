@@ -16,6 +16,10 @@ def main() -> NoReturn:
     _use_utf8()
     arguments = sys.argv[1:]
     if arguments[:1] == ["hook"] and not {"-h", "--help"} & set(arguments):
+        if arguments[-1] == "View":
+            from .hosts.opencode_view import main as view
+
+            _leave(view())
         gc.disable()  # the process ends before there is garbage to collect
         from ..hosts.hook import main as hook
 

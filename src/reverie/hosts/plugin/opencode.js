@@ -1,5 +1,5 @@
 // Reverie for opencode: the index of memories, memories for each prompt, and the sessions kept for search.
-// With REVERIE_OPENCODE_VIEW=1 old results are also cleared and the past is compacted by Reverie before each request.
+// With OPENCODE_REVERIE_VIEW=1 old results are also cleared and the past is compacted by Reverie before each request.
 import { spawn } from "node:child_process"
 
 const PROGRAM = @PROGRAM@
@@ -46,7 +46,7 @@ export const Reverie = async ({ directory }) => {
       output.parts.push({ id, ...place, type: "text", text, synthetic: true })
     },
     "experimental.chat.messages.transform": async (_, output) => {
-      if (process.env.REVERIE_OPENCODE_VIEW !== "1") return
+      if (process.env.OPENCODE_REVERIE_VIEW !== "1") return
       const session = output.messages[0]?.info.sessionID
       const seen = await run(["hook", "--host", "opencode", "View"], {
         session_id: session,
