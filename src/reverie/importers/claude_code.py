@@ -59,6 +59,7 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list of sessions: the main conversation, then other sessions and side chains in the same file."""
     lines, first = _lines(source)
+    requests = claude_requests.requests_in(row for _, row in source.records)
     out: list[ImportedSession] = []
     groups: dict[str, list[TranscriptLine]] = {}
     for line in lines:
@@ -72,12 +73,12 @@ def read(source: RecordSource) -> list[ImportedSession]:
         if len(out) + 1 >= _MOST_SESSIONS or not any(line.node.speaks for line in others):
             others = []
         left = {line.node.uuid for line in others}
-        out.append(_session(source, main, branch, first if not out else None, left))
+        out.append(_session(source, main, branch, requests, first if not out else None, left))
         main = others
     for side, group in groups.items():
         branch = newest_branch([line.node for line in group])
         if branch.kept:
-            out.append(_session(source, group, branch, first if not out else None, set(), side))
+            out.append(_session(source, group, branch, requests, first if not out else None, set(), side))
     if not out:
         first.session_id = first.session_id or source.stem
         out.append(first.done(source.damage))
@@ -146,6 +147,7 @@ def _session(
     source: RecordSource,
     lines: Sequence[TranscriptLine],
     branch: Branch,
+    requests: claude_requests.RecordedRequests,
     first: SessionDraft | None,
     left: set[str],
     side: str = "",
@@ -168,10 +170,9 @@ def _session(
     for line in kept:
         if line.node.uuid not in taken:
             _emit(draft, line, summaries)
-    rows = [row for _, row in source.records]
-    _add_requests(draft, kept, rows)
+    _add_requests(draft, kept, requests)
     if first is not None:
-        draft.bill = claude_requests.bill_in(rows)
+        draft.bill = claude_requests.bill_in(row for _, row in source.records)
     return draft.done(source.damage if first is not None else ())
 
 
@@ -318,7 +319,7 @@ def _attached(row: Record) -> str | list[Record]:
     return ""
 
 
-def _add_requests(draft: SessionDraft, kept: Sequence[TranscriptLine], rows: Sequence[Record]) -> None:
+def _add_requests(draft: SessionDraft, kept: Sequence[TranscriptLine], found: claude_requests.RecordedRequests) -> None:
     """Add the exact prompt, tools and messages of the newest recorded call to a session."""
     request, newest = "", 0
     for place, line in enumerate(kept):
@@ -326,7 +327,6 @@ def _add_requests(draft: SessionDraft, kept: Sequence[TranscriptLine], rows: Seq
             request, newest = (named, place) if named != request else (request, newest)
     if not request:
         return
-    found = claude_requests.requests_in(rows)
     draft.system, draft.tools = found.shape_of(request)
     said = list(_said(kept))
     sent = found.messages_of(request, (message for _, message in said))

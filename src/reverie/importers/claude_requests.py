@@ -40,10 +40,8 @@ class RecordedRequests:
         if hashes is None:
             return None
         missing = set(hashes) - self.blobs.keys()
-        known = dict(self.blobs)
-        if missing:
-            known |= {name: message for message in said if (name := _hash_of(message)) in missing}
-        found = [known.get(name) for name in hashes]
+        others = {_hash_of(message): message for message in said} if missing else {}
+        found = [self.blobs.get(name) or others.get(name) for name in hashes]
         return None if None in found else cast("list[Record]", found)
 
     def _hashes(self, request: str) -> list[str] | None:
@@ -61,7 +59,7 @@ class RecordedRequests:
         for tail, keep in reversed(tails):
             if keep > len(out):
                 return None
-            out = [*out[:keep], *tail]
+            out[keep:] = tail
         return out
 
 
