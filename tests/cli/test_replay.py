@@ -94,7 +94,7 @@ def test_prices_can_be_chosen(session: Path):
         (["missing.jsonl"], "missing.jsonl does not exist"),
         ([".", "--policy", "wishful"], "no policy is called 'wishful'"),
         (["--policy", "absent.toml"], "no such settings file"),
-        ([], "no sessions of Claude Code or Codex"),
+        ([], "no sessions of other agents"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: list[str], said: str, session: Path, tmp_path: Path):
