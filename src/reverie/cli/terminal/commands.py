@@ -32,7 +32,7 @@ KEYS: Final = (
     ("Ctrl-X Ctrl-E", "edit the input in $EDITOR"),
     ("Ctrl-Z", "suspend; fg continues"),
     ("Shift-Tab", f"next mode: {', '.join(MODES)}"),
-    ("@file", "complete a file name"),
+    ("@file", "attach a file or an image; Tab completes its name"),
     ("!command", "run a shell command yourself; the model sees its output"),
 )
 PLAN_USAGE: Final = "usage: /plan, /plan approve [default | accept-edits], /plan reject [WORDS], /plan edit, /plan drop"

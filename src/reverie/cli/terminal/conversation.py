@@ -22,6 +22,7 @@ from ...values import replace
 from ..output import counted
 from . import states
 from .approval import ScreenApprover
+from .attached_files import attach_files
 from .background_work import unfinished_lines
 from .calls import one_line
 from .colours import Paint
@@ -252,12 +253,16 @@ class Conversation:
     async def _ask(self, prompt: str) -> None:
         self.transcript.prompt(prompt)
         try:
+            await attach_files(self.agent, prompt, self._note_attached)
             async with aclosing(self.agent.ask(prompt)) as events:
                 async for _ in events:  # the listener shows each event
                     pass
         except ReverieError as error:
             self.transcript.note(f"! {error}", "warning")
         self._files = await to_thread.run_sync(project_files, self.agent.cwd)
+
+    def _note_attached(self, line: str, is_problem: bool) -> None:
+        self.transcript.note(f"! {line}" if is_problem else line, "warning" if is_problem else "dim")
 
     async def _shell(self, command: str) -> None:
         from .shell import as_attachment, run_shell

@@ -14,6 +14,7 @@ from anyio import move_on_after
 from ...conversation.entries import new_uuid
 from ...conversation.plans import Plan
 from ...conversation.tokens.estimate import estimate_request
+from ...conversation.wire.blocks import text_block
 from ...errors import InputError, ReverieError, SessionError, WindowFull
 from ...events import Event, FellBack, Listener
 from ...layers.l7_relay import check_agent_name, narrower
@@ -27,6 +28,7 @@ from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from ..memory.session import Session
 from ..places.projects import canonical_root
+from ..session.replies import Call
 from ..session.standing_context import ContextSource
 from .answers import Answer, AnswerTurns, in_own_task
 from .context_sources import TextSource
@@ -285,6 +287,25 @@ class Agent:
             if parts.memory is not None and (run.end is None or run.end.end == "aborted"):
                 parts.memory.recall.cancel()
             self._events.stop_queue()
+
+    async def attach_file(self, path: str) -> str:
+        """Show a file or an image to the model before the next prompt, as its tool Read would; it may edit it then.
+
+        Return an empty text, or the reason why the file was not attached, such as a rule that denies it.
+        """
+        parts = self.parts
+        output = await parts.runs.output(Call("attached", "Read", {"file_path": path}))
+        if output.is_error:
+            return output.text
+        head = f"The user attached {path}:"
+        content = (
+            f"{head}\n{output.content}" if isinstance(output.content, str) else [text_block(head), *output.content]
+        )
+        session = parts.session
+        shown = await session.parts.offload.images.admitted(session.log, content)
+        await session.log.attach(shown, type="file", files=output.files)
+        parts.runs.touched.update(output.read)
+        return ""
 
     def listen(self, listener: Listener) -> None:
         """Register a function to call with every event as soon as it happens; its exceptions are ignored."""

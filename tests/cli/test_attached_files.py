@@ -1,0 +1,82 @@
+"""Files that a prompt names with ``@``."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import Settings
+from reverie.cli.terminal.attached_files import attach_files, named_files
+from reverie.conversation.wire.validate import problems
+from reverie.models import ScriptedModel
+from reverie.runtime.agent.agent import Agent
+from reverie.settings import PermissionRules, Switches
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with a text, a text with a blank in its name, an image and a secret."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "app.py").write_text("print('harbour')\n")
+    (folder / "my notes.txt").write_text("low tide\n")
+    (folder / "dot.png").write_bytes(base64.b64decode(PIXEL))
+    (folder / ".env").write_text("TOKEN=1\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("prompt", "found"),
+    [
+        ("fix @app.py please", ["app.py"]),
+        ("look at @app.py, and at @app.py.", ["app.py"]),
+        ("@my\\ notes.txt, then @dot.png!", ["my notes.txt", "dot.png"]),
+        ("mail me@app.py or @nobody, use @pytest.fixture", []),
+        ("@", []),
+    ],
+)
+def test_only_files_that_exist_are_named(project: Path, prompt: str, found: list[str]) -> None:
+    assert named_files(prompt, project) == found
+
+
+def asked(home: Path, project: Path, prompt: str, replies: list[Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Attach the files of a prompt, ask it, and return the requests and the lines that were shown."""
+    settings = Settings(
+        home,
+        switches=Switches(extraction=False, recall=False, dream=False),
+        permissions=PermissionRules(mode="accept-edits", deny=("Read(.env)",)),
+    )
+    model, lines = ScriptedModel(replies), list[str]()
+
+    async def steps() -> None:
+        async with Agent(model=model, cwd=project, session="s", settings=settings) as agent:
+            await attach_files(agent, prompt, lambda line, _: lines.append(line))
+            _ = [event async for event in agent.ask(prompt)]
+
+    anyio.run(steps)
+    return model.requests, lines
+
+
+def test_an_attached_file_is_seen_and_edited_without_another_read(home: Path, project: Path) -> None:
+    edit = {"file_path": "app.py", "old_string": "harbour", "new_string": "quay"}
+    replies = [[{"type": "tool_use", "name": "Edit", "input": edit}], "Done."]
+    requests, lines = asked(home, project, "rename it in @app.py", replies)
+    assert lines == ["attached app.py"]
+    assert "print('harbour')" in repr(requests[0]["messages"])
+    assert (project / "app.py").read_text() == "print('quay')\n"
+    assert all(problems(request) == [] for request in requests)
+
+
+def test_an_image_is_attached_and_a_denied_file_is_not(home: Path, project: Path) -> None:
+    requests, lines = asked(home, project, "compare @dot.png with @.env", ["Done."])
+    assert lines[0] == "attached dot.png"
+    assert ".env was not attached: Permission to use Read was denied" in lines[1]
+    blocks = [block for message in requests[0]["messages"] for block in message["content"] if isinstance(block, dict)]
+    assert any(block.get("type") == "image" for block in blocks)
+    assert "TOKEN=1" not in repr(requests)
