@@ -160,7 +160,7 @@ def uninstalled(world: HostWorld, settings: Path, before: bytes | None) -> str:
     return yes(now == before, f"{settings.name} differs: {now!r}")
 
 
-@pytest.mark.requirement("H6")
+@pytest.mark.requirement("H2", "H6")
 @pytest.mark.parametrize("name", [one.host for one in PROGRAMS])
 def test_a_real_program_has_every_feature_that_it_can_have(
     name: str, tmp_path: Path, record_property: Callable[[str, object], None]
