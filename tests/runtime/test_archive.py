@@ -308,6 +308,7 @@ def test_the_report_says_what_agents_delete_soon_by_their_own_settings(machine: 
     machine.write("codex", "c", lines_of("codex", "c", 1))
     claude, codex = machine.keep().agents
     assert (claude.due, claude.days_kept, codex.due, codex.days_kept) == (1, 30.0, 0, None)
+    assert (claude.first_due_days, codex.first_due_days) == (pytest.approx(5.0), None)
     (machine.user / ".claude" / "settings.json").write_text('{"cleanupPeriodDays": 90}')
     assert machine.keep().agents[0].due == 0
     gemini = machine.write("gemini", "g", lines_of("gemini", "g", 1))

@@ -111,7 +111,10 @@ def draw(report: KeepReport, dry_run: bool, timer: dict[str, Any]) -> None:
         table(["agent", "kept", "new", "grown", "deleted", soon, "its agent deletes"], rows, right=(1, 2, 3, 4, 5))
     due = sum(one.due for one in report.agents)
     if due:
-        say(f"Their agents delete {counted(due, 'session')} in the next {SOON_DAYS:.0f} days; the copies here stay.")
+        first = min(one.first_due_days for one in report.agents if one.first_due_days is not None)
+        when = "the first at their next start" if first < 1 else f"the first in {counted(int(first), 'day')}"
+        days = f"in the next {SOON_DAYS:.0f} days"
+        say(f"Their agents delete {counted(due, 'session')} {days}, {when}; the copies here stay.")
     if report.lost:
         found = f"{counted(report.prompts, 'prompt')} of yours recovered from history files"
         say(f"Deleted before they could be kept: {counted(report.lost, 'session')}; {found}.")

@@ -38,6 +38,8 @@ class AgentSessions:
     due: int = 0
     """Sessions that the agent will delete within a week; they are kept."""
     days_kept: float | None = None
+    first_due_days: float | None = None
+    """The days until the first of them is deleted; 0 if the next start of the agent deletes it."""
 
 
 @record
@@ -104,7 +106,7 @@ class _Pass:
         files = self._index.files
         found: dict[str, set[str]] = {place.format: set() for place in places}
         changed: list[_Changed] = []
-        due: dict[str, int] = {}
+        due: dict[str, list[float]] = {}
         for place in places:
             seen, days = found[place.format], days_kept(place)
             for path, status in place.files():
@@ -112,15 +114,17 @@ class _Pass:
                 stamp, known = stamp_of(path, status), files.get(path)
                 if known is None or known.stamp != stamp:
                     changed.append((place.format, path, stamp))
-                if days is not None and days_left(days, status.st_mtime, now) <= SOON_DAYS:
-                    due[place.format] = due.get(place.format, 0) + ("/subagents/" not in path)
+                if days is None or "/subagents/" in path:
+                    continue
+                if (left := days_left(days, status.st_mtime, now)) <= SOON_DAYS:
+                    due.setdefault(place.format, []).append(left)
         for format, path, stamp in track(changed):
             self._take(format, path, stamp)
         histories = [one for place in places if place.history and (one := self._recover(place))]
         self._save()
         present = set[str]().union(*found.values())
         there = stored_logs(self._home) | self._planned
-        agents = [self._agent(place, present, there, due.get(place.format, 0)) for place in places]
+        agents = [self._agent(place, present, there, due.get(place.format, [])) for place in places]
         return KeepReport(
             tuple(one for one in agents if one.kept or one.due),
             sum(lost for lost, _ in histories),
@@ -131,7 +135,7 @@ class _Pass:
             tuple(self._written),
         )
 
-    def _agent(self, place: SessionPlace, present: set[str], there: set[str], due: int) -> AgentSessions:
+    def _agent(self, place: SessionPlace, present: set[str], there: set[str], due: list[float]) -> AgentSessions:
         kept, here = set[str](), set[str]()
         for path, file in self._index.files.items():
             if file.format == place.format:
@@ -140,7 +144,8 @@ class _Pass:
                 here |= sessions if path in present else set()
         results = list(self._results.get(place.format, {}).values())
         counts = (len(kept), results.count(ADDED), results.count(GROWN), len(kept - here))
-        return AgentSessions(place.format, place.title, *counts, due, days_kept(place))
+        first = max(0.0, min(due)) if due else None
+        return AgentSessions(place.format, place.title, *counts, len(due), days_kept(place), first)
 
     def _take(self, format: str, path: str, stamp: tuple[int, ...]) -> None:
         """Keep the sessions of one changed file; a busy one is tried by the next pass, a failed one once it changed."""
