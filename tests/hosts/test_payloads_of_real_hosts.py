@@ -286,25 +286,29 @@ def test_only_a_name_that_leaves_no_doubt_ties_a_memory_to_a_call(memory: str, g
 
 
 @pytest.mark.requirement("H1")
-def test_a_call_that_no_memory_is_about_starts_no_python(ask: Ask, project: Path, home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("host", "named", "inside"), [("claude-code", "", "/"), ("codex", "/other", "")])
+def test_a_call_that_no_memory_is_about_starts_no_python(
+    host: str, named: str, inside: str, ask: Ask, project: Path, home: Path, tmp_path: Path
+) -> None:
     Memory.open(project).save("Never use git push --force here", type="feedback", why="a branch was lost")
-    ask("claude-code", "UserPromptSubmit", prompt="hello")
+    ask(host, "UserPromptSubmit", prompt="hello")
     started = tmp_path / "started"
     fake = tmp_path / "reverie"
     fake.write_text(f'#!/bin/sh\necho "$@" >> {shlex.quote(str(started))}\ncat >> {shlex.quote(str(started))}\n')
     fake.chmod(0o755)
     script = Path(handlers.__file__).with_name("before_tool.sh")
-    environ = {**os.environ, "CLAUDE_PROJECT_DIR": str(project)}
+    environ = {**os.environ, "CLAUDE_PROJECT_DIR": named or str(project)}  # Codex may run inside Claude Code
+    place = inside or str(project)
 
     def call(command: str) -> str:
         payload = json.dumps({"tool_name": "Bash", "tool_input": {"command": command}})
-        words = ["sh", str(script), str(home), "claude-code", str(fake)]
-        ran = subprocess.run(words, input=payload.encode(), capture_output=True, timeout=60, env=environ)
+        words = ["sh", str(script), str(home), host, str(fake)]
+        ran = subprocess.run(words, input=payload.encode(), capture_output=True, timeout=60, env=environ, cwd=place)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
         return started.read_text() if started.exists() else ""
 
     assert call("ls -la") == ""
-    assert "hook --host claude-code PreToolUse" in (said := call("git push"))
+    assert f"hook --host {host} PreToolUse" in (said := call("git push"))
     assert '"git push"' in said
 
 

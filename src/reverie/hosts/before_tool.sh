@@ -1,9 +1,10 @@
 #!/bin/sh
 # Before a tool runs: start Reverie only if the call names a file or command that a memory names too.
 # Usage: before_tool.sh HOME HOST PROGRAM...
-names="${REVERIE_HOME:-$1}/queue/names$(printf %s "${CLAUDE_PROJECT_DIR:-$PWD}" | tr / -)"
-host=$2
+home=${REVERIE_HOME:-$1} host=$2 project=$PWD
 shift 2
+[ "$host" != claude-code ] || project=${CLAUDE_PROJECT_DIR:-$PWD}
+names="$home/queue/names$(printf %s "$project" | tr / -)"
 [ -s "$names" ] || exit 0
 call=$(cat)
 printf %s "$call" | grep -qwFf "$names" || exit 0
