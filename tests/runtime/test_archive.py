@@ -460,15 +460,29 @@ class World:
             assert all(f"question {turn}" in joined and f"answer {turn}" in joined for turn in turns), session
 
 
-def killed_pass(machine: Machine, seconds: float) -> bool:
-    """Run a pass in a process of its own and kill it after a time; return whether it was killed before its end."""
-    code = (
-        "import sys; from pathlib import Path; from reverie.importers import usual_places\n"
-        "from reverie.runtime.archive import Keeper; from reverie.storage.files import FileStorage\n"
-        "print('ready', flush=True); sys.stdin.readline()\n"
-        "Keeper(FileStorage(sys.argv[1]), usual_places(Path(sys.argv[2]), {})).keep(0.0)"
-    )
-    arguments = [sys.executable, "-c", code, str(machine.home), str(machine.user)]
+PASS = """
+import os, sys
+from pathlib import Path
+from reverie.importers import usual_places
+from reverie.runtime.archive import Keeper
+from reverie.storage.files import FileStorage
+left, write = int(sys.argv[3]), FileStorage.write
+def counted(*arguments, **named):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), 9)
+    return write(*arguments, **named)
+FileStorage.write = counted
+print("ready", flush=True)
+sys.stdin.readline()
+Keeper(FileStorage(sys.argv[1]), usual_places(Path(sys.argv[2]), {})).keep(0.0)
+"""
+
+
+def killed_pass(machine: Machine, *, writes: int = 0, seconds: float = 60.0) -> bool:
+    """Run a pass in a process of its own that dies before a write, or after a time; return whether it died."""
+    arguments = [sys.executable, "-c", PASS, str(machine.home), str(machine.user), str(writes)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -488,18 +502,21 @@ def test_nothing_is_lost_or_doubled_when_sessions_change_and_passes_are_killed(
     machine: Machine, seed: int, torture: bool
 ) -> None:
     world = World(machine, 300 if torture else 24, seed)
-    kills, wanted = 0, 50 if torture else 2
-    for round in range(100 if torture else 12):
-        if killed_pass(machine, world.chance.uniform(0.0, 0.5 if torture else 0.08)):
-            kills += 1
+    kills = 0
+    for round in range(100 if torture else 3):
+        chance = world.chance
+        if torture and round % 2:
+            kills += killed_pass(machine, seconds=chance.uniform(0.0, 0.5))
+        else:
+            kills += killed_pass(machine, writes=chance.randint(1, 2 if round else 20))
         machine.keep()
         world.note()
         world.check()
         assert machine.keep().read == 0, round
         world.change()
-        if kills >= wanted and round >= 2:
+        if kills >= 50:
             break
-    assert kills >= wanted
+    assert kills >= (50 if torture else 2)
 
 
 @pytest.mark.requirement("A1")
