@@ -221,3 +221,20 @@ def test_opencode_sends_the_view_of_a_session_only_where_the_switch_is_on(tmp_pa
     print(sizes)
     assert len(sizes["1"]) == len(sizes["0"])
     assert max(sizes["1"]) < 0.7 * max(sizes["0"])
+
+
+@pytest.mark.requirement("H3")
+def test_a_real_client_of_agent_plugins_loads_the_portable_package(tmp_path: Path) -> None:
+    program = installed("codex")
+    folder = tmp_path / "plugin"
+    with LoopbackNamespace() as namespace:
+        world = make_world(program, namespace, tmp_path)
+        world.reverie("install", "--plugin", str(folder))
+        listed = folder / ".agents" / "plugins" / "marketplace.json"
+        listed.write_text(listed.read_text().replace("./codex", "./agent-plugin"))
+        for command in program.load:
+            assert world.run(command.replace("DIR", str(folder)).split()).code == 0
+        world.ask("Say hello.")
+        servers = world.run(["codex", "mcp", "list"]).out
+        assert "Look up what was decided" in world.sent()[0], "the skill is not shown"
+    assert re.search(r"reverie +\S+/bin/reverie +mcp .*PLUGIN_DATA=\S+ PLUGIN_ROOT=\S+ .*enabled", servers)
