@@ -175,6 +175,13 @@ def test_the_commands_build_and_delete_the_folder(tmp_path: Path, capsys: pytest
     assert (folder / "opencode" / "reverie.js").is_file()
     assert run(["uninstall"]) == 0
     assert not folder.exists()
+    assert run(["install", "--plugin", str(folder)]) == 0
+    capsys.readouterr()
+    assert run(["uninstall", "--plugin", str(folder), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["deleted"]) == len(plugin_files(tmp_path))
+    assert not folder.exists()
+    assert run(["uninstall", "--plugin", str(folder)]) == 0
+    assert "no plugin of Reverie" in capsys.readouterr().out
     assert run(["install"]) != 0
     assert "--plugin" in capsys.readouterr().err
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..runtime.session.session import Session
+from .history_pieces import block_list
 from .host_session import HostSession
 
 Body = dict[str, Any]
@@ -49,7 +50,7 @@ def _wire_messages(history: Sequence[Body]) -> list[Body]:
 
 def _as_shown(history: Sequence[Body], sent: Sequence[Body]) -> list[Body] | None:
     """Return the messages of opencode that the view still has, with its results, after the view's own texts."""
-    blocks = [block for message in sent for block in _blocks(message)]
+    blocks = [block for message in sent for block in block_list(message["content"])]
     results = {block["tool_use_id"]: _plain(block.get("content")) for block in blocks if block["type"] == "tool_result"}
     said = [str(block["text"]) for block in blocks if block["type"] == "text"]
     first = len(history)
@@ -101,11 +102,6 @@ def _output(call: Body) -> str:
     state: Body = call["state"]
     times: Body = state.get("time") or {}
     return _PRUNED if times.get("compacted") else str(state.get("output") or state.get("error") or "")
-
-
-def _blocks(message: Body) -> list[Body]:
-    content = message["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _plain(content: Any) -> str:

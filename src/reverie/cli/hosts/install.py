@@ -156,8 +156,11 @@ def remove(host: str | None, plugin: str | None, project: str | None, dry_run: b
     home = load_settings().home
     folders = [Path(plugin).absolute()] if plugin else plugin_folders(home) if host is None else []
     deleted = [path for folder in folders for path in delete_plugin(folder, home, dry_run=dry_run)]
-    if deleted and not as_json:
-        say(f"{', '.join(map(str, folders))}: {'would be ' if dry_run else ''}deleted")
+    if plugin and as_json:
+        emit_json({"dry_run": dry_run, "deleted": deleted})
+    elif not as_json and (deleted or plugin):
+        said = f"{'would be ' if dry_run else ''}deleted" if deleted else "no plugin of Reverie"
+        say(f"{', '.join(map(str, folders))}: {said}")
     if plugin:
         return
     wanted: list[tuple[Host, Path]] = [row for row in installed_files(home) if host in (None, row[0])]
