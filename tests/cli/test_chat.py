@@ -169,6 +169,7 @@ def test_without_anybody_to_ask_a_tool_that_needs_permission_is_denied_and_that_
     code, out, err = chat("--print", f"write the file {path}")
     assert code == 0
     assert not path.exists()
+    assert out.startswith("The tool said:")  # not what the model said before the call
     assert "denied" in out
     assert "Write was denied" in err
 

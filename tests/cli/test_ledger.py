@@ -65,7 +65,7 @@ def test_a_person_sees_a_table_with_the_sum_and_what_was_lost(home: Path, capsys
     assert "alpha" in shown
     assert "60.0%" in shown
     assert "tools[3].description changed" in shown
-    assert "$1.50 of it was lost to 1 cache break; without them it would have been $1.50." in shown
+    assert "$1.50 of it was lost to 1 cache break; otherwise it would have been $1.50." in shown
     assert shown.splitlines()[3].split()[0] == "all"
 
 

@@ -65,7 +65,8 @@ def test_nothing_found_says_so_and_bad_input_is_refused(past: Path, reverie: Cal
         0,
         "No matches: a message must contain a word of the query. Try names, identifiers, parts of a path.\n",
     )
-    assert reverie("search", "  ")[0] == 2
+    assert reverie("search", "  ")[0] == reverie("search")[0] == 2
+    assert reverie("search", "xyzzy", "plugh")[1].startswith("No matches")
     assert reverie("search", "x", "--project", past / "none")[0] == 2
     assert reverie("search", "x", "--limit", 0)[0] == 2
 

@@ -66,6 +66,7 @@ def test_an_imported_session_counts_by_its_own_days_and_costs_what_replay_says(
     old.write_text(SAMPLE.read_text().replace('"timestamp":"2026-', '"timestamp":"2025-'))
     assert reverie("import", old)[0] == 0
     assert json.loads(reverie("stats", "--days", 7, "--json")[1])["total"]["calls"] == 0
+    assert "The newest session ended on 2025-11-12: try --days " in reverie("stats", "--days", 7)[1]
     found = json.loads(reverie("stats", "--days", 36500, "--json")[1])
     billed = json.loads(reverie("replay", old, "--policy", "recorded", "--json")[1])["policies"]["recorded"]
     usd = pytest.approx(billed["input_usd"] + billed["output_usd"])

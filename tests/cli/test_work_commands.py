@@ -35,7 +35,9 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def said_by(home: Path, project: Path, *lines: str, replies: list[Any] | None = None) -> tuple[str, list[str]]:
+def said_by(
+    home: Path, project: Path, *lines: str, replies: list[Any] | None = None, colour: bool = False
+) -> tuple[str, list[str]]:
     """Answer one prompt, run the slash commands, and return what was shown and what was submitted."""
     shown: list[str] = []
     submitted: list[str] = []
@@ -47,7 +49,7 @@ def said_by(home: Path, project: Path, *lines: str, replies: list[Any] | None = 
             transcript = Transcript(shown.extend, paint=Paint(colour=False), cwd=project, size=lambda: (120, 50))
             own = own_commands(home, project, is_trusted=True)
             chat: Any = SimpleNamespace(
-                agent=agent, transcript=transcript, paint=Paint(colour=False), own=own, submit=submitted.append
+                agent=agent, transcript=transcript, paint=Paint(colour=colour), own=own, submit=submitted.append
             )
             _ = [event async for event in agent.ask("Mend the fence")]
             for line in lines:
@@ -63,6 +65,20 @@ def test_the_diff_shows_changed_lines_and_new_files(home: Path, project: Path) -
     assert "+new wood" in shown
     assert "new file gate.txt" in shown
     assert "gate.txt" not in said_by(home, project, "/diff fence.txt")[0]
+
+
+def test_the_diff_has_colours_and_a_fault_of_a_command_does_not_end_the_chat(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, _ = said_by(home, project, "/diff", colour=True)
+    assert "\x1b[31m-old wood\x1b[0m" in shown
+    assert "\x1b[32m+new wood\x1b[0m" in shown
+
+    def broken(*given: object) -> None:
+        raise KeyError("spoiled")
+
+    monkeypatch.setattr("reverie.tools.git.run_git", broken)
+    assert "/diff failed: KeyError: 'spoiled'" in said_by(home, project, "/diff")[0]
 
 
 def test_the_last_prompt_is_sent_again_and_init_asks_for_a_file(home: Path, project: Path) -> None:

@@ -208,9 +208,17 @@ def test_reasons_that_memories_share_do_not_make_them_similar() -> None:
     assert dreamt(files)[0].questions == ()
 
 
-def test_a_merge_unites_sources_takes_the_worst_trust_and_keeps_every_field() -> None:
+def test_equal_memories_of_different_trust_are_a_question() -> None:
     text = "The billing service listens on port 8081.\n\n**Why:** the proxy of Lena needs it."
-    one = memory(text, day="2026-10-05", trust="user")
+    files = {"copy.md": memory(text, trust="agent"), "mine.md": memory(text, trust="user")}
+    dreamed, after = dreamt(files)
+    assert after == files  # a copy by a program would lower the trust of the user's memory
+    assert [set(question.files) for question in dreamed.questions] == [{"copy.md", "mine.md"}]
+
+
+def test_a_merge_unites_sources_and_keeps_every_field() -> None:
+    text = "The billing service listens on port 8081.\n\n**Why:** the proxy of Lena needs it."
+    one = memory(text, day="2026-10-05", trust="unconfirmed")
     other = memory(text.replace("The", "the"), day="2026-10-11", trust="unconfirmed", source="s9 m4", colour="blue")
     dreamed, after = dreamt({"a.md": one, "b.md": other})
     [(file, data)] = after.items()

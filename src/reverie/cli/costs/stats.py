@@ -55,17 +55,21 @@ def command(sessions: tuple[str, ...], days: int, axis: str | None, project: str
         elif rows:
             _draw_table(axis, rows)
         else:
-            _say_nothing(days)
+            _say_nothing(found, days, now)
     elif as_json:
         emit_json(_figures(found))
     elif found.total.calls or found.measures.sessions or found.memories:
         _draw(found, days, now)
     else:
-        _say_nothing(days)
+        _say_nothing(found, days, now)
 
 
-def _say_nothing(days: int) -> None:
-    say(f"No model calls in the last {counted(days, 'day')}. 'reverie demo' shows an example bill.")
+def _say_nothing(found: Stats, days: int, now: datetime) -> None:
+    advice = "'reverie demo' shows an example bill."
+    if found.newest:
+        ago = (now.date() - datetime.fromisoformat(found.newest).date()).days
+        advice = f"The newest session ended on {found.newest}: try --days {ago + 30}."
+    say(f"No model calls in the last {counted(days, 'day')}. {advice}")
 
 
 def _figures(found: Stats) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def _line(each: Mapping[str, Totals]) -> str:
 def _draw_losses(total: Totals) -> None:
     if total.breaks:
         lost = f"{dollars(total.lost_usd)} of it was lost to {counted(total.breaks, 'cache break')}"
-        say(f"{lost}; without them it would have been {dollars(total.usd - total.lost_usd)}.")
+        say(f"{lost}; otherwise it would have been {dollars(total.usd - total.lost_usd)}.")
         ordered = sorted(total.lost_by_reason.items(), key=lambda item: (-item[1], item[0]))
         bars([(f"  {reason}", usd, dollars(usd)) for reason, usd in ordered], width=_WIDTH)
     if total.unpriced:

@@ -10,21 +10,22 @@ from ...runtime.search.sessions import SearchHit, SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ..output import emit_json, paint, say, warn
-from .recordings import slug_of
+from .recordings import opened_library, slug_of
 
 
 @click.command()
-@click.argument("query")
+@click.argument("words", metavar="WORDS...", nargs=-1)
 @click.option("--project", metavar="DIR", help="Only sessions of the project that contains this directory.")
 @click.option(
     "--limit", type=click.IntRange(1, 1_000), default=10, show_default=True, help="Maximum number of messages."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the messages as JSON.")
-def command(query: str, project: str | None, limit: int, as_json: bool) -> None:
+def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bool) -> None:
     """Find messages in past sessions by their words and, with an embedder, by their meaning, best match first.
 
     'reverie read SESSION HANDLE' shows a message in full.
     """
+    query = " ".join(words)
     if not query.strip():
         raise InputError("the query is empty: pass a few words to search for")
     slug = slug_of(project)
@@ -38,10 +39,17 @@ def command(query: str, project: str | None, limit: int, as_json: bool) -> None:
         emit_json({"query": query, "messages": found})
     elif found:
         draw(found)
+    elif _is_empty():
+        say("No sessions yet: 'reverie keep' and 'reverie import' add those of other agents.")
     elif embedder is not None:
         say("No matches. Try other words: names, identifiers, parts of a path.")
     else:
         say("No matches: a message must contain a word of the query. Try names, identifiers, parts of a path.")
+
+
+def _is_empty() -> bool:
+    with opened_library() as library:
+        return not list(library.keys())
 
 
 def on_event(event: Event) -> None:

@@ -404,6 +404,8 @@ async def run_command(chat: Chat, line: str) -> None:
         await command.act(chat, rest.strip())
     except ReverieError as error:
         chat.transcript.note(f"! {error}", "warning")
+    except Exception as error:  # a fault of one command must not end the conversation
+        chat.transcript.note(f"! /{name} failed: {type(error).__name__}: {one_line(str(error), 120)}", "warning")
 
 
 class _TerminalBuffer(io.StringIO):

@@ -95,7 +95,7 @@ class Conversation:
                 await shown
         if self._error is not None:
             raise self._error
-        if self._is_open:
+        if self._is_open and self.agent.session.view.length:
             print(f"To continue this conversation: reverie chat --resume {self.agent.name}")
 
     @contextmanager

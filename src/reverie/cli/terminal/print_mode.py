@@ -73,7 +73,7 @@ class QueryResult:
             case ReplyObserved():
                 self._settled, self._growing = self._settled + self._growing, ""
                 self.usage = self.usage.plus(usage_of(event.usage))
-            case ToolStarted():
+            case ToolStarted() | PermissionDecided(allowed=False):
                 self._settled = ""
             case QueryEnded():
                 self.ended = event

@@ -62,9 +62,9 @@ async def show_diff(chat: Chat, rest: str) -> None:
         lambda: run_git(chat.agent.cwd, "ls-files", "--others", "--exclude-standard", *words)
     )
     if diff.returncode:
-        raise InputError(f"there is no git repository with a commit here: {one_line(diff.stderr, 120)}")
+        raise InputError("there is no git repository with a commit here")
     styles = {"+": "added", "-": "removed", "@": "dim"}
-    lines = [chat.paint(line, styles.get(line[:1], "")) for line in diff.stdout.splitlines()]
+    lines = [chat.paint(line, styles[line[0]]) if line[:1] in styles else line for line in diff.stdout.splitlines()]
     lines += [chat.paint(f"new file {name}", "added") for name in new.stdout.splitlines()]
     if len(lines) > _MOST_LINES:
         lines = [*lines[:_MOST_LINES], chat.paint(f"… {counted(len(lines) - _MOST_LINES, 'more line')}", "dim")]

@@ -171,13 +171,17 @@ def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> li
 
 
 def _merge(copy: WorkingCopy, policy: DreamPolicy) -> None:
-    """Merge memories with equal words in the working copy; an existing file stays rather than a drafted one."""
+    """Merge memories with equal words and trust in the working copy; an existing file stays rather than a draft.
+
+    Of different trust, the merged one would have the lower: a copy by a program would lower the trust of the user's.
+    """
     for group in equal_groups(copy.ours):
         kept, *others = sorted(group, key=lambda file: (file in copy.drafts, -adds_words(copy.record(file)), file))
         for gone in others:
             text = merged_text(copy.record(kept), copy.text(kept), copy.record(gone))
             adds = adds_words(copy.record(gone), copy.record(kept))
-            if text is None or adds or len(text.encode()) > policy.max_file_bytes:
+            is_less = copy.record(gone).trust != copy.record(kept).trust
+            if text is None or adds or is_less or len(text.encode()) > policy.max_file_bytes:
                 continue
             if text != copy.text(kept):
                 copy.write(kept, text, f"also holds the text of {gone}")

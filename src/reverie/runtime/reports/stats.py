@@ -53,6 +53,8 @@ class Stats:
     measures: Measures
     budgets: tuple[BudgetUse, ...]
     memories: MemoryPollution | None = None
+    newest: str = ""
+    """The day of the newest entry in a log that is older than these days; empty if there is none."""
     notice: str = ""
     """A sentence about a ledger that was damaged and rebuilt; empty otherwise."""
 
@@ -94,7 +96,7 @@ def stats_of(
     A call counts on its own day. The calls of imported sessions are those that their replies report.
     """
     since = (now.astimezone(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
-    measures, imported = _measured(settings, since, project, track)
+    measures, imported, newest = _measured(settings, since, project, track)
     with LedgerStore(settings.home) as store:
         sums = {axis: _with(store.by(axis, project=project, since=since), imported, axis) for axis in AXES}
         budgets = _budgets(store, settings, now)
@@ -110,22 +112,29 @@ def stats_of(
         measures,
         budgets,
         memories,
+        newest,
         notice,
     )
 
 
 def _measured(
     settings: Settings, since: str, project: str | None, track: Callable[[list[str]], Iterable[str]]
-) -> tuple[Measures, list[LedgerCall]]:
-    """Measure the logs with entries since a UTC day; return the sum and the calls that only recordings report."""
+) -> tuple[Measures, list[LedgerCall], str]:
+    """Measure the logs with entries since a UTC day.
+
+    Return the sum, the calls that only recordings report, and the last day of older logs.
+    """
     storage = FileStorage(settings.home, durability=settings.durability)
     found: list[Measures] = []
     calls: list[LedgerCall] = []
+    older = ""
     try:
         library = Library(storage)
         for key in track(touched_keys(library.keys(), settings.home, since=since, project=project)):
             entries = library.load(key).entries
-            if max((entry.time for entry in entries), default="")[:10] < since:
+            last = max((entry.time for entry in entries), default="")[:10]
+            if last < since:
+                older = max(older, last)
                 continue
             place, _, session = key.split("/", 1)[1].removesuffix(".jsonl").rpartition("/")
             found.append(
@@ -140,7 +149,7 @@ def _measured(
             )
     finally:
         storage.close()
-    return total_of(found), [call for call in calls if call.day >= since]
+    return total_of(found), [call for call in calls if call.day >= since], older
 
 
 def _with(rows: dict[str, Totals], calls: Iterable[LedgerCall], axis: LedgerAxis) -> dict[str, Totals]:
