@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reverie.errors import ModelUnknown
 from reverie.models import open_model
-from reverie.models.names import DEFAULT_ANTHROPIC, DEFAULT_OPENAI, HOW_TO_GET_A_MODEL, full_name
+from reverie.models.names import DEFAULT_ANTHROPIC, DEFAULT_OPENAI, full_name, how_to_get_a_model
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,24 @@ def test_with_nothing_at_all_three_lines_say_how_to_get_a_model() -> None:
     assert len(lines) == 3
     assert "ANTHROPIC_API_KEY" in lines[0]
     assert "OPENAI_BASE_URL" in lines[1]
-    assert "reverie[local]" in lines[2]
     assert "gguf" in lines[2]
+    assert "pip install" not in str(caught.value)  # all are installed here
+
+
+def test_a_missing_package_is_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reverie.models.names.find_spec", lambda name: None)
+    extras = [
+        f"reverie[{one}]" in line
+        for one, line in zip(("anthropic", "openai", "local"), how_to_get_a_model().splitlines(), strict=True)
+    ]
+    assert extras == [True] * 3
 
 
 @pytest.mark.parametrize("name", ["nobody", "mistral:large", "claude", "o", ":", "gemini-3"])
 def test_a_name_of_nobody_says_what_would_be_one(name: str) -> None:
     with pytest.raises(ModelUnknown) as caught:
         open_model(name, environ={"ANTHROPIC_API_KEY": "k"})
-    assert HOW_TO_GET_A_MODEL in str(caught.value)
+    assert how_to_get_a_model() in str(caught.value)
 
 
 def test_aliases_that_go_round_are_shown() -> None:

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 DEFAULT_ANTHROPIC: Final = default_model("anthropic")
 DEFAULT_OPENAI: Final = default_model("openai")
-HOW_TO_GET_A_MODEL: Final = (
-    "Anthropic: pip install 'reverie[anthropic]', set ANTHROPIC_API_KEY, and name a model such as "
-    f"anthropic:{DEFAULT_ANTHROPIC}.\n"
-    "OpenAI, or vLLM, Ollama, llama.cpp, LM Studio: pip install 'reverie[openai]', set OPENAI_API_KEY or "
-    "OPENAI_BASE_URL, and name openai:MODEL.\n"
-    "On this machine: pip install 'reverie[local]' and name any GGUF file you have as local:/path/to/model.gguf."
-)
 _IDS: Final = (
     (re.compile(r"claude-"), "anthropic"),
     (re.compile(r"(?:gpt|chatgpt|codex)-|o\d+(?:-|$)"), "openai"),
@@ -40,6 +33,21 @@ _PACKAGES: Final = {
     "local": "xllamacpp",
 }
 _EXTRAS: Final = {"openai-chat": "openai", "openai-responses": "openai"}
+
+
+def how_to_get_a_model() -> str:
+    """Return the three ways to a model, one line each, without the steps that are done on this machine."""
+
+    def steps(extra: str, *others: str) -> str:
+        is_there = find_spec(_PACKAGES[extra]) is not None
+        return ", ".join([*(() if is_there else (f"pip install 'reverie[{extra}]'",)), *others])
+
+    return (
+        f"Anthropic: {steps('anthropic', 'set ANTHROPIC_API_KEY')}; the default is anthropic:{DEFAULT_ANTHROPIC}.\n"
+        "OpenAI, or vLLM, Ollama, llama.cpp, LM Studio: "
+        f"{steps('openai', 'set OPENAI_API_KEY or OPENAI_BASE_URL, pass --model openai:MODEL')}.\n"
+        f"On this machine: {steps('local', 'pass any GGUF file you have as --model local:/path/to/model.gguf')}."
+    )
 
 
 def open_model(
@@ -106,7 +114,7 @@ def full_name(
     for pattern, owner in _IDS:
         if pattern.match(asked):
             return f"{owner}:{asked}"
-    raise ModelUnknown(f"{asked!r} names no model here. To get one:\n{HOW_TO_GET_A_MODEL}")
+    raise ModelUnknown(f"{asked!r} names no model here. To get one:\n{how_to_get_a_model()}")
 
 
 def default_name(environ: Mapping[str, str]) -> str:
@@ -118,7 +126,7 @@ def default_name(environ: Mapping[str, str]) -> str:
         return "anthropic"
     if any(environ.get(key) for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
         return "openai"
-    raise ModelUnknown(HOW_TO_GET_A_MODEL)
+    raise ModelUnknown(how_to_get_a_model())
 
 
 def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
