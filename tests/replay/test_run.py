@@ -25,6 +25,7 @@ from reverie.replay.recording import RecordedRequest, Recording
 from reverie.replay.report import since_line
 from reverie.replay.request_checks import RequestChecks
 from reverie.replay.run import replay_recording
+from reverie.replay.shared_work import SharedWork
 from reverie.settings import load_settings
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
@@ -246,6 +247,14 @@ def test_several_processes_give_the_same_outcomes_as_one(
     alone = compare(made, policies=("recorded", "balanced"))
     monkeypatch.setattr(compare_module, "_LEAST_WORK", 1)
     assert compare(made, policies=("recorded", "balanced"), cores=2) == alone
+
+
+def test_policies_that_share_the_work_on_a_recording_give_the_outcomes_of_each_alone(made: list[Recording]) -> None:
+    names = ("append-only", "append-only-1h", "clear-every-turn", "sliding-window", "balanced", "balanced-warm")
+    shared = compare([replace(made[0], shared=SharedWork())], policies=names).outcomes
+    for name, outcome in zip(names, shared, strict=True):
+        assert compare([replace(made[0], shared=SharedWork())], policies=[name]).outcomes == (outcome,)
+    assert sum(outcome.compactions for outcome in shared) > 2
 
 
 def test_a_program_with_threads_starts_no_processes(made: list[Recording], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -473,15 +473,17 @@ class View:
             self.overrides, kept = self._history.content(self.last, self._entries_folded - 1)
         is_left_out = left_out(self.facts, self.overrides.results, lambda: chain(known.items, self.each(known.count)))
         self.visible_items = known.after(self.each(known.count), self._items_said, is_left_out)
+        measured = {piece.uuid: piece for group in self.groups for piece in group.pieces}
         self._finished = FinishedMessages(self._head)
         self._groups_finished = self._results_shown = 0
-        self.images = NO_IMAGES
+        self.images, self.clearing = NO_IMAGES, None
         self._tail = self._tools = ()
-        self.clearing = None
         shown = self.visible_items.shown(self.facts.retired)
         for item in with_known_tools(shown, self.facts.prefix) if self.facts.amendments else shown:
             for placed in placed_items(item, first=not self.length):
                 self._show(placed, again=True)
+        for piece in chain.from_iterable(group.pieces for group in self.groups):
+            piece.take_measure(measured.get(piece.uuid))
         self._count(KEPT)
         self.last_reply_time = replied
         self.clearing = cleared_range(self.groups, self._finished.calls, self.facts)

@@ -9,7 +9,10 @@ from ..errors import CompactionError
 from ..layers.l3_notes import Activity
 from ..layers.l4_compact import (
     CompactionCause,
+    CompactionText,
     CompactPolicy,
+    CutRange,
+    SummaryBudget,
     UserMessages,
     compacted_tokens,
     compaction,
@@ -20,6 +23,7 @@ from ..layers.l4_compact import (
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.compact.summary import notes_summary
 from ..values import record
+from .shared_work import SharedWork
 
 
 @record
@@ -36,13 +40,16 @@ class CompactionRule:
 class ReplayCompactions:
     """Compacts a replayed session as a live one does, with the local note-taker's summary."""
 
-    def __init__(self, rule: CompactionRule, *, at: int, cache: CachePlan | None = None) -> None:
-        """Compact at ``at`` tokens, and with a cache plan also by price."""
+    def __init__(
+        self, rule: CompactionRule, *, at: int, cache: CachePlan | None = None, shared: SharedWork | None = None
+    ) -> None:
+        """Compact at ``at`` tokens, and with a cache plan also by price; ``shared`` is the recording's."""
         self._policy, self._effective, self._patience = rule.policy, rule.effective, rule.patience
         self._cache = cache
         self._budget = summary_budget(rule.policy, rule.effective)
         self._at = at
-        self._activity = Activity()
+        self._summaries = shared.summaries if shared is not None else {}
+        self._activity = Activity(shared.utterances if shared is not None else None)
         self._spoken = UserMessages()
         self._made = 0
         self._drafted = ""
@@ -87,9 +94,17 @@ class ReplayCompactions:
             return None
         self._made += 1
         cause = CompactionCause("auto", reason, f"cut-{self._made:012x}")  # as long as that of a live session
-        text = notes_summary(self._activity.follow(view), taking, room)
+        text = self._summary(view, taking, room)
         made, _ = compaction(view, taking, text, room, cause, spoken=self._spoken.spoken)
         return made
+
+    def _summary(self, view: View, taking: CutRange, room: SummaryBudget) -> CompactionText:
+        """Return the summary of a range; it is made of the log alone, so that it may be another policy's."""
+        cut = {item.uuid for item in taking.cut}
+        key = (taking.items[-1].uuid, room, tuple(one.uuid for one in taking.items if one.uuid not in cut))
+        if key not in self._summaries:
+            self._summaries[key] = notes_summary(self._activity.follow(view), taking, room)
+        return self._summaries[key]
 
 
 class BreakEvenCompactions(ReplayCompactions):
@@ -98,8 +113,8 @@ class BreakEvenCompactions(ReplayCompactions):
     As many requests are expected as there were so far. A second compaction needs half as much again.
     """
 
-    def __init__(self, rule: CompactionRule, *, at: int, rates: RelativeRates) -> None:
-        super().__init__(rule, at=at)
+    def __init__(self, rule: CompactionRule, *, at: int, rates: RelativeRates, shared: SharedWork) -> None:
+        super().__init__(rule, at=at, shared=shared)
         self._rates = rates
         self._debt = 0.0
         self._requests = 0

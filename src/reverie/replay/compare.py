@@ -35,6 +35,7 @@ from .policies import (
 )
 from .recording import Recording, joined, recording_of
 from .run import billed_outcome, replay_recording
+from .shared_work import SharedWork
 
 Progress = Callable[[str], None]
 WARM: Final = "-warm"
@@ -139,7 +140,7 @@ def compare(
     jobs: list[_Job] = []
     for recording in recordings:
         named = model or recording.model
-        setup = _ReplaySetup(named, _prices(named, recording, notes), settings, ttl)
+        setup = _ReplaySetup(named, _prices(named, recording, notes), settings, ttl, recording.shared)
         if "recorded" in policies and not recording.billed:
             notes.setdefault("no billed usage", []).append(recording.name)
         wanted = [name for name in policies if name != "recorded" or recording.billed]
@@ -215,9 +216,10 @@ def _replayed(jobs: Sequence[_Job], cores: int) -> Iterable[tuple[ReplayOutcome,
     if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK:
         yield from map(_run, jobs)
         return
-    # Recordings are many objects without cycles, so collections are seldom; jobs in a chunk share their recording.
+    # Recordings are many objects without cycles, so collections are seldom; the jobs of a recording share their work.
+    each = len(jobs) // len({job.recording.name for job in jobs})
     with ProcessPoolExecutor(cores, initializer=gc.set_threshold, initargs=(100_000,)) as pool:
-        yield from pool.map(_run, jobs, chunksize=max(1, len(jobs) // (4 * cores)))
+        yield from pool.map(_run, jobs, chunksize=max(1, min(each, len(jobs) // cores)))
 
 
 def _note(reason: str, where: list[str]) -> str:
@@ -245,6 +247,7 @@ class _ReplaySetup:
     prices: Prices
     settings: Settings
     ttl: str
+    shared: SharedWork
 
     @property
     def rates(self) -> RelativeRates:
@@ -270,7 +273,7 @@ class _ReplaySetup:
         """Return compactions at a token count, by default at the end of the window."""
         limits = self.thresholds
         where = limits.auto_compact if at is None else min(at, limits.auto_compact)
-        return ReplayCompactions(CompactionRule(self.settings.compact, limits.effective), at=where)
+        return ReplayCompactions(CompactionRule(self.settings.compact, limits.effective), at=where, shared=self.shared)
 
 
 def _policy(name: str, one: _ReplaySetup) -> ReplayPolicy:
@@ -290,7 +293,7 @@ def _policy(name: str, one: _ReplaySetup) -> ReplayPolicy:
         case "break-even":
             limits = one.thresholds
             rule = CompactionRule(one.settings.compact, limits.effective)
-            break_even = BreakEvenCompactions(rule, at=limits.auto_compact, rates=one.rates)
+            break_even = BreakEvenCompactions(rule, at=limits.auto_compact, rates=one.rates, shared=one.shared)
             return AppendOnlyPolicy(one.ttl, name=name, compactions=break_even)
         case "compact-150k" | "compact-300k":
             at = int(name.removeprefix("compact-").removesuffix("k")) * 1_000
@@ -317,6 +320,7 @@ def _reverie(one: _ReplaySetup, name: str) -> ReveriePolicy:
         name=name,
         compact=CompactionRule(settings.compact, limits.effective, compact_patience(settings), summary_at),
         keep_warm=settings.keep_warm,
+        shared=one.shared,
     )
 
 

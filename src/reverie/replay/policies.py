@@ -20,6 +20,7 @@ from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
 from .compactions import CompactionRule, ReplayCompactions
 from .recording import RecordedRequest
+from .shared_work import SharedWork
 
 WINDOW_TOKENS: Final = 100_000
 KEPT_RESULTS: Final = 5
@@ -250,6 +251,7 @@ class ReveriePolicy(UncachedPolicy):
         name: str = "reverie",
         compact: CompactionRule | None = None,
         keep_warm: bool = False,
+        shared: SharedWork | None = None,
     ) -> None:
         super().__init__(name=name)
         self._cache = CachePlan(compact_at=compact_at, rates=rates, least_cached=least_cached)
@@ -259,7 +261,7 @@ class ReveriePolicy(UncachedPolicy):
         self._offload = offload or OffloadPolicy()
         self._store = ResultStore(InMemoryStorage(), "replay")
         if compact is not None:
-            self.compactions = ReplayCompactions(compact, at=compact_at, cache=self._cache)
+            self.compactions = ReplayCompactions(compact, at=compact_at, cache=self._cache, shared=shared)
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Run layer 1 on each result of a new entry, storing big results in memory, and return the decisions."""

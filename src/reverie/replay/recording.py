@@ -20,6 +20,7 @@ from ..importers import ImportedSession
 from ..importers.import_result import RecordedBill
 from ..values import field, record, replace
 from .needs import BlockLines
+from .shared_work import SharedWork
 
 _SECONDS_BETWEEN: Final = 10.0  # for a recording without times
 _LEAST, _MOST = 0.75, 1.35  # bounds for scaling an estimate to the bill; the rest counts as unrecorded or removed
@@ -85,6 +86,7 @@ class Recording:
     timed: bool
     billed: bool
     lines: BlockLines = field(default_factory=BlockLines)
+    shared: SharedWork = field(default_factory=SharedWork)
     bill: RecordedBill | None = None
     """The program's own total, and the usage of calls that the recording does not hold."""
 

@@ -17,23 +17,29 @@ class RequestChecks:
     alone: unique ids of calls, thinking at the start of a tool round, totals.
     """
 
-    def __init__(self) -> None:
-        self._accepted: set[tuple[int, int]] = set()
+    def __init__(self, accepted: set[tuple[int, int]] | None = None) -> None:
+        """Add the pairs of messages that pass, by identity, to ``accepted``, and check none of them again."""
+        self._accepted = set[tuple[int, int]]() if accepted is None else accepted
         self._longest: dict[str, Any] = {"messages": []}
         self._invalid = 0
+        self._was_valid = False
 
-    def add(self, request: dict[str, Any]) -> None:
-        """Check the next request, whose messages are objects that stay alive; the same object is the same message."""
+    def add(self, request: dict[str, Any], same: int = 0) -> None:
+        """Check the next request, whose messages are objects that stay alive; the same object is the same message.
+
+        The first ``same`` of them are those of the request before.
+        """
         messages: list[Message] = request["messages"]
         if not messages:
             self._invalid += 1
             return
         if len(messages) >= len(self._longest["messages"]):
             self._longest = request
-        ids = list(map(id, messages))
-        pairs = list(zip([0, *ids], ids, strict=False))
-        fresh = [at for at, pair in enumerate(pairs) if pair not in self._accepted]
-        start = 0
+        begin = same if self._was_valid else 0
+        ids = list(map(id, messages[max(0, begin - 1) :]))
+        pairs = dict(enumerate(zip(ids if begin else [0, *ids], ids[1:] if begin else ids, strict=False), begin))
+        fresh = [at for at, pair in pairs.items() if pair not in self._accepted]
+        start, self._was_valid = 0, False
         for at in fresh:
             if at < start:
                 continue
@@ -41,6 +47,7 @@ class RequestChecks:
             if problems({**request, "messages": _part(messages, at, start)}):
                 self._invalid += 1
                 return
+        self._was_valid = True
         self._accepted.update(pairs[at] for at in fresh)
 
     def invalid(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count, takewhile
 from math import inf
+from operator import is_
 from typing import Final
 
 from ..cache.economics import PING_SECONDS
@@ -20,7 +21,7 @@ from ..conversation.decisions import (
     body_of,
     name_of,
 )
-from ..conversation.entries import ASSISTANT, DECISION, Entry
+from ..conversation.entries import ASSISTANT, DECISION, Entry, Message
 from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_text
 from ..conversation.view import View
@@ -33,7 +34,7 @@ from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
 from .policies import ReplayPolicy
 from .recording import RecordedRequest, Recording
 from .request_checks import RequestChecks
-from .simulated_requests import RequestSimulator, SharedMessages
+from .simulated_requests import RequestSimulator
 
 _BROKEN_SHARE: Final = 0.95
 _BROKEN_TOKENS: Final = 2_000
@@ -87,9 +88,11 @@ class _PolicyRun:
         self.recording = recording
         self.policy = policy
         self.prices = prices
-        self.checks = RequestChecks() if check else None
+        self.checks = RequestChecks(recording.shared.accepted) if check else None
         self.view = View()
-        self.messages = SharedMessages()
+        self.built: list[Message] = []
+        """The messages of the last request as they were built, and as objects that all policies share."""
+        self.messages: list[Message] = []
         self.sender = RequestSimulator(recording, model)
         self.needs = NeededResults(recording.lines)
         self.points: list[Point] = []
@@ -116,9 +119,12 @@ class _PolicyRun:
         moved += self.decide(step, self.policy.prepare(self.view, step))
         self.is_summarised = False  # a summary that was not used here is too old for a later request
         request = build_request(self.view)
-        request["messages"] = self.messages.of(request["messages"])
+        built, before = request["messages"], self.built
+        same = [*map(is_, built, before), False].index(False)
+        self.messages = request["messages"] = self.messages[:same] + self.recording.shared.messages(built[same:])
+        self.built = built
         if self.checks is not None:
-            self.checks.add(request)
+            self.checks.add(request, same)
         usage = self.send(step, request["messages"])
         self.policy.billed(self.view, replace(usage, output=step.output_tokens))
         self.watch(step, usage, moved)

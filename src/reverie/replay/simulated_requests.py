@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final, cast
+from typing import Final
 
 from ..cache.breakpoints import BreakpointPlan
 from ..cache.simulator import CacheSimulator, Mark, SimBlock, is_same_position
@@ -27,29 +27,11 @@ def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
     return blocks, sum(pieces[len(shared) :])
 
 
-class SharedMessages:
-    """One object for each message of all requests, so that a message is known by its identity."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Message] = {}
-        self._first: dict[tuple[int | str, ...], Message] = {}
-        self._alive: list[Message] = []
-
-    def of(self, messages: list[Message]) -> list[Message]:
-        """Return these messages; one with the same blocks as an earlier one is that earlier object."""
-        known = self._known
-        for message in messages:
-            if id(message) not in known:
-                self._alive.append(message)
-                content = message["content"]
-                blocks = cast("list[object]", content) if isinstance(content, list) else [message]
-                key = (message["role"], *map(id, blocks))
-                known[id(message)] = self._first.setdefault(key, message)
-        return [known[id(message)] for message in messages]
-
-
 class RequestSimulator:
-    """Sends requests to a simulated cache; only the messages that a request adds or changes are looked at."""
+    """Sends requests to a simulated cache; only the messages that a request adds or changes are looked at.
+
+    Messages are objects that stay alive; the same object is the same message.
+    """
 
     def __init__(self, recording: Recording, model: str) -> None:
         self._recording = recording
@@ -59,7 +41,6 @@ class RequestSimulator:
         self.epoch = 0
         self._shown_epoch = -1
         self._messages: list[Message] = []
-        self._known: dict[int, tuple[Message, list[SimBlock]]] = {}
         self._starts: list[int] = []
         self._chain: list[bytes] = []
         self._totals: list[int] = []
@@ -127,9 +108,9 @@ class RequestSimulator:
             self._types.append(block.type)
 
     def _blocks(self, message: Message) -> list[SimBlock]:
-        known = self._known.get(id(message))
+        known = self._recording.shared.blocks.get(id(message))
         if known is not None:
-            return known[1]
+            return known
         role: str = message["role"]
         made = [
             SimBlock(
@@ -139,7 +120,7 @@ class RequestSimulator:
             )
             for block in as_blocks(message)
         ]
-        self._known[id(message)] = message, made
+        self._recording.shared.blocks[id(message)] = made
         return made
 
     def marks(self, planned: BreakpointPlan) -> list[Mark]:

@@ -53,6 +53,11 @@ class MessagePiece(Struct, eq=False, gc=False):
             self._measure = measure_message(self.first_shown or self.message)
         return self._measure
 
+    def take_measure(self, other: MessagePiece | None) -> None:
+        """Take the measure of another piece if that was first shown in the same form."""
+        if other is not None and (self.first_shown or self.message) == (other.first_shown or other.message):
+            self._measure = other._measure
+
     @property
     def tokens(self) -> int:
         """The estimated tokens of the message as first shown, over all classes."""

@@ -8,7 +8,7 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .accounts import request_accounts
-    from .activity import Activity
+    from .activity import Activity, mined_utterances
     from .local import NotesBudget, take_notes, without_told
     from .plan import NotesLimits, covered_by, enough_tokens, notes_due, notes_limits, worth_logging
     from .policy import NotesPolicy
@@ -48,6 +48,7 @@ __all__ = [
     "covered_by",
     "directive",
     "enough_tokens",
+    "mined_utterances",
     "notes_due",
     "notes_from_answer",
     "notes_limits",
@@ -72,7 +73,7 @@ __getattr__ = lazily(
     __name__,
     {
         "accounts": ("request_accounts",),
-        "activity": ("Activity",),
+        "activity": ("Activity", "mined_utterances"),
         "prompts": (
             "directive",
             "notes_from_answer",

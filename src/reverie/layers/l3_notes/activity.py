@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as default
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from ...conversation.authorship import Utterance, strings_of, utterances
 from ...conversation.entries import Entry
@@ -131,10 +131,20 @@ class Failure:
         return self.count * (1 + self.at)
 
 
+MinedUtterances: TypeAlias = Sequence[tuple[Utterance, Counter[Identifier]]]
+
+
+def mined_utterances(entry: Entry) -> list[tuple[Utterance, Counter[Identifier]]]:
+    """Return the utterances of an entry, each with its exact names and how often they occur."""
+    return [(one, mine_utterance(one)) for one in utterances(entry)]
+
+
 class Activity:
     """The requests, files, commands, failures and names of a session so far, from which notes are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[Entry], MinedUtterances] | None = None) -> None:
+        """Read the utterances of an entry by ``read``, if the caller knows those of many entries already."""
+        self._read = read or mined_utterances
         self._restart()
 
     def _restart(self) -> None:
@@ -183,8 +193,7 @@ class Activity:
     def add(self, entry: Entry) -> None:
         """Add one log entry; if there are too many names, files, commands or errors, drop the least used."""
         self.at += 1
-        for one in utterances(entry):
-            found = mine_utterance(one)
+        for one, found in self._read(entry):
             self.names.update(found)
             self._seen.update(dict.fromkeys(found, self.at))
             match one.kind:
