@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .conversation.wire.request import build_request
     from .errors import InputError, ReverieError, SessionBusy, SessionError, SessionNotFound, StorageError
     from .importers import read_session
+    from .integrations.sync_session import SyncSession
     from .runtime.agent.agent import Agent
     from .runtime.library import Library
     from .runtime.mail.mailbox import Mailbox
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .settings import Settings, load_settings
     from .storage.files import FileStorage
     from .storage.in_memory import InMemoryStorage
+    from .tools.tool import tool
 
 __all__ = [
     "Agent",
@@ -39,10 +41,12 @@ __all__ = [
     "SessionNotFound",
     "Settings",
     "StorageError",
+    "SyncSession",
     "View",
     "build_request",
     "load_settings",
     "read_session",
+    "tool",
 ]
 
 __version__ = "0.1.0"
@@ -63,6 +67,8 @@ __getattr__ = lazily(
         "conversation.view": ("View",),
         "conversation.wire.request": ("build_request",),
         "importers": ("read_session",),
+        "integrations.sync_session": ("SyncSession",),
+        "tools.tool": ("tool",),
     },
 )
 

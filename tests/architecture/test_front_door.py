@@ -26,10 +26,12 @@ EXPORTED = [
     "SessionNotFound",
     "Settings",
     "StorageError",
+    "SyncSession",
     "View",
     "build_request",
     "load_settings",
     "read_session",
+    "tool",
 ]
 
 HEAVY = {

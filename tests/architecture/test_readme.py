@@ -96,6 +96,17 @@ def test_the_pages_of_session_and_events_list_every_member_and_every_event() -> 
         assert f"| `{EVENTS[kind]}` | {', '.join(f'`{name}`' for name in fields) or '-'} |" in page
 
 
+def test_the_page_of_errors_lists_every_error_with_its_kind() -> None:
+    import reverie.errors
+
+    page = (REPOSITORY / "docs" / "reference" / "errors.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| `?([\w-]+)`? \|", page, flags=re.MULTILINE))
+    kinds = {name: getattr(reverie.errors, name) for name in reverie.errors.__all__}
+    raised = {name for name, kind in vars(reverie.errors).items() if isinstance(kind, type)}
+    assert raised == set(kinds), "every error can be imported from reverie.errors"
+    assert {**listed, "ReverieError": "Exception"} == {name: kind.__bases__[0].__name__ for name, kind in kinds.items()}
+
+
 def test_the_pages_of_layers_2_and_4_list_every_setting_and_the_terminal_page_every_command() -> None:
     from reverie.cli.terminal.commands import COMMANDS as SLASH_COMMANDS
     from reverie.layers.l2_trim import TrimPolicy

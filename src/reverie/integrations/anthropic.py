@@ -37,8 +37,8 @@ from anyio import to_thread
 from ..errors import InputError, ReverieError
 from ..memories.store.trust import Trust
 from ..runtime.memory.memory import Memory
+from ..runtime.memory.session import Session
 from ..runtime.session.offload.read_back import EXPAND_TOOL
-from ..runtime.session.session import Session
 from .anthropic_summaries import BackgroundSummaries
 from .anthropic_wire import (
     AsyncObservedStream,

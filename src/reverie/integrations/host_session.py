@@ -20,8 +20,8 @@ from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..errors import InputError, ModelError, SessionError
 from ..events import EntryAppended, Event
 from ..runtime.memory.memory import Memory
+from ..runtime.memory.session import Session
 from ..runtime.memory.session_memory import MemoryContext
-from ..runtime.session.session import Session
 from ..text.counts import counted
 from .history_pieces import (
     Block,

@@ -21,8 +21,8 @@ from langgraph.config import get_config
 from ..errors import ModelError, PromptTooLong
 from ..models.failures import failure_of_exception
 from ..runtime.memory.memory import Memory
+from ..runtime.memory.session import Session
 from ..runtime.session.offload.read_back import EXPAND_TOOL
-from ..runtime.session.session import Session
 from .history_pieces import Block, Placeholders
 from .host_session import HostSession
 from .langchain_messages import Body, LangChainTranslator, result_content, wire_reply, wire_request, with_preview

@@ -27,8 +27,8 @@ from agents.run_config import CallModelData, ModelInputData
 from ..conversation.entries import Entry
 from ..errors import InputError
 from ..runtime.memory.memory import Memory
+from ..runtime.memory.session import Session
 from ..runtime.session.offload.read_back import EXPAND_TOOL
-from ..runtime.session.session import Session
 from .history_pieces import detached, pieces_of
 from .host_session import HostSession
 from .openai_items import Body, OpenAITranslator, items_of, model_name, system_text, wire_reply

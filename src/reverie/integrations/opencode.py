@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..runtime.session.session import Session
+from ..runtime.memory.session import Session
 from .history_pieces import block_list
 from .host_session import HostSession
 

@@ -23,8 +23,8 @@ from pydantic_ai.models import ModelRequestContext
 from ..errors import ImageRefused, ModelError, PromptTooLong, ThinkingRefused
 from ..models.failures import failure_of_status
 from ..runtime.memory.memory import Memory
+from ..runtime.memory.session import Session
 from ..runtime.session.offload.read_back import EXPAND_TOOL
-from ..runtime.session.session import Session
 from .host_session import HostSession
 from .pydantic_messages import PydanticTranslator, wire_reply
 from .sync_session import HostConversations, SessionBridge

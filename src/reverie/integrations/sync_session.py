@@ -1,27 +1,33 @@
-"""Reach a session from any place in a host: another thread, another event loop, or no event loop at all."""
+"""Use a session without asyncio, and reach one from any place in a host: another thread or another event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from inspect import isawaitable
+from types import TracebackType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 from anyio.from_thread import start_blocking_portal
 
 from ..errors import InputError, ReverieError, SessionError
-from ..events import FellBack
-from ..runtime.session.session import Session
+from ..events import FellBack, Listener
+from ..runtime.memory.session import Session
 
-__all__ = ["HostConversations", "SessionBridge", "sync_session"]
+__all__ = ["HostConversations", "SessionBridge", "SyncSession", "sync_session"]
 
 T = TypeVar("T")
 C = TypeVar("C")
+P = ParamSpec("P")
+T_co = TypeVar("T_co", covariant=True)
 Action = Callable[[], Awaitable[T]]
 
 _ADVICE: Final = "reverie.integrations.sync_session.sync_session(Session.open(...))"
+_NOT_ENTERED: Final = "session {} is not open: enter it with 'with SyncSession.open(...)'"
 _homes: WeakKeyDictionary[Session, asyncio.AbstractEventLoop] = WeakKeyDictionary()
 
 
@@ -136,6 +142,123 @@ class SessionBridge:
         """Emit ``FellBack``: for the reason ``why`` the host goes on without the part named ``what``."""
         said = why if isinstance(why, str) else str(why) or type(why).__name__
         self.session.log.emit(FellBack(self.session.name, what, said))
+
+
+class _Method(Protocol[P, T_co]):
+    """A function of a class body, as type checkers see it: a method with these parameters."""
+
+    def __get__(self, instance: SyncSession, owner: type[SyncSession], /) -> Callable[P, T_co]: ...
+
+
+class _State(Generic[T]):
+    """A property that reads the session."""
+
+    def __init__(self, read: Callable[[Session], T]) -> None:
+        self._read = read
+
+    def __get__(self, instance: SyncSession, owner: type[SyncSession]) -> T:
+        return self._read(instance.session)
+
+
+@overload
+def _blocking(method: Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]) -> _Method[P, T]: ...
+
+
+@overload
+def _blocking(method: Callable[Concatenate[Session, P], T]) -> _Method[P, T]: ...
+
+
+def _blocking(method: Callable[..., Any]) -> Any:
+    """Return a method of ``Session`` as one that runs on the event loop of the session and waits for its result."""
+
+    @wraps(method)
+    def call(self: SyncSession, *args: Any, **given: Any) -> Any:
+        async def act() -> Any:
+            found = method(self.session, *args, **given)
+            return await found if isawaitable(found) else found
+
+        return self.call(act)
+
+    return call
+
+
+def _opening(make: Callable[P, Session]) -> Callable[P, SyncSession]:
+    """Return a function that makes a session as one that makes the same session without ``await``."""
+
+    @wraps(make)
+    def made(*args: P.args, **given: P.kwargs) -> SyncSession:
+        return SyncSession(make(*args, **given))
+
+    return made
+
+
+class SyncSession:
+    """A ``Session`` without ``await``: enter it with ``with``; its event loop runs in a thread of its own."""
+
+    EXPAND_TOOL: Final = Session.EXPAND_TOOL
+    open = staticmethod(_opening(Session.open))
+    post = staticmethod(Session.post)
+
+    name = _State(lambda session: session.name)
+    view = _State(lambda session: session.view)
+    settings = _State(lambda session: session.settings)
+    thresholds = _State(lambda session: session.thresholds)
+    model = _State(lambda session: session.model)
+    hooks = _State(lambda session: session.hooks)
+
+    attach = _blocking(Session.attach)
+    background_reply = _blocking(Session.background_reply)
+    background_request = _blocking(Session.background_request)
+    compact = _blocking(Session.compact)
+    compact_reactively = _blocking(Session.compact_reactively)
+    expand = _blocking(Session.expand)
+    fork = _blocking(Session.fork)
+    observe = _blocking(Session.observe)
+    prepare = _blocking(Session.prepare)
+    read_back = _blocking(Session.read_back)
+    record_ping = _blocking(Session.record_ping)
+    recover = _blocking(Session.recover)
+    reload = _blocking(Session.reload)
+    remove_context = _blocking(Session.remove_context)
+    restore = _blocking(Session.restore)
+    result = _blocking(Session.result)
+    run = _blocking(Session.run)
+    say = _blocking(Session.say)
+    seconds_to_ping = _blocking(Session.seconds_to_ping)
+    set_context = _blocking(Session.set_context)
+    set_preset = _blocking(Session.set_preset)
+    sync = _blocking(Session.sync)
+    trim = _blocking(Session.trim)
+    undo = _blocking(Session.undo)
+    undo_price = _blocking(Session.undo_price)
+    use_model = _blocking(Session.use_model)
+    warming_request = _blocking(Session.warming_request)
+    when_idle = _blocking(Session.when_idle)
+
+    def __init__(self, session: Session) -> None:
+        """Use a session that is not open yet; most callers use ``open``."""
+        self.session = session
+        self._stack = ExitStack()
+
+    def __enter__(self) -> SyncSession:
+        self._stack.enter_context(sync_session(self.session))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def listen(self, listener: Listener) -> None:
+        """Call a listener with every event from now on, in the thread of the session's event loop."""
+        self.session.listen(listener)
+
+    def call(self, action: Action[T]) -> T:
+        """Run an operation on the session's event loop and wait for its result; raise ``SessionError`` if not open."""
+        home = _homes.get(self.session)
+        if home is None:
+            raise SessionError(_NOT_ENTERED.format(self.session.name))
+        return SessionBridge(self.session).call(action)
 
 
 class HostConversations(Generic[C]):

@@ -13,7 +13,7 @@ import anyio
 
 from ...hosts.events import read_hook_event
 from ...integrations.opencode import shortened
-from ...runtime.session.session import Session
+from ...runtime.memory.session import Session
 
 
 def main() -> int:

@@ -32,10 +32,10 @@ from ..guard.permissions import (
     decide,
     denied_reads,
 )
-from ..session.replies import Call
+from ..session.replies import Call, output_or_error
 from ..session.session import Session
 from .interrupt import left_on_cancel
-from .tool_outputs import access_of, output_or_error, preview_of, problem_of
+from .tool_outputs import access_of, preview_of, problem_of
 
 INTERRUPTED: Final = "[Stopped by the user before it finished. Its effects, if any, were not undone.]"
 CUT_OFF: Final = (
@@ -258,7 +258,7 @@ class ToolRuns:
         )
         if access.kind != "read":  # an effect must not be on disk without the reply that asked for it
             await self._session.sync()
-        return await self._run(tool, call, given, output_or_error(tool, given, context))
+        return await self._run(tool, call, given, output_or_error(lambda: tool.run(given, context)))
 
     async def _hook_outcome(self, tool: str, payload: Mapping[str, Any]) -> HookOutcome:
         """Run the hooks before a call, with the reply that asks for it on disk."""

@@ -179,8 +179,8 @@ def _plan_mode_denial(why: str) -> Verdict:
 
 def _by_mode(case: PermissionCase) -> Verdict:
     by, kind = f"mode {case.mode}", case.access.kind
-    if kind == "none":
-        return Verdict("allow", "it touches nothing", by)
+    if kind in ("none", "own"):
+        return Verdict("allow", "it touches nothing" if kind == "none" else "the program's own function", by)
     if kind in ("read", "write"):
         if not case.reads.is_inside(case.place(case.access.target)):
             return Verdict("ask", "the path is outside the directories of this session", by)

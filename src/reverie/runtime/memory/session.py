@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,10 +14,12 @@ from ...models import RetryingModel, open_model
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
+from ...tools.tool import FunctionTool, Output, error_output
 from ..places.projects import canonical_root, inbox_key, project_slug
 from ..session import session
 from ..session.inbox import post
 from ..session.parts import NoMemory
+from ..session.replies import Call, output_or_error
 from .session_memory import SessionMemory
 
 
@@ -46,6 +49,20 @@ class Session(session.Session):
         finally:
             if storage is None:
                 store.close()
+
+    async def run(self, call: Call, tools: Iterable[FunctionTool[..., Any]]) -> Output:
+        """Run a tool call with the function of its name, log the result and return it; a failure is an error result."""
+        known = {tool.name: tool for tool in tools}
+        tool = known.get(call.name)
+        if tool is None:
+            output = error_output(f"No tool is called {call.name!r}. There are: {', '.join(known)}.")
+        elif call.problem is not None:
+            output = error_output(f"The input does not fit the tool's schema: {call.problem}")
+        else:
+            output = await output_or_error(lambda: tool.run(call.input))
+        limit = tool.max_chars if tool is not None else None
+        await self.result(call.id, output.content, is_error=output.is_error, max_chars=limit, files=output.files)
+        return output
 
     def _new_memory(self) -> NoMemory:
         return (

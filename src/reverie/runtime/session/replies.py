@@ -1,21 +1,27 @@
-"""Convert replies and tool results of callers to the wire format."""
+"""Convert replies and tool results of callers, which may be anything, to the wire format."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from asyncio import CancelledError, current_task
+from collections.abc import Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from ...conversation.entries import Entry, Message, clean
+from ...conversation.file_reads import FileRead
 from ...conversation.view import View
 from ...conversation.wire.request import ends_with_reply
 from ...conversation.wire.schemas import input_problem
 from ...errors import InputError
 from ...models.shapes import messages_reply
 from ...ports import Reply
-from ...values import record
+from ...tools.tool import Output
+from ...values import record, replace
+
+T = TypeVar("T")
 
 
 @record
@@ -140,3 +146,50 @@ def shown_value(value: object) -> str:
 
 def _is_block(part: Any) -> bool:
     return isinstance(part, dict) and isinstance(cast("dict[str, Any]", part).get("type"), str)
+
+
+async def output_or_error(run: Callable[[], Any]) -> Output:
+    """Run a tool and return its output; any value and any exception becomes one, except a real cancellation."""
+    try:
+        found: Any = run()
+        while isawaitable(found):
+            found = await found
+        return _as_output(found)
+    except (Exception, SystemExit, GeneratorExit) as error:
+        return Output(f"The tool failed: {type(error).__name__}: {error_text(error)}", is_error=True)
+    except CancelledError:
+        task = current_task()
+        if task is not None and task.cancelling():
+            raise
+        return Output("The tool failed: it cancelled itself.", is_error=True)
+
+
+def _as_output(found: Any) -> Output:
+    """Return the value of a tool as an output that can be logged."""
+    if not isinstance(found, Output):
+        is_error = isinstance(found, BaseException)
+        return Output(error_text(found) if is_error else result_content(found), is_error=is_error)
+    return replace(
+        found,
+        content=result_content(found.content),
+        is_error=bool(found.is_error),
+        read=_only(str, found.read),
+        wrote=_only(str, found.wrote),
+        found=_only(str, found.found),
+        files=_only(FileRead, found.files),
+        lines=found.lines if isinstance(found.lines, int) else None,
+    )
+
+
+def _only(kind: type[T], given: Any) -> tuple[T, ...]:
+    """Return the items of this type; an empty tuple if the value is no collection."""
+    items = cast("list[Any]", given) if isinstance(given, list | tuple | set | frozenset) else ()
+    return tuple(one for one in items if isinstance(one, kind))
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an exception, also of one that cannot be shown."""
+    try:
+        return str(error)
+    except Exception:
+        return shown_value(error)

@@ -33,6 +33,7 @@ from ...ports import Model, Storage
 from ...schemas import LOG
 from ...settings import PRESETS, Preset, Settings, load_settings
 from ...storage.files import FileStorage
+from ...tools.tool import FunctionTool, declaration
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
 from .cache_renewal import record_ping, warming_request, when_idle
@@ -300,18 +301,20 @@ class Session:
         model: str,
         max_tokens: int,
         system: str | list[dict[str, Any]] | None = None,
-        tools: list[dict[str, Any]] | None = None,
+        tools: Sequence[dict[str, Any] | FunctionTool[..., Any]] | None = None,
         shape: Shape = "messages",
         **options: Any,
     ) -> dict[str, Any]:
         """Bring the window into bounds and return the next request, which is always valid.
 
-        It extends the last request unless a logged decision changes the prefix. ``options`` are other fields of
+        It extends the last request unless a logged decision changes the prefix. ``tools`` are declarations or functions
+        with ``@tool``. ``options`` are other fields of
         the request and arguments of the SDK call, both named as in the Messages API; ``shape`` is the API that the
         request is for. Raise ``WindowFull`` if the request cannot fit, and ``InputError`` for an empty model name.
         """
         await self._memory.before_request()
-        asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
+        declared = None if tools is None else [one if isinstance(one, dict) else declaration(one) for one in tools]
+        asked = RequestOptions.of(model, system, declared, {"max_tokens": max_tokens, **options})
         request = await prepare(self.log, self.parts, asked)
         extras = asked.extras_for(request, self.view) if shape == "messages" else asked.extras
         facts, carries = self.parts.policy.facts, self.view.facts.carries_items
