@@ -23,8 +23,8 @@ class SharedWork:
         self._names: dict[str, list[tuple[Utterance, Counter[Identifier]]]] = {}
         self.summaries: dict[tuple[str, SummaryBudget, tuple[str, ...]], CompactionText] = {}
         """Summaries by the last message, their budget, and the messages that stay in view."""
-        self.blocks: dict[int, list[SimBlock]] = {}
-        """The blocks of each message, by the identity of the message."""
+        self.blocks: dict[int, tuple[Message, list[SimBlock]]] = {}
+        """The blocks of each message, by the identity of the message, which is kept alive."""
         self.accepted: set[tuple[int, int]] = set()
         """The pairs of messages, by identity, that a request may have one after the other."""
 

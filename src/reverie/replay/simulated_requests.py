@@ -110,7 +110,7 @@ class RequestSimulator:
     def _blocks(self, message: Message) -> list[SimBlock]:
         known = self._recording.shared.blocks.get(id(message))
         if known is not None:
-            return known
+            return known[1]
         role: str = message["role"]
         made = [
             SimBlock(
@@ -120,7 +120,7 @@ class RequestSimulator:
             )
             for block in as_blocks(message)
         ]
-        self._recording.shared.blocks[id(message)] = made
+        self._recording.shared.blocks[id(message)] = message, made
         return made
 
     def marks(self, planned: BreakpointPlan) -> list[Mark]:
