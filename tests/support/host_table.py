@@ -22,12 +22,12 @@ FEATURES = (
     PLUGIN,
 )
 CANNOT = {
-    ("codex", "memory shared with the host"): "the host has no setting for it",
+    ("codex", "memory shared with the host"): "the host has no setting for the directory of its memory",
     ("codex", "big output readable back"): "the host cuts it and gives a hook no way to replace it",
     ("codex", "status line"): "the host shows only its own items",
-    ("gemini", "memory shared with the host"): "the host has no setting for it",
+    ("gemini", "memory shared with the host"): "the host has no setting for the directory of its memory",
     ("gemini", "status line"): "the host has none",
-    ("qwen", "memory shared with the host"): "the host has no setting for it",
+    ("qwen", "memory shared with the host"): "the host has no setting for the directory of its memory",
     ("opencode", "memory shared with the host"): "the host has no memory",
     ("opencode", "status line"): "the host has none",
 }
@@ -48,9 +48,10 @@ def table(cells: Iterable[Cell]) -> str:
         for title in versions:
             word, _, reason = found.get((title, feature), "no: not run").partition(": ")
             short = not reason and (word == "yes" or word[:1].isdigit())
-            if not short:
-                notes.append(reason or word)
-            row.append(word if short else f"{'no' if reason else '-'} [{len(notes)}]")
+            note = reason or word
+            if not short and note not in notes:
+                notes.append(note)
+            row.append(word if short else f"{'no' if reason else '-'} [{notes.index(note) + 1}]")
         lines.append(f"| {feature} | {' | '.join(row)} |")
     return "\n".join([*lines, "", *(f"{at}. {note}." for at, note in enumerate(notes, 1))])
 
