@@ -17,6 +17,7 @@ CALL = 'List them.\n@@ Bash {"command": "ls"}'
 REACH = "import socket; socket.create_connection(({host!r}, {port}), 5)"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("H6")
 def test_a_program_in_the_namespace_reaches_the_scripted_model_and_nothing_else(tmp_path: Path) -> None:
     if missing := LoopbackNamespace.missing():
