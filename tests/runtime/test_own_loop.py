@@ -10,13 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie import InMemoryStorage, InputError, Memory, Session, SessionError, load_settings
+from reverie import Agent, InMemoryStorage, InputError, Memory, Session, SessionError, load_settings
 from reverie.conversation.decisions import MemoriesExtracted
 from reverie.errors import SessionReadOnly
 from reverie.events import DecisionMade, Event
-from reverie.models import ScriptedModel
+from reverie.models import ScriptedModel, open_model
 from reverie.ports import Reply
 from reverie.settings import Settings, Switches
+from reverie.testing.chat_server import ChatServer
 from reverie.values import replace
 
 MODEL = "claude-sonnet-4-5"
@@ -149,6 +150,23 @@ def test_a_reply_of_our_own_models_can_be_observed(tmp_path: Path) -> None:
     talk(tmp_path, steps)
 
 
+def test_the_chat_test_server_streams_to_our_own_adapter_and_the_reply_is_observed(tmp_path: Path) -> None:
+    async def steps(talk: Talk) -> None:
+        with ChatServer(lambda _: "Good day.") as server:
+            environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "none needed here"}
+            model = open_model("openai:gpt-4.1", environ=environ)
+            async with talk.open("s", memory=False) as session:
+                await session.say("hello")
+                request = await session.prepare(model=model.model_id, max_tokens=9)
+                pieces = [piece async for piece in model.stream(request)]
+                assert await session.observe(pieces[-1]) == []
+                assert session.view.messages()[-1]["content"][0]["text"] == "Good day."
+            assert (len(pieces) > 1, server.requests[0]["stream"]) == (True, True)
+            await model.aclose()
+
+    talk(tmp_path, steps)
+
+
 def test_a_session_that_was_not_entered_says_how_to_enter_it(tmp_path: Path) -> None:
     async def steps(talk: Talk) -> None:
         session = talk.open("s", memory=False)
@@ -171,5 +189,7 @@ def test_an_empty_model_name_is_refused_and_never_another_model_asked(tmp_path: 
             await session.say("hi")
             with pytest.raises(InputError, match="model's name is empty"):
                 await session.prepare(model=" ", max_tokens=9)
+        with pytest.raises(InputError, match="model's name is empty"):
+            Agent(model="", cwd=tmp_path)
 
     talk(tmp_path, steps)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, Mode, PermissionRules
 from .flags import Flags, limits_by, open_flags, switched_by
-from .load import SettingIgnored, default_home, load_settings
-from .records import PRESETS, Preset, Settings, Switches
+from .load import SettingIgnored, load_settings
+from .records import PRESETS, Preset, Settings, Switches, default_home
 
 __all__ = [
     "HOOK_EVENTS",

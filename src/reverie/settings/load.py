@@ -13,7 +13,7 @@ from ..errors import SettingsError
 from ..values import replace
 from .checks import CHECKS, read_switches, refuse_unknown
 from .flags import Flags, switched_by
-from .records import Settings, consistent, turned_off
+from .records import Settings, consistent, default_home, turned_off
 from .sources import disabled_by, from_environment, read_toml
 
 
@@ -26,16 +26,6 @@ RECORDS: Final = frozenset(
 )
 TABLES: Final = frozenset({"hooks", "mcp_servers", "model_aliases", "models", "offload_limits"})
 PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
-
-
-def default_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return ``REVERIE_HOME`` as an absolute path, else Reverie's folder in the platform's place for user data."""
-    given = (os.environ if environ is None else environ).get("REVERIE_HOME", "")
-    if given:
-        return Path(given).expanduser().absolute()
-    from platformdirs import user_data_path
-
-    return user_data_path("reverie", appauthor=False)
 
 
 def load_settings(

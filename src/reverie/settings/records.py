@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -51,11 +52,21 @@ class Switches:
     """Memories, agent memory and search over past sessions together."""
 
 
+def default_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Return ``REVERIE_HOME`` as an absolute path, else Reverie's folder in the platform's place for user data."""
+    given = (os.environ if environ is None else environ).get("REVERIE_HOME", "")
+    if given:
+        return Path(given).expanduser().absolute()
+    from platformdirs import user_data_path
+
+    return user_data_path("reverie", appauthor=False)
+
+
 @record
 class Settings:
     """All settings, resolved from every source."""
 
-    home: Path
+    home: Path = field(default_factory=default_home)
     preset: Preset = "balanced"
     """How readily context is given up for money: ``faithful``, ``balanced`` or ``thrifty``."""
     keep_warm: bool = False

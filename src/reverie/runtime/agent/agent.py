@@ -82,6 +82,8 @@ class Agent:
         agent must obey, such as a request to shut down. ``name`` is the name that other agents write to, by default
         the session's; opening the agent raises an error if another running agent has it.
         """
+        if isinstance(model, str) and not model.strip():
+            raise InputError("the model's name is empty: name one, or leave model out for that of the settings")
         place = Path(cwd).resolve()
         known = settings or load_settings(project=canonical_root(place))
         self._set_up(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from anyio import CancelScope
 
@@ -351,7 +351,7 @@ class Session:
 
     async def compact(
         self,
-        trigger: str = "manual",
+        trigger: Literal["manual", "reactive"] = "manual",
         *,
         instructions: str = "",
         from_message: str | None = None,

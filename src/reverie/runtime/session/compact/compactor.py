@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import dropwhile
-from typing import Any
+from typing import Any, Literal
 
 from ....conversation.boundary import CLEAR_RESULTS, CLEARS
 from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered, decision_of
@@ -297,7 +297,7 @@ class Compactor:
     async def compact(
         self,
         *,
-        trigger: str = "manual",
+        trigger: Literal["manual", "reactive"] = "manual",
         instructions: str = "",
         from_message: str | None = None,
         up_to: str | None = None,
