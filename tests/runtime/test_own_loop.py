@@ -124,6 +124,26 @@ def test_a_given_model_writes_the_memories_and_no_model_is_asked_without_one(tmp
     talk(tmp_path, steps)
 
 
+def test_a_loop_with_memory_that_fails_or_is_cancelled_closes_its_session(tmp_path: Path) -> None:
+    async def steps(talk: Talk) -> None:
+        async def fails() -> None:
+            async with talk.open("s") as session:
+                raise KeyError("mine", await talk.turn(session, "Where is the invoice page?"))
+
+        with pytest.raises(KeyError, match="mine"):
+            await fails()
+        with anyio.CancelScope() as scope:
+            async with talk.open("s") as session:
+                await session.say("And the cart?")
+                scope.cancel()
+                await session.prepare(model=MODEL, max_tokens=9)
+        assert scope.cancelled_caught
+        async with talk.open("s") as session:  # the lease is free, and nothing said is lost
+            assert "And the cart?" in json.dumps(session.view.messages())
+
+    talk(tmp_path, steps)
+
+
 def test_memory_that_is_switched_off_or_only_read_shows_nothing(tmp_path: Path) -> None:
     async def steps(talk: Talk) -> None:
         talk.memory.save(RULE, type="feedback", name="Real database in tests", description="Tests use a database")
