@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from itertools import islice
+from math import inf
 from typing import Any
 
 import msgspec
 
 from ...cache.breakpoints import BlockPosition, BreakpointPlan, CacheEntry, CacheState, plan_marks
 from ...cache.economics import (
+    SHORT_SESSION,
     CarryingMeter,
     Compaction,
     Life,
@@ -219,6 +221,11 @@ class CachePlan:
         self.bill = self.bill.after(
             used, is_late=self._is_late, pauses=self._pauses, requests=self._requests, rates=self.rates
         )
+
+    @property
+    def clearing_room(self) -> float:
+        """The highest price that a clearing may risk: in a short session what was saved so far, later any price."""
+        return self.bill.room if self._requests <= SHORT_SESSION else inf
 
     def max_pings(self) -> int:
         """Return how often the cache may be renewed before the next request (C9)."""
