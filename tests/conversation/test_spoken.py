@@ -61,7 +61,7 @@ def test_what_programs_wrap_around_words_is_left_out() -> None:
     command = (
         "<command-message>init</command-message>\n<command-name>/init</command-name>\n<command-args></command-args>"
     )
-    assert own_words(entry(USER, command)) == "init /init"
+    assert own_words(entry(USER, command)) == "/init"
 
 
 def test_a_fenced_command_is_a_call_where_the_agent_has_no_tools() -> None:

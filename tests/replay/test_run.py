@@ -26,6 +26,7 @@ from reverie.replay.report import since_line
 from reverie.replay.request_checks import RequestChecks
 from reverie.replay.run import replay_recording
 from reverie.replay.shared_work import SharedWork
+from reverie.runtime.session.cache_plan import CachePlan
 from reverie.settings import load_settings
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
@@ -137,7 +138,10 @@ def test_the_same_replay_gives_the_same_figures(made: list[Recording]):
     rates = rates_of(prices, facts_of("claude-sonnet-4-5"))
     first, second = (
         replay_recording(
-            made[0], ReveriePolicy(compact_at=167_000, rates=rates, least_cached=1_024), prices, check=False
+            made[0],
+            ReveriePolicy(cache=CachePlan(compact_at=167_000, rates=rates, least_cached=1_024)),
+            prices,
+            check=False,
         )
         for _ in range(2)
     )
@@ -161,8 +165,9 @@ def test_a_replay_decides_by_the_prices_the_prefix_and_the_window_of_the_model(
 
     monkeypatch.setattr(compare_module, "ReveriePolicy", Seen)
     report = compare(made[:1], policies=("append-only", "reverie"), model=model, check=False)
-    assert [(one["rates"].read, one["least_cached"]) for one in decided] == [(pytest.approx(read), least)]
-    assert 0.8 * window < decided[0]["compact_at"] < window
+    [cache] = [one["cache"] for one in decided]
+    assert (cache.rates.read, cache.least_cached) == (pytest.approx(read), least)
+    assert 0.8 * window < cache.compact_at < window
     prices = prices_for(model)
     assert prices is not None
     spent = report.of(policy="append-only")[0].points[-1]

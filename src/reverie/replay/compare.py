@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..importers import ImportedSession, find_sessions, read_session
 from ..layers.l1_offload import OffloadPolicy
 from ..model_facts import ModelFacts, default_model, facts_of
+from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.limits import EDITING_BETA, compact_patience, thresholds_for, trim_policy, window_of
 from ..settings import Settings, load_settings
 from ..values import record, replace
@@ -314,9 +315,7 @@ def _reverie(one: _ReplaySetup, name: str) -> ReveriePolicy:
     return ReveriePolicy(
         trim=trim_policy(settings, one.facts, (EDITING_BETA,)),
         offload=OffloadPolicy(override_chars=settings.offload_limits),
-        compact_at=limits.auto_compact,
-        rates=one.rates,
-        least_cached=one.facts.least_cached_tokens,
+        cache=CachePlan(compact_at=limits.auto_compact, rates=one.rates, least_cached=one.facts.least_cached_tokens),
         name=name,
         compact=CompactionRule(settings.compact, limits.effective, compact_patience(settings), summary_at),
         keep_warm=settings.keep_warm,

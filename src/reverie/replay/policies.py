@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_marks
-from ..cache.economics import IdleChoice, RelativeRates
+from ..cache.economics import IdleChoice
 from ..cache.usage import Usage
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import USER, Entry
@@ -236,7 +236,7 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
 class ReveriePolicy(UncachedPolicy):
     """Layers 1, 2 and 4, the breakpoints and the pings, as a live session runs them.
 
-    ``compact_at`` is the token count of the last possible compaction. Results that the provider clears are cleared here
+    ``cache`` has the token count of the last possible compaction. Results that the provider clears are cleared here
     in its place. Without ``compact`` there is no compaction, so that those of a recording stay.
     """
 
@@ -245,23 +245,21 @@ class ReveriePolicy(UncachedPolicy):
         *,
         trim: TrimPolicy | None = None,
         offload: OffloadPolicy | None = None,
-        compact_at: int,
-        rates: RelativeRates,
-        least_cached: int,
+        cache: CachePlan,
         name: str = "reverie",
         compact: CompactionRule | None = None,
         keep_warm: bool = False,
         shared: SharedWork | None = None,
     ) -> None:
         super().__init__(name=name)
-        self._cache = CachePlan(compact_at=compact_at, rates=rates, least_cached=least_cached)
+        self._cache = cache
         self._keep_warm = keep_warm
         self.trimmer = Trimmer(trim or TrimPolicy(), self._cache)
         self.trimmer.summary_at = compact.summary_at if compact is not None else 0
         self._offload = offload or OffloadPolicy()
         self._store = ResultStore(InMemoryStorage(), "replay")
         if compact is not None:
-            self.compactions = ReplayCompactions(compact, at=compact_at, cache=self._cache, shared=shared)
+            self.compactions = ReplayCompactions(compact, at=cache.compact_at, cache=cache, shared=shared)
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Run layer 1 on each result of a new entry, storing big results in memory, and return the decisions."""

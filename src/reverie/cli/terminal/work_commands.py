@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 INIT: Final = (
     "Look at this project and write AGENTS.md in its root for coding agents that work here: how to build, run and test "
     "it (also a single test), the structure that one cannot see from file names, and rules that its files show. Keep "
-    "it under 60 lines, leave out what every developer knows, and say nothing that you did not find in the project. If "
-    "the file exists, improve it."
+    "it under 60 lines, without general knowledge, and with facts of the project only. If the file exists, improve it."
 )
 _MOST_LINES: Final = 400
 _MOST_COMMANDS: Final = 200

@@ -224,7 +224,7 @@ class CachePlan:
 
     @property
     def clearing_room(self) -> float:
-        """The highest price that a clearing may risk: in a short session what was saved so far, later any price."""
+        """The highest price that a clearing may risk: in a short session the savings so far, later any price."""
         return self.bill.room if self._requests <= SHORT_SESSION else inf
 
     def max_pings(self) -> int:
