@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .settings import Settings, load_settings
     from .storage.files import FileStorage
     from .storage.in_memory import InMemoryStorage
-    from .tools.tool import tool
+    from .tools.function_tool import tool
 
 __all__ = [
     "Agent",
@@ -68,7 +68,7 @@ __getattr__ = lazily(
         "conversation.wire.request": ("build_request",),
         "importers": ("read_session",),
         "integrations.sync_session": ("SyncSession",),
-        "tools.tool": ("tool",),
+        "tools.function_tool": ("tool",),
     },
 )
 

@@ -297,8 +297,8 @@ def test_without_any_model_three_lines_say_how_to_get_one(
         lines = err.splitlines()
         assert out == ""
         assert len(lines) == 3
-        for line, provider in zip(lines, ("anthropic", "openai", "local"), strict=True):
-            assert f"reverie[{provider}]" in line
+        for line, provider in zip(lines, ("ANTHROPIC_API_KEY", "openai:MODEL", "local:"), strict=True):
+            assert provider in line
 
 
 def environment(server: MessagesServer, **more: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from reverie import Agent, InMemoryStorage, InputError, Session, Settings, tool
 from reverie.events import Event, PermissionDecided, ToolFinished
 from reverie.models import ScriptedModel
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
-from reverie.tools.tool import FunctionTool
+from reverie.tools.function_tool import FunctionTool
 
 MODEL = "claude-sonnet-4-5"
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from reverie.settings import AgentPolicy
+from reverie.text.page_text import page_text
 from reverie.tools import Output, ToolContext, WebAccess, standard_tools
-from reverie.tools.page_text import page_text
 from reverie.tools.web import MAX_BYTES, address_problem
 from reverie.tools.web_fetch import WebFetch
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import anyio.to_thread
 
 from ..errors import InputError
+from ..text.page_text import page_text
 from .context import ToolContext
-from .page_text import page_text
 from .tool import Access, NoPreview, Output, error_output
 from .web import WebPage, fetch
 

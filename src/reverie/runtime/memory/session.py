@@ -14,7 +14,8 @@ from ...models import RetryingModel, open_model
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
-from ...tools.tool import FunctionTool, Output, error_output
+from ...tools.function_tool import FunctionTool
+from ...tools.tool import Output, error_output
 from ..places.projects import canonical_root, inbox_key, project_slug
 from ..session import session
 from ..session.inbox import post

@@ -33,7 +33,8 @@ from ...ports import Model, Storage
 from ...schemas import LOG
 from ...settings import PRESETS, Preset, Settings, load_settings
 from ...storage.files import FileStorage
-from ...tools.tool import FunctionTool, declaration
+from ...tools.function_tool import FunctionTool
+from ...tools.tool import declaration
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
 from .cache_renewal import record_ping, warming_request, when_idle
