@@ -44,7 +44,7 @@ def test_random_conversations_extend_their_prefix_and_announce_their_breaks(
 
 
 @pytest.mark.requirement("C1", "C7")
-def test_long_conversations_do_so_too_and_clear_where_it_pays(make_drive: MakeDrive, seed: int, torture: bool):
+def test_long_conversations_do_so_too(make_drive: MakeDrive, seed: int, torture: bool):
     acted: set[str] = set()
 
     async def play() -> None:
@@ -55,7 +55,7 @@ def test_long_conversations_do_so_too_and_clear_where_it_pays(make_drive: MakeDr
             acted.update(drive.witness.trims)
 
     anyio.run(play)
-    assert "priced" in acted
+    assert {"idle", "window"} <= acted
 
 
 @pytest.mark.requirement("C2")
