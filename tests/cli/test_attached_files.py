@@ -39,6 +39,7 @@ def project(tmp_path: Path) -> Path:
         ("@my\\ notes.txt, then @dot.png!", ["my notes.txt", "dot.png"]),
         ("mail me@app.py or @nobody, use @pytest.fixture", []),
         ("@", []),
+        ("ask @~nobodyhere and @" + 300 * "x", []),
     ],
 )
 def test_only_files_that_exist_are_named(project: Path, prompt: str, found: list[str]) -> None:

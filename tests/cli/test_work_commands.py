@@ -81,6 +81,13 @@ def test_the_diff_has_colours_and_a_fault_of_a_command_does_not_end_the_chat(
     assert "/diff failed: KeyError: 'spoiled'" in said_by(home, project, "/diff")[0]
 
 
+def test_the_diff_of_a_hostile_file_cannot_drive_a_terminal(home: Path, project: Path) -> None:
+    (project / "fence.txt").write_bytes(b"\x1b]52;c;aGk=\x07\x1b[2J caf\xe9\n")
+    shown, _ = said_by(home, project, "/diff")
+    assert "\x1b" not in shown
+    shown.encode()
+
+
 def test_the_last_prompt_is_sent_again_and_init_asks_for_a_file(home: Path, project: Path) -> None:
     _, submitted = said_by(home, project, "/retry", "/init and name the tests")
     assert submitted == ["Mend the fence", f"{INIT}\n\nand name the tests"]

@@ -133,7 +133,7 @@ def test_a_hook_of_a_plugin_answers_and_is_silent_where_the_plugin_or_the_progra
     folder = built / "claude-code"
     assert answer(folder) == (0, "{}")
     assert answer(tmp_path / "nowhere") == (0, "")
-    unguarded = command.partition("|| exec ")[2]
+    unguarded = command.partition("&& exec ")[2].removesuffix("; cat >/dev/null")
     assert answer(tmp_path / "nowhere", unguarded)[0] != 0  # the known-bad twin: a host takes 2 for a request to stop
     launcher = folder / "bin" / "reverie"
     program = shlex.split(launcher.read_text().splitlines()[2])[3]

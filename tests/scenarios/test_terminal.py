@@ -497,6 +497,23 @@ def test_a_message_sent_while_a_tool_runs_reaches_the_model_after_it_and_the_edi
     assert len(server.requests) == 2
 
 
+def test_an_own_command_is_a_prompt_even_if_it_looks_like_one_for_the_shell(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path, tmp_path: Path
+) -> None:
+    commands = tmp_path / "reverie" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "status.md").write_text("!touch made-by-shell\n")
+    terminal = make_terminal(100, 40, REVERIE_HOME=str(tmp_path / "reverie"))
+    terminal.start(*chat(project))
+    terminal.ready()
+    terminal.wait(lambda _: (terminal.press("C-u"), terminal.type("/stat"), "/status" in terminal.screen())[-1])
+    terminal.press("C-u")
+    terminal.enter("/status ")
+    terminal.wait("Heard 1 lines.")
+    assert "!touch made-by-shell" in json.dumps(server.requests[-1])
+    assert not (project / "made-by-shell").exists()
+
+
 def test_bare_reverie_on_a_terminal_is_a_conversation(make_terminal: Callable[..., Terminal], project: Path) -> None:
     terminal = make_terminal()
     terminal.start("sh", "-c", f"cd {shlex.quote(str(project))} && exec {shlex.quote(COMMAND)}")

@@ -5,7 +5,7 @@ home=${REVERIE_HOME:-$1} host=$2 project=$PWD
 shift 2
 [ "$host" != claude-code ] || project=${CLAUDE_PROJECT_DIR:-$PWD}
 names="$home/queue/names$(printf %s "$project" | tr / -)"
-[ -s "$names" ] || exit 0
+[ -s "$names" ] || { cat >/dev/null; exit 0; }
 call=$(cat)
 printf %s "$call" | grep -qwFf "$names" || exit 0
 printf %s "$call" | "$@" hook --host "$host" PreToolUse

@@ -210,7 +210,7 @@ def _on_tool_call(event: HookEvent, settings: HookSettings) -> HookResponse:
         for file, memory in read.records.items()
         if may_show(memory, context) and is_about(read.names[file], event.input)
     ]
-    certain = [memory for memory in read.whole(named) if memory.trust != "unconfirmed"][:_MOST_BEFORE_TOOL]
+    certain = [memory for memory in read.whole(named) if memory.trust == "user"][:_MOST_BEFORE_TOOL]
     return _shown(event, settings, state, shown, certain, now) if certain else HookResponse()
 
 

@@ -106,12 +106,14 @@ def command_of(host: Host, event: str, home: Path) -> str:
     words = program()
     if EVENTS[host].get(event) == "before_tool":
         script = str(BEFORE_TOOL)
-        return f"test ! -r {shlex.quote(script)} || exec {shlex.join(['sh', script, str(home), host, *words])}"
+        start = shlex.join(["sh", script, str(home), host, *words])
+        return f"test -r {shlex.quote(script)} && exec {start}; cat >/dev/null"
     return _guarded([*words, "hook", "--host", host, event])
 
 
 def _guarded(words: Sequence[str]) -> str:
-    return f"test ! -x {shlex.quote(words[0])} || exec {shlex.join(words)}"
+    # A host that cannot write the whole event to a hook reports a failure, so the rest reads it.
+    return f"test -x {shlex.quote(words[0])} && exec {shlex.join(words)}; cat >/dev/null"
 
 
 def program() -> list[str]:

@@ -96,7 +96,7 @@ def _hooks(host: Host, home: Path) -> dict[str, Any]:
         if EVENTS[host][event] == "before_tool":
             words = f'sh "{root}/bin/before_tool.sh" {shlex.quote(str(home))} {host} {start}'
         # A host takes a failed hook for a request to stop, so a plugin that is gone must be silent.
-        return f'test ! -r "{root}/{_EXECUTABLE}" || exec {words}'
+        return f'test -r "{root}/{_EXECUTABLE}" && exec {words}; cat >/dev/null'
 
     return {"hooks": {event: [entry] for event, entry in hook_entries(host, command).items()}}
 

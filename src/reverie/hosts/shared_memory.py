@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 
 from ..lazy import pattern
 
@@ -26,7 +27,7 @@ def is_shared(project: str, directory: str) -> bool:
         os.path.join(_user_folder(), "settings.json"),
     ):
         try:
-            with open(path, "rb") as stream:
+            with open(path, "rb", opener=_open_plain) as stream:
                 found: Any = json.loads(stream.read(_MAX_BYTES)).get(SETTING)
         except (OSError, ValueError, AttributeError, RecursionError):
             continue
@@ -54,6 +55,15 @@ def adopt_memories(project: Path, settings: Settings) -> list[str]:
     if new:
         memory.reindex()
     return new
+
+
+def _open_plain(path: str, flags: int) -> int:
+    """Open a regular file; a pipe in its place, as a repository may hold one, is an error and does not wait."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("not a regular file")
+    return descriptor
 
 
 def _user_folder() -> str:

@@ -261,14 +261,19 @@ def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
 
 def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bool:
     """Put an ended session into the library for search, or extend it there; return whether it was written."""
+    from ..runtime.archive.index import load_index
     from ..runtime.archive.recordings import Recordings
     from ..runtime.library import ADDED, GROWN, Library
 
     transcript, project = Path(job.transcript), project_slug(Path(job.cwd))
     with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
         recordings = Recordings(Library(storage))
+        kept = load_index(str(settings.home)).files.get(job.transcript)
+        if kept is not None and kept.keys and not any(map(recordings.has, kept.keys)):
+            return False  # the user deleted it from the library
         _, result = recordings.file(replace(found, session_id=job.session), project, transcript)
-        for path in sorted((transcript.parent / transcript.stem / "subagents").glob("agent-*.jsonl")):
+        agents = transcript.parent / transcript.stem / "subagents"
+        for path in sorted(agents.glob("agent-*.jsonl")) if transcript.is_absolute() else ():
             with suppress(ReverieError):  # `reverie keep` tries it again
                 for agent in read_session(path):
                     recordings.file(agent, project, path)

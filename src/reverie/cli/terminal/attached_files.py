@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ def named_files(prompt: str, cwd: Path) -> list[str]:
     for name in _NAMED.findall(prompt):
         plain = re.sub(r"\\(.)", r"\1", name)
         for path in dict.fromkeys((plain, plain.rstrip(_END))):
-            if path and (cwd / Path(path).expanduser()).is_file():
+            if path and os.path.isfile(os.path.join(cwd, os.path.expanduser(path))):
                 found[path] = None
                 break
     return list(found)[:_MOST_FILES]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from anyio import CancelScope
 
-from ..output import counted, warn
-from .attached_files import attach_files
+from ..output import counted
 from .calls import one_line
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ class AnsweredPrompt:
 
         ``is_complete`` returns whether the last query was completed; after any other end, nothing is waited for.
         """
-        await attach_files(self._agent, prompt, lambda line, is_problem: warn(line) if is_problem else None)
         await self._ask(prompt)
         if self._wait_seconds is None:
             return

@@ -394,14 +394,14 @@ async def run_command(chat: Chat, line: str) -> None:
     """Run the slash command in ``line``; show a warning if its name is unknown or it raises a ReverieError."""
     name, _, rest = line.removeprefix("/").partition(" ")
     command = COMMANDS.get({"exit": "quit", "new": "clear", "skill": "skillify"}.get(name, name))
-    if command is None and name in chat.own:
-        chat.submit(prompt_of(chat.own[name], rest.strip()))
-        return
-    if command is None:
+    if command is None and name not in chat.own:
         chat.transcript.note(f"there is no /{one_line(name)}; /help lists all commands", "warning")
         return
     try:
-        await command.act(chat, rest.strip())
+        if command is None:
+            chat.submit(prompt_of(chat.own[name], rest.strip()))
+        else:
+            await command.act(chat, rest.strip())
     except ReverieError as error:
         chat.transcript.note(f"! {error}", "warning")
     except Exception as error:  # a fault of one command must not end the conversation

@@ -22,7 +22,7 @@ from ...values import replace
 from ..output import counted
 from . import states
 from .approval import ScreenApprover
-from .attached_files import attach_files
+from .attached_files import attach_files, named_files
 from .background_work import unfinished_lines
 from .calls import one_line
 from .colours import Paint
@@ -183,6 +183,8 @@ class Conversation:
         self._apply(states.submitted(self.state, text, kind, beside=beside))
 
     def _next_prompt(self) -> str | None:
+        if self.state.queue and named_files(self.state.queue[0][0], self.agent.cwd):
+            return None  # its files are attached before it begins a query of its own
         self.state, text = states.taken(self.state)
         return text
 
@@ -242,13 +244,13 @@ class Conversation:
 
     async def _handle_line(self, text: str) -> None:
         line = text.strip()
-        if line.startswith("/") and "\n" not in line:
+        if self.state.kind == "query":
+            await self._ask(text)
+        elif line.startswith("/"):
             self.transcript.prompt(line)
             await run_command(self, line)
-        elif line.startswith("!"):
-            await self._shell(line[1:].strip())
         else:
-            await self._ask(text)
+            await self._shell(line[1:].strip())
 
     async def _ask(self, prompt: str) -> None:
         self.transcript.prompt(prompt)
@@ -287,8 +289,8 @@ class Conversation:
     # -- used by commands
 
     def submit(self, text: str) -> None:
-        """Send a prompt as if the user had typed it; it starts after the running work."""
-        self._on_submit(text)
+        """Send a text to the model after the running work; it is a prompt even if it looks like a command."""
+        self._apply(states.submitted(self.state, text, "query"))
 
     def go_to(self, session: str) -> None:
         """Request a switch to the named session, or to a new one if empty, after the current command."""

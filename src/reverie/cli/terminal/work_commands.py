@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from anyio import to_thread
 
 from ...errors import InputError
-from ..output import counted
+from ..output import counted, printable
 from .calls import one_line
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ async def show_diff(chat: Chat, rest: str) -> None:
     if diff.returncode:
         raise InputError("there is no git repository with a commit here")
     styles = {"+": "added", "-": "removed", "@": "dim"}
-    lines = [chat.paint(line, styles[line[0]]) if line[:1] in styles else line for line in diff.stdout.splitlines()]
-    lines += [chat.paint(f"new file {name}", "added") for name in new.stdout.splitlines()]
+    changes = [printable(line) for line in diff.stdout.splitlines()]
+    lines = [chat.paint(line, styles[line[0]]) if line[:1] in styles else line for line in changes]
+    lines += [chat.paint(f"new file {printable(name)}", "added") for name in new.stdout.splitlines()]
     if len(lines) > _MOST_LINES:
         lines = [*lines[:_MOST_LINES], chat.paint(f"… {counted(len(lines) - _MOST_LINES, 'more line')}", "dim")]
     chat.transcript.put("block", lines or ["  no changes since the last commit"])
@@ -75,7 +76,7 @@ async def export(chat: Chat, rest: str) -> None:
     from ..sessions.transcript import of_entries
     from .recent_messages import logged_entries
 
-    path = (chat.agent.cwd / (rest or f"{chat.agent.name}.md")).expanduser()
+    path = chat.agent.cwd / Path(rest or f"{chat.agent.name}.md").expanduser()
     entries = await to_thread.run_sync(logged_entries, chat.agent)
     text = "".join(piece for piece, _ in of_entries(entries))
     try:

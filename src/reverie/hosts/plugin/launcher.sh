@@ -2,6 +2,6 @@
 # Start the installation of Reverie that built this plugin, else the one on PATH. Without any, hooks do nothing.
 [ ! -x @PROGRAM@ ] || exec @WORDS@ "$@"
 command -v reverie >/dev/null && exec reverie "$@"
-[ "$1" = hook ] && exit 0
+[ "$1" = hook ] && { cat >/dev/null; exit 0; }
 echo "reverie is not installed: pip install 'reverie[mcp]'" >&2
 exit 127

@@ -8,10 +8,12 @@ const run = (words, input) =>
     const [program, ...rest] = [...PROGRAM, ...words]
     const child = spawn(program, rest, { stdio: ["pipe", "pipe", "ignore"] })
     let text = ""
+    const late = setTimeout(() => (child.kill(), done({})), words.includes("View") ? 60_000 : 10_000)
     child.on("error", () => done({}))
     child.stdin.on("error", () => {})
     child.stdout.on("data", (piece) => (text += piece))
     child.on("close", () => {
+      clearTimeout(late)
       try {
         done(JSON.parse(text))
       } catch {
