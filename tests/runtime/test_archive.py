@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.entries import Entry
+from reverie.conversation.decisions import Cause, Redacted, body_of
+from reverie.conversation.entries import DECISION, USER, Entry, encode_entry
 from reverie.conversation.view import View
 from reverie.importers import read_session, usual_places
 from reverie.importers.import_result import RecordSource, SessionDraft
@@ -205,18 +206,54 @@ def test_a_secret_that_the_user_took_out_stays_out_when_the_session_grows(machin
 def test_a_session_that_the_user_continued_here_is_not_mixed_with_the_host_s(machine: Machine) -> None:
     machine.write("claude-code", "s1", lines_of("claude-code", "s1", 2))
     machine.keep()
-    storage = FileStorage(machine.home)
-    (key,) = Library(storage).keys()
-    own = replace(machine.log("s1")[-1], uuid="own", extra={})
-    storage.append(key, json.dumps({"uuid": own.uuid, "parent": None, "time": own.time, "session": "s1", "kind": "user",
-                                    "body": {"message": {"role": "user", "content": "mine"}}}).encode())  # fmt: skip
-    storage.close()
+    append(machine, USER, {"message": {"role": "user", "content": "mine"}})
     before = machine.log("s1")
     machine.write("claude-code", "s1", lines_of("claude-code", "s1", 3))
     machine.keep()
     assert machine.log("s1") == before
     copies = [key for key in machine.keys if "/s1-" in key]
     assert len(copies) == 1
+
+
+def append(machine: Machine, kind: str, body: dict[str, Any]) -> None:
+    """Append an entry of Reverie's own to the only log."""
+    storage = FileStorage(machine.home)
+    (key,) = Library(storage).keys()
+    storage.append(key, encode_entry(Entry("own", None, "2026-11-17T11:00:00.000Z", "s1", kind, body)))
+    storage.close()
+
+
+@pytest.mark.requirement("A1")
+def test_recovered_prompts_that_the_user_continued_here_stay_when_the_session_returns(machine: Machine) -> None:
+    history = machine.user / ".claude" / "history.jsonl"
+    history.parent.mkdir(parents=True)
+    history.write_text('{"display": "lost", "timestamp": 1794000000000, "project": "/p", "sessionId": "s1"}\n')
+    machine.keep()
+    append(machine, USER, {"message": {"role": "user", "content": "mine"}})
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 2))
+    machine.keep()
+    assert "mine" in machine.said("s1")[-1]
+    assert len(machine.keys) == 2
+
+
+@pytest.mark.requirement("A1")
+def test_a_title_with_a_redacted_secret_does_not_return_when_the_session_grows(machine: Machine) -> None:
+    def titled(turns: int) -> list[bytes]:
+        return [
+            b'{"type": "ai-title", "aiTitle": "use hunter2", "sessionId": "s1"}\n',
+            *lines_of("claude-code", "s1", turns),
+        ]
+
+    machine.write("claude-code", "s1", titled(1))
+    machine.keep()
+    (log,) = machine.home.rglob("projects/*/s1.jsonl")
+    assert "hunter2" in log.read_text()
+    log.write_text(log.read_text().replace("hunter2", "[redacted]"))
+    append(machine, DECISION, body_of(Redacted(Cause("user", "redact"), 1, 1)))
+    machine.write("claude-code", "s1", titled(2))
+    machine.keep()
+    assert "answer 1" in log.read_text()
+    assert "hunter2" not in log.read_text()
 
 
 @pytest.mark.requirement("A1")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 from uuid import NAMESPACE_OID, uuid5
 
-from ..conversation.decisions import Cause, Snipped, body_of
+from ..conversation.decisions import Cause, Redacted, Snipped, body_of, decision_of
 from ..conversation.entries import DECISION, META, Entry, encode_entry
 from ..values import replace
 
@@ -18,12 +18,15 @@ def extended(there: Sequence[Entry], found: Sequence[Entry]) -> list[Entry] | No
     """Return a log with the entries of a recording that it does not have yet; None if it is another session's log.
 
     All entries of the log stay. Messages that the program went back from leave the view, by a decision. A log that
-    the user has continued is another session.
+    the user has continued is another session. What the user redacted does not come back.
     """
-    if (_format(there) in FRAGMENTS) != (_format(found) in FRAGMENTS):
-        return list(there) if _format(found) in FRAGMENTS else list(found)
-    if _format(there) != _format(found) or any(_says(entry) and not entry.imported for entry in there):
+    was, now = _format(there), _format(found)
+    if now in FRAGMENTS and was not in FRAGMENTS:
+        return list(there)
+    if any(_says(entry) and not entry.imported for entry in there):
         return None
+    if was != now:
+        return list(found) if was in FRAGMENTS and now not in FRAGMENTS else None
     known = {entry.uuid for entry in there}
     shared = {entry.uuid for entry in found if _says(entry)} & known
     if not shared and any(map(_says, there)):
@@ -32,7 +35,7 @@ def extended(there: Sequence[Entry], found: Sequence[Entry]) -> list[Entry] | No
         if _name(there) != _name(found):
             return None
     newer = {entry.uuid: entry for entry in found}
-    kept = [_renewed(entry, newer.get(entry.uuid)) for entry in there]
+    kept = list(there) if _redacted(there) else [_renewed(entry, newer.get(entry.uuid)) for entry in there]
     new = [entry for entry in found if entry.uuid not in known]
     if not new:
         return kept
@@ -60,6 +63,10 @@ def _texts(entries: Sequence[Entry]) -> set[bytes]:
     return {encode_entry(Entry("", None, "", "", entry.kind, entry.message)) for entry in entries if entry.message}
 
 
+def _redacted(entries: Sequence[Entry]) -> bool:
+    return any(entry.kind == DECISION and isinstance(decision_of(entry.body), Redacted) for entry in entries)
+
+
 def _renewed(entry: Entry, found: Entry | None) -> Entry:
     """Return the recording's version of an entry where it adds facts to the same message, such as its usage."""
     if found is None or not _says(entry) or entry.message != found.message or entry.body == found.body:
@@ -82,9 +89,9 @@ def _left(there: Sequence[Entry], shared: set[str]) -> list[Entry]:
 
 
 def _retitled(there: Sequence[Entry], found: Sequence[Entry]) -> list[Entry]:
-    """Return an entry with the title and the model of a recording if the log has others."""
+    """Return an entry with the title and the model of a recording if the log has others; no title if it is redacted."""
     said = {name: value for entry in there if entry.kind == META for name, value in entry.body.items()}
-    now = {name: found[0].body.get(name) for name in ("title", "model")}
+    now = {name: found[0].body.get(name) for name in (("model",) if _redacted(there) else ("title", "model"))}
     changed = {name: value for name, value in now.items() if value and value != said.get(name)}
     if not changed:
         return []
