@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,6 +76,22 @@ def test_an_imported_session_counts_by_its_own_days_and_costs_what_replay_says(
     for axis in ("day", "session", "project", "layer"):
         assert sum(one["usd"] for one in found[f"by_{axis}"].values()) == usd
     assert list(found["by_day"]) == ["2025-11-12"]
+
+
+def test_the_past_of_a_forked_session_counts_once_and_a_bad_time_is_no_error(
+    reverie: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    name = "5a3d7f0e"
+    text = SAMPLE.read_text()
+    ids = set(re.findall(r'"sessionId":"([^"]*)"', text))
+    for number, body in enumerate((text, text.replace(next(iter(ids)), name))):
+        (tmp_path / f"{number}.jsonl").write_text(body)
+        assert reverie("import", tmp_path / f"{number}.jsonl")[0] == 0
+    found = json.loads(reverie("stats", "--days", 36500, "--json")[1])
+    assert (found["total"]["calls"], found["measures"]["sessions"]) == (12, 2)
+    (tmp_path / "bad.jsonl").write_text(text.replace(next(iter(ids)), "bad-time").replace('"2026-11-', '"2026-00-'))
+    assert reverie("import", tmp_path / "bad.jsonl")[0] == 0
+    assert reverie("stats", "--days", 1)[0] == 0
 
 
 @pytest.mark.requirement("B7")

@@ -76,7 +76,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 RENAMED: Mapping[str, tuple[str, ...]] = {
     "ledger": ("stats", "--by", "session", "--days", "36500"),
-    "measures": ("stats",),
+    "measures": ("stats", "--days", "36500"),
 }
 """Commands of the last version that are options of another one now."""
 ROOT_OPTIONS = ("-h", "--help", "-V", "--version")

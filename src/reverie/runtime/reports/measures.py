@@ -202,12 +202,14 @@ def _retention(before: View, after: View, made: Compacted) -> FactRetention:
 
 
 def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
-    """Return the calls that imported replies report, by each reply's entry uuid; none if the log records calls."""
-    if any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries):
-        return {}
+    """Return the calls that imported replies report, by each reply's entry uuid.
+
+    If the log records calls, replies that Reverie logged itself are among them.
+    """
+    records = any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries)
     replies: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.kind == ASSISTANT:
+        if entry.kind == ASSISTANT and (entry.imported or not records):
             replies.setdefault(str(entry.reply.get("id") or entry.uuid), []).append(entry)
     found: dict[str, CallRecorded] = {}
     for pieces in replies.values():

@@ -14,7 +14,7 @@ from typing import Final
 
 from ...cache.ledger import MAIN, LedgerAxis, LedgerCall, Totals, layer_of
 from ...cache.prices import Prices, prices_for
-from ...conversation.entries import Entry, seconds
+from ...conversation.entries import Entry, iso, seconds
 from ...settings import Settings
 from ...storage.files import FileStorage
 from ...values import record
@@ -132,7 +132,7 @@ def _measured(
         library = Library(storage)
         for key in track(touched_keys(library.keys(), settings.home, since=since, project=project)):
             entries = library.load(key).entries
-            last = max((entry.time for entry in entries), default="")[:10]
+            last = iso(max((entry.at for entry in entries), default=0.0))[:10]
             if last < since:
                 older = max(older, last)
                 continue
@@ -149,7 +149,9 @@ def _measured(
             )
     finally:
         storage.close()
-    return total_of(found), [call for call in calls if call.day >= since], older
+    # A session that was forked has the calls of its past once more.
+    once = {(call.at, call.model, call.actual): call for call in calls if call.day >= since}
+    return total_of(found), list(once.values()), older
 
 
 def _with(rows: dict[str, Totals], calls: Iterable[LedgerCall], axis: LedgerAxis) -> dict[str, Totals]:
