@@ -117,6 +117,7 @@ def test_money_adds_up_and_reading_back_is_charged(report: ReplayReport, made: l
             + outcome.ping_usd
         )
         assert bool(outcome.compactions) == (outcome.summary_usd > 0)
+        assert all(act.tokens > 0 for act in outcome.acts if act.layer == "compact")
     charged = [outcome for outcome in report.outcomes if outcome.read_backs]
     for outcome in charged:
         assert outcome.read_back_usd > prices.cost(write_5m=outcome.read_back_tokens)

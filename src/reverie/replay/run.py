@@ -162,7 +162,7 @@ class _PolicyRun:
         moved: list[str] = []
         for decision in decisions:
             cause = decision.cause
-            items = 1
+            items, frees = 1, cause.frees
             if isinstance(decision, ResultsCleared):
                 items = len(decision.cleared)
                 for one in decision.cleared:
@@ -171,13 +171,13 @@ class _PolicyRun:
             elif isinstance(decision, Snipped):
                 self.snip(decision)
             elif isinstance(decision, Compacted):
-                self.compact(step, decision)
+                frees = self.compact(step, decision)
             elif isinstance(decision, ResultOffloaded):
                 self.needs.removed(decision.tool_use_id, cause.frees)
                 self.needs.shown(decision.text)
                 self.removed += cause.frees
             if not isinstance(decision, ResultsKept):
-                self.acts.append(LayerAction(step.number, step.at, cause.layer, cause.reason, items, cause.frees))
+                self.acts.append(LayerAction(step.number, step.at, cause.layer, cause.reason, items, frees))
             self.made += 1
             uuid = f"replay-{self.made}"
             self.view = self.view.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))
@@ -193,8 +193,8 @@ class _PolicyRun:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.removed += decision.cause.frees
 
-    def compact(self, step: RecordedRequest, decision: Compacted) -> None:
-        """Charge the summary of a compaction, and record the results that leave with it."""
+    def compact(self, step: RecordedRequest, decision: Compacted) -> int:
+        """Charge the summary of a compaction, record the results that leave with it, and return the freed tokens."""
         cut = {
             item.uuid: item
             for item in takewhile(lambda item: item.uuid != decision.first_kept, self.view.items_in_view())
@@ -203,10 +203,12 @@ class _PolicyRun:
             if one.message in cut:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.needs.shown(decision.summary)
-        self.removed += sum(tokens_of(self.view, item) for item in cut.values())
+        removed, added = sum(tokens_of(self.view, item) for item in cut.values()), estimate_text(decision.summary)
+        self.removed += removed
         if not self.is_summarised:
-            self.summarise(step.at, estimate_text(decision.summary))
+            self.summarise(step.at, added)
         self.compactions += 1
+        return max(0, removed - added)
 
     def keep_warm(self, until: float) -> None:
         """Send the last request again before its cache entries end, as often as the policy wants."""
