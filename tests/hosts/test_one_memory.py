@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import reverie.cli.hosts.install as installing
 from reverie.cli.hosts.install import command, remove
+from reverie.errors import InputError
 from reverie.hosts.hook import answer
 from reverie.hosts.worker import work
 from reverie.runtime.memory.memory import Memory
@@ -93,12 +94,31 @@ def test_a_memory_that_the_host_wrote_itself_gets_its_line_in_the_index(
     assert "deploy.md" in memory.index().text
 
 
-def test_a_setting_that_the_user_made_and_edits_since_stay(run: Run, project: Path) -> None:
+def test_what_is_no_small_readable_file_is_named_and_the_others_are_copied(
+    run: Run, project: Path, tmp_path: Path
+) -> None:
+    theirs = tmp_path / ".claude" / "projects" / str(project).replace("/", "-").replace("_", "-") / "memory"
+    (theirs / "a_folder.md").mkdir(parents=True)
+    (theirs / "a_link.md").symlink_to(tmp_path / "elsewhere")
+    with (theirs / "big.md").open("wb") as stream:
+        stream.truncate(4 * 2**20 + 1)
+    (theirs / "deploy.md").write_text(NATIVE)
+    said = run("--yes", "--share-memory")
+    assert "Copied 1 memories that Claude Code had of this project: deploy.md" in said
+    assert "Not copied, because they are too large or are no readable files: a_folder.md, a_link.md, big.md" in said
+    memory = Memory.open(project)
+    assert "deploy.md" in memory.index().text
+    assert not (memory.path / "big.md").exists()
+
+
+def test_a_setting_that_the_user_made_and_edits_since_stay(run: Run, project: Path, tmp_path: Path) -> None:
     local = project / ".claude" / "settings.local.json"
     local.parent.mkdir()
     local.write_text('{"autoMemoryDirectory": "/mine"}')
-    run("--yes", "--share-memory")
+    with pytest.raises(InputError, match="autoMemoryDirectory to '/mine'"):
+        run("--yes", "--share-memory")
     assert json.loads(local.read_text()) == {"autoMemoryDirectory": "/mine"}
+    assert not (tmp_path / ".claude" / "settings.json").exists(), "no other file was written before"
     local.write_text("{}")
     run("--yes", "--share-memory")
     local.write_text(local.read_text().replace("{", '{"model": "opus",', 1))

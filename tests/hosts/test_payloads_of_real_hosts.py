@@ -274,6 +274,11 @@ def test_text_that_nobody_confirmed_warns_of_nothing(ask: Ask, project: Path) ->
     ("Use python -m pytest", {"command": "python script.py"}, False),
     ("Use `python -m pytest`", {"command": "python script.py"}, False),
     ("See https://host/a/b.py", {"file_path": "/p/b.py"}, False),
+    ("Ask about CI/CD and/or tests", {"command": "echo CI/CD and/or"}, False),
+    ("Use a tool, e.g. make, i.e. GNU make.", {"command": "echo e.g. i.e"}, False),
+    ("The scripts are in ./tools/bin here", {"command": "ls tools/bin"}, True),
+    ("The scripts are in `tools/bin` here", {"command": "ls tools/bin"}, True),
+    ("The scripts are in ~/tools/bin here", {"command": "ls ~/tools/bin"}, True),
     ("nothing named", {"command": 7}, False),
     ("nothing named", None, False),
 ])  # fmt: skip
@@ -301,7 +306,7 @@ def test_a_call_that_no_memory_is_about_starts_no_python(
     place = inside or str(project)
 
     def call(command: str) -> str:
-        payload = json.dumps({"tool_name": "Bash", "tool_input": {"command": command}})
+        payload = json.dumps({"cwd": "/home/git/x", "tool_name": "Bash", "tool_input": {"command": command}})
         words = ["sh", str(script), str(home), host, str(fake)]
         ran = subprocess.run(words, input=payload.encode(), capture_output=True, timeout=60, env=environ, cwd=place)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")

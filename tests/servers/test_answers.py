@@ -273,6 +273,14 @@ def test_the_structured_part_of_every_answer_about_the_past_says_that_it_is_data
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.parametrize("line", ["栅栏用铁丝修补 a", "a", 'a\t"'])
+def test_matching_lines_keep_the_limit_in_bytes_as_they_are_sent(line: str) -> None:
+    found, more = matching_lines("\n".join([line] * 2_000), "a", 0, 8_000)
+    assert more
+    assert 6_000 < len(json.dumps(found, ensure_ascii=False).encode()) < 8_500
+
+
+@pytest.mark.requirement("B6")
 def test_an_answer_over_the_limit_of_a_host_comes_in_pages(
     home: Path, project: Path, stock: Callable[..., str]
 ) -> None:

@@ -7,6 +7,6 @@ shift 2
 names="$home/queue/names$(printf %s "$project" | tr / -)"
 [ -s "$names" ] || { cat >/dev/null; exit 0; }
 call=$(cat)
-printf %s "$call" | grep -qwFf "$names" || exit 0
+printf %s "$call" | LC_ALL=C sed 's/^.*"tool_input"://' | grep -qwFf "$names" || exit 0
 printf %s "$call" | "$@" hook --host "$host" PreToolUse
 exit 0

@@ -217,7 +217,12 @@ def _with_options(host: Host, text: str, path: Path, options: InstallOptions) ->
         for rule in _READING_TOOLS:
             if rule not in _allowed(_object(text, path)):
                 text = with_item(text, _ALLOWED, rule)
-    return with_member(text, (SETTING,), options.memory) if options.memory else text
+    if not options.memory:
+        return text
+    there = _object(text, path).get(SETTING, options.memory)
+    if there != options.memory:
+        raise InputError(f"{path} sets {SETTING} to {there!r}; remove that setting first, or leave out --share-memory")
+    return with_member(text, (SETTING,), options.memory)
 
 
 def _allowed(said: Mapping[str, Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """The files and commands that a memory names, and whether a tool call is about one of them. Pure.
 
-Only names that leave no doubt count: a path or a file name with its ending, a command in backticks, or two words before
-an option (``git push --force``).
+Only names that leave no doubt count: a path or a file name with its ending, a path that begins with ``/``, ``~/`` or
+``./`` or is alone in backticks, a command in backticks, or two words before an option (``git push --force``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _SPAN: Final = pattern(r"`([^`\n]{1,200})`")
 _WORD: Final = pattern(r"[^\s`'\"()\[\]{}<>,;]+")
 _FILE: Final = pattern(r"(?:~/|\.{1,2}/|/)?[\w@+-][\w.@+-]*(?:/[\w.@+-]+)*")
 _ENDING: Final = pattern(r"[\w-]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
+_ABBREVIATION: Final = pattern(r"\w\.\w")
 _PROGRAM: Final = pattern(r"[A-Za-z0-9_./@+-]+\Z")
 _BEFORE_OPTION: Final = pattern(r"(?<![\w./@+-])([\w./@+]+) ([\w./@+][\w./@+-]*) +--?[A-Za-z]")
 _BETWEEN: Final = pattern(r"&&|\|\||[;|\n()]|\$\(")
@@ -33,11 +34,12 @@ def names_in(text: str) -> list[str]:
     """Return the files and commands that a text names, each once, as marked names for ``is_about``."""
     found: dict[str, None] = {}
     text = text[:_MAX_CHARS]
+    quoted = set(_SPAN.findall(text))
     for word in _WORD.findall(text):
-        word = word.rstrip(".:!?").removeprefix("./")
-        path = _FILE.fullmatch(word)
-        if path and ("/" in word.strip("/~") or _ENDING.search(word)):
-            found[_FILE_MARK + word] = None
+        word = word.rstrip(".:!?")
+        is_path = "/" in word.strip("/~") and (word.startswith(("/", "~/", "./", "../")) or word in quoted)
+        if _FILE.fullmatch(word) and (is_path or (_ENDING.search(word) and not _ABBREVIATION.fullmatch(word))):
+            found[_FILE_MARK + word.removeprefix("./")] = None
     spans = [words for span in _SPAN.findall(text) if (words := _command(span))]
     spans += [(first, second) for first, second in _BEFORE_OPTION.findall(text)]
     for words in spans:
@@ -92,4 +94,4 @@ def _plain_words(text: str) -> Iterator[str]:
 
 def _names_file(name: str, text: str) -> bool:
     """Return whether a text holds this path by whole names, also at the end of a longer path."""
-    return re.search(rf"(?<![\w.@+-]){re.escape(name)}(?![\w/@+-]|\.\w)", text) is not None
+    return name in text and re.search(rf"(?<![\w.@+-]){re.escape(name)}(?![\w/@+-]|\.\w)", text) is not None

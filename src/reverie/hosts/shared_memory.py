@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 
 from ..lazy import pattern
 
@@ -36,10 +37,11 @@ def is_shared(project: str, directory: str) -> bool:
     return False
 
 
-def adopt_memories(project: Path, settings: Settings) -> list[str]:
-    """Copy the memories that Claude Code had of a project to Reverie's directory; return the names of the files.
+def adopt_memories(project: Path, settings: Settings) -> tuple[list[str], list[str]]:
+    """Copy the memories that Claude Code had of a project to Reverie's directory.
 
-    A file that is there already stays. The files of the host stay too.
+    Return the names of the copied files, and of those that are too large, cannot be read or are no regular files. A
+    file that is there already stays. The files of the host stay too.
     """
     from ..memories.store.names import is_memory
     from ..paths import replace_file
@@ -49,12 +51,21 @@ def adopt_memories(project: Path, settings: Settings) -> list[str]:
     folder = os.path.join(_user_folder(), "projects", _UNSAFE.sub("-", str(project)), "memory")
     new = [name for name in sorted(os.listdir(folder)) if is_memory(name)] if os.path.isdir(folder) else []
     new = [name for name in new if not os.path.lexists(memory.path / name)]
-    for name in new:
-        with open(os.path.join(folder, name), "rb") as stream:
-            replace_file(str(memory.path), name, stream.read(_MAX_BYTES))
-    if new:
-        memory.reindex()
-    return new
+    copied: list[str] = []
+    try:
+        for name in new:
+            path = os.path.join(folder, name)
+            data: bytes | None = None
+            if not os.path.islink(path):
+                with suppress(OSError), open(path, "rb", opener=_open_plain) as stream:
+                    data = stream.read(_MAX_BYTES + 1)
+            if data is not None and len(data) <= _MAX_BYTES:
+                replace_file(str(memory.path), name, data)
+                copied.append(name)
+    finally:
+        if copied:
+            memory.reindex()
+    return copied, [name for name in new if name not in copied]
 
 
 def _open_plain(path: str, flags: int) -> int:

@@ -153,18 +153,19 @@ def json_bytes(value: Any) -> int:
 def matching_lines(text: str, find: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], bool]:
     """Return the lines from an offset on that contain a text in any case, and whether more lines than these match.
 
-    ``limit`` is the number of characters in all lines; at least one line is returned if any matches.
+    ``limit`` is the number of bytes of all matches as JSON; at least one line is returned if any matches.
     """
     wanted = find.casefold()
     found: list[dict[str, Any]] = []
     at = used = 0
     for number, line in enumerate(text.split("\n"), 1):
         if at >= offset and wanted in line.casefold():
-            if found and used + min(len(line), _MAX_LINE_CHARS) > limit:
-                return found, True
             shown = line if len(line) <= _MAX_LINE_CHARS else _around(line, wanted)
-            used += len(shown)
-            found.append({"line": number, "offset": at, "chars": len(line), "text": shown})
+            match = {"line": number, "offset": at, "chars": len(line), "text": shown}
+            used += json_bytes([match])
+            if found and used > limit:
+                return found, True
+            found.append(match)
         at += len(line) + 1
     return found, False
 

@@ -88,14 +88,17 @@ def command(
             return
     made = [install(name, one, settings.home, options) for one, options in parts.items()]
     _print_changes(made, dry_run, as_json, diffs=yes)
-    adopted = adopt_memories(root, settings) if any(options.memory for options in parts.values()) else []
-    for line in () if as_json else [*_adopted(adopted), *_next_steps(name)]:
+    copied, left = adopt_memories(root, settings) if any(options.memory for options in parts.values()) else ([], [])
+    for line in () if as_json else [*_adopted(copied, left), *_next_steps(name)]:
         say(line)
 
 
-def _adopted(files: Sequence[str]) -> list[str]:
-    said = f"Copied {len(files)} memories that Claude Code had of this project: {', '.join(files)}"
-    return [said] if files else []
+def _adopted(copied: Sequence[str], left: Sequence[str]) -> list[str]:
+    said = {
+        f"Copied {len(copied)} memories that Claude Code had of this project": copied,
+        "Not copied, because they are too large or are no readable files": left,
+    }
+    return [f"{words}: {', '.join(files)}" for words, files in said.items() if files]
 
 
 def _write_plugin(plugin: str, dry_run: bool, as_json: bool) -> None:
