@@ -13,6 +13,7 @@ import pytest
 
 from reverie.cli.main import run
 from reverie.errors import InputError
+from reverie.hosts import plugin_package
 from reverie.hosts.events import EVENTS
 from reverie.hosts.plugin_package import delete_plugin, plugin_files, plugin_folders, write_plugin
 
@@ -155,6 +156,28 @@ def test_the_folder_is_written_once_and_deleted_whole_but_for_edited_files(tmp_p
     delete_plugin(folder, home)
     assert [path.name for path in folder.rglob("*")] == ["README.md"]
     assert plugin_folders(home) == []
+
+
+def test_an_upgrade_that_stopped_is_repeated_and_deletes_what_is_no_longer_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, home = tmp_path / "plugin", tmp_path / "home"
+    monkeypatch.setattr(plugin_package, "plugin_files", lambda _: {"a": "1", "b/c": "1", "old/d": "1", "old/e": "1"})
+    write_plugin(folder, home)
+    (folder / "old" / "e").write_text("mine")
+    monkeypatch.setattr(plugin_package, "plugin_files", lambda _: {"a": "2", "b/c": "2", "z": "2"})
+
+    def stopped(path: Path, mode: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "chmod", stopped)
+        write_plugin(folder, home)
+    assert ((folder / "a").read_text(), (folder / "b" / "c").read_text()) == ("2", "1")
+    write_plugin(folder, home)
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {"a", "b/c", "z", "old/e"}
+    delete_plugin(folder, home)
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["e"]
 
 
 def test_a_file_of_another_is_not_replaced(tmp_path: Path) -> None:

@@ -69,6 +69,17 @@ async def test_a_long_history_is_shortened_with_the_newest_turn_whole_and_the_sa
     assert await view(history(38), storage, small) == seen[-1]
 
 
+async def test_the_summary_stands_in_a_first_message_that_has_only_a_file(small: Settings, anyio_backend: str) -> None:
+    messages = history(38)
+    file = {"id": "prt_f", "type": "file", "mime": "image/png", "filename": "plan.png", "url": "data:,"}
+    messages[0]["parts"] = [file]
+    found = await view(messages, InMemoryStorage(), small)
+    assert found is not None
+    [part] = found[0]["parts"]
+    assert part.keys() == {"id", "type", "text", "synthetic"}
+    assert (part["id"], part["type"]) == ("prt_f", "text")
+
+
 async def test_a_short_history_and_one_without_a_prompt_are_sent_as_they_are(anyio_backend: str) -> None:
     storage = InMemoryStorage()
     assert await view(history(3), storage, load_settings()) is None

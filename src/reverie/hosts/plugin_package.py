@@ -113,22 +113,31 @@ def _source(name: str) -> str:
 
 
 def write_plugin(folder: Path, home: Path, *, dry_run: bool = False) -> list[Path]:
-    """Write the plugin to a folder and return the paths of the files; a file that we did not write is not replaced."""
+    """Write the plugin to a folder and return the paths of the files; a file that we did not write is not replaced.
+
+    Files that an older version wrote and this one does not have are deleted, unless they were edited.
+    """
     files = plugin_files(home)
     records = _records(home)
     known = records.get(str(folder), {})
-    for path in files:
+    new = {path: hex_of(text.encode()) for path, text in files.items()}
+    for path, digest in new.items():
         there = folder / path
-        if there.exists() and known.get(path) != hex_of(there.read_bytes()):
+        if there.exists() and _digest(there) not in (known.get(path), digest):  # a stopped run wrote some of the new
             raise InputError(f"{there} was not written by Reverie; give a new folder")
     if not dry_run:
-        records[str(folder)] = {path: hex_of(text.encode()) for path, text in files.items()}
-        _save(records, home)
-        for path, text in files.items():
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-            target.chmod(0o755 if path.endswith(_EXECUTABLE) else 0o644)
+        written = records[str(folder)] = dict(known)
+        try:
+            for path, text in files.items():
+                target = folder / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(text, encoding="utf-8")
+                target.chmod(0o755 if path.endswith(_EXECUTABLE) else 0o644)
+                written[path] = new[path]
+            _delete(folder, {path: seen for path, seen in known.items() if path not in new})
+            records[str(folder)] = new
+        finally:
+            _save(records, home)
     return [folder / path for path in files]
 
 
@@ -136,14 +145,19 @@ def delete_plugin(folder: Path, home: Path, *, dry_run: bool = False) -> list[Pa
     """Delete the files of a plugin that were not edited since, and emptied folders; return the paths of the files."""
     records = _records(home)
     known = records.pop(str(folder), {})
-    ours = [folder / path for path, seen in known.items() if _digest(folder / path) == seen]
+    ours = _delete(folder, known, dry_run=dry_run)
     if not dry_run:
-        for path in ours:
-            path.unlink()
-            with suppress(OSError):  # a folder that holds other files stays
-                for parent in path.relative_to(folder).parents:
-                    (folder / parent).rmdir()
         _save(records, home)
+    return ours
+
+
+def _delete(folder: Path, known: Mapping[str, str], *, dry_run: bool = False) -> list[Path]:
+    ours = [folder / path for path, seen in known.items() if _digest(folder / path) == seen]
+    for path in () if dry_run else ours:
+        path.unlink()
+        with suppress(OSError):  # a folder that holds other files stays
+            for parent in path.relative_to(folder).parents:
+                (folder / parent).rmdir()
     return ours
 
 

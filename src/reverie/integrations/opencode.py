@@ -17,6 +17,7 @@ Body = dict[str, Any]
 
 _PRUNED: Final = "[Old tool result content cleared]"
 """The text that opencode itself sends in place of an old output."""
+_PART_IDS: Final = ("id", "messageID", "sessionID")
 
 
 async def shortened(session: Session, history: Sequence[Body]) -> list[Body] | None:
@@ -63,8 +64,8 @@ def _as_shown(history: Sequence[Body], sent: Sequence[Body]) -> list[Body] | Non
     summary = "\n\n".join(text for text in said if text not in known)
     if first and summary:
         opening = next(message for message in history if message["info"]["role"] == "user")
-        part = next(part for part in opening["parts"] if part["type"] == "text")
-        kept.insert(0, {**opening, "parts": [{**part, "text": summary, "synthetic": True}]})
+        ids = {name: one for part in opening["parts"][:1] for name, one in part.items() if name in _PART_IDS}
+        kept.insert(0, {**opening, "parts": [{**ids, "type": "text", "text": summary, "synthetic": True}]})
     return kept if kept != list(history) else None
 
 
