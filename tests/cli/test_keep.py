@@ -52,6 +52,16 @@ def test_the_kept_session_and_the_recovered_prompt_are_found(asked: Asked, rever
     assert asked("keep")["logs"] == []
 
 
+def test_a_session_that_was_imported_and_deleted_is_not_kept_again(
+    asked: Asked, reverie: Reverie, user: Path, sample: Path
+) -> None:
+    (user / ".claude" / "history.jsonl").unlink()
+    reverie("import", str(user / ".claude" / "projects" / "-p" / sample.name))
+    [one] = asked("sessions")["sessions"]
+    assert reverie("delete", one["session"], "--yes")[0] == 0
+    assert asked("keep")["logs"] == []
+
+
 def test_a_dry_run_writes_nothing(asked: Asked, user: Path, home: Path) -> None:
     assert asked("keep", "--dry-run")["added"] == 1
     assert list(home.iterdir()) == []

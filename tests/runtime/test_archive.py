@@ -7,10 +7,12 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,13 @@ import pytest
 from reverie.conversation.decisions import Cause, Redacted, body_of
 from reverie.conversation.entries import DECISION, USER, Entry, encode_entry
 from reverie.conversation.view import View
+from reverie.errors import StorageError
 from reverie.importers import read_session, usual_places
 from reverie.importers.import_result import RecordSource, SessionDraft
 from reverie.runtime.archive import Keeper, KeepReport
 from reverie.runtime.archive.index import NAME as INDEX
-from reverie.runtime.archive.recordings import Recordings, described, project_of
+from reverie.runtime.archive.index import load_index, note_deleted
+from reverie.runtime.archive.recordings import DELETED, Recordings, described, project_of
 from reverie.runtime.library import Library
 from reverie.runtime.places.projects import project_slug
 from reverie.storage.files import FileStorage
@@ -188,6 +192,107 @@ def test_a_session_that_the_user_deleted_from_the_library_stays_deleted(machine:
     machine.write("claude-code", "s1", lines_of("claude-code", "s1", 3))
     assert machine.keep().agents == ()
     assert machine.keys == []
+
+
+@pytest.mark.requirement("A1")
+def test_a_deleted_session_returns_neither_by_a_history_nor_by_its_first_pass_nor_by_a_hook(machine: Machine) -> None:
+    path = machine.write("claude-code", "s1", lines_of("claude-code", "s1", 1))
+    history = machine.user / ".claude" / "history.jsonl"
+    row = {"display": "s1 question 0", "timestamp": 1_794_000_000_000, "project": "/p", "sessionId": "s1"}
+    [found] = read_session(path)
+    Recordings(machine.library).file(found, "p-1", path)
+    machine.library.remove(machine.keys[0])
+    note_deleted(str(machine.home), ["s1"])  # as `reverie delete` does
+    assert (machine.keep().keys, machine.keys) == ((), [])
+    history.write_text(json.dumps(row) + "\n")
+    report = machine.keep()
+    assert (report.lost, machine.keys) == (0, [])
+    guarded = Recordings(machine.library, index=load_index(str(machine.home)))
+    assert guarded.file(found, "p-1", path)[1] == DELETED
+    assert guarded.file(replace(found, session_id="s1.agent-x"), "p-1", path)[1] == DELETED
+    Recordings(machine.library).file(found, "p-1", path)  # as `reverie import` does
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 2))
+    machine.keep()
+    assert len(machine.said("s1")) == 4
+
+
+@pytest.mark.requirement("A1")
+@pytest.mark.parametrize("copy", [False, True])
+def test_of_a_session_and_its_copy_the_deleted_one_stays_deleted(copy: bool, machine: Machine) -> None:
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 1))
+    machine.keep()
+    append(machine, USER, {"message": {"role": "user", "content": "mine"}})
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 2))
+    machine.keep()
+    gone, left = sorted(machine.keys, key=lambda key: ("/s1-" in key) != copy)
+    machine.library.remove(gone)
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 3))
+    assert machine.keep().keys == (() if copy else (left,))
+    assert machine.keys == [left]
+
+
+@pytest.mark.requirement("A1")
+def test_a_session_that_cannot_be_stored_is_tried_again_and_the_others_of_its_file_are_kept(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = machine.user / ".local" / "share" / "opencode" / "opencode.db"
+    database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute(
+            "CREATE TABLE session (id, parent_id, directory, title, agent, cost, time_created, time_updated)"
+        )
+        opened.execute("CREATE TABLE message (id, session_id, time_created, time_updated, data)")
+        opened.execute("CREATE TABLE part (id, message_id, session_id, time_created, time_updated, data)")
+        for name, made in (("o1", 1_794_000_000_000), ("o2", 4e15)):  # no calendar has the second time
+            opened.execute("INSERT INTO session VALUES (?, NULL, '/p', 't', NULL, 0, 1, 1)", (name,))
+            about = json.dumps({"role": "user", "time": {"created": made}})
+            opened.execute("INSERT INTO message VALUES (?, ?, 1, 1, ?)", (f"m-{name}", name, about))
+            part = json.dumps({"type": "text", "text": "hello"})
+            opened.execute("INSERT INTO part VALUES (?, ?, ?, 1, 1, ?)", (f"p-{name}", f"m-{name}", name, part))
+        opened.commit()
+    machine.write("codex", "c1", lines_of("codex", "c1", 1))
+    write = FileStorage.write
+
+    def full(self: FileStorage, key: str, *arguments: Any, **named: Any) -> Any:
+        if key.endswith(("/o1.jsonl", "/c1.jsonl")):
+            raise StorageError("disk full", path=key)
+        return write(self, key, *arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileStorage, "write", full)
+        assert [why for _, why in machine.keep().failed] == ["disk full", "disk full"]
+    assert len(machine.said("o2")) == 1
+    assert (len(machine.keys), machine.keep().failed, len(machine.keys)) == (1, (), 3)
+    assert machine.keep().read == 0
+
+
+@pytest.mark.requirement("A1")
+def test_a_reader_that_breaks_on_one_file_does_not_end_the_pass(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = machine.write("codex", "bad", lines_of("codex", "bad", 1))
+    machine.write("qwen", "good", lines_of("qwen", "good", 1))
+
+    def broken(path: Any) -> Any:
+        return 1 // 0 if str(path) == str(bad) else read_session(path)
+
+    monkeypatch.setattr("reverie.runtime.archive.keeper.read_session", broken)
+    assert [name for name, _ in machine.keep().failed] == [str(bad)]
+    assert len(machine.said("good")) == 2
+
+
+@pytest.mark.requirement("A1")
+def test_a_compressed_session_is_kept_once_its_package_is_there(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    path = machine.write("codex", "c1", [zstandard.compress(b"".join(lines_of("codex", "c1", 1)))])
+    path.rename(f"{path}.zst")
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "zstandard", None)
+        assert len(machine.keep().failed) == 1
+        assert machine.keep().failed == ()
+    assert len(machine.keep().keys) == 1
 
 
 @pytest.mark.requirement("A1")

@@ -267,10 +267,7 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
 
     transcript, project = Path(job.transcript), project_slug(Path(job.cwd))
     with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
-        recordings = Recordings(Library(storage))
-        kept = load_index(str(settings.home)).files.get(job.transcript)
-        if kept is not None and kept.keys and not any(map(recordings.has, kept.keys)):
-            return False  # the user deleted it from the library
+        recordings = Recordings(Library(storage), index=load_index(str(settings.home)))
         _, result = recordings.file(replace(found, session_id=job.session), project, transcript)
         agents = transcript.parent / transcript.stem / "subagents"
         for path in sorted(agents.glob("agent-*.jsonl")) if transcript.is_absolute() else ():

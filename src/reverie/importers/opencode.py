@@ -176,5 +176,5 @@ def _said(part: Record) -> Record | None:
 
 
 def _time(about: Record) -> str:
-    made = as_number(as_dict(about.get("time")).get("created"))
-    return iso(made / 1000) if made else ""
+    made = as_number(as_dict(about.get("time")).get("created")) or 0
+    return iso(made / 1000) if 0 < made < 1e14 else ""

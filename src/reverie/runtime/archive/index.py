@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Final
 
 import msgspec
@@ -14,7 +16,7 @@ from ...paths import open_no_follow, replace_file
 NAME: Final = "archive.json"
 UNREAD: Final = ""
 """The format of a file that no reader knew; it is read again when it changes or a new reader comes."""
-_READERS: Final = " ".join(sorted(one.name for one in FORMATS))
+_UNPACKER: Final = "zstandard"
 
 
 class KeptFile(msgspec.Struct, array_like=True):
@@ -24,29 +26,45 @@ class KeptFile(msgspec.Struct, array_like=True):
     format: str
     keys: list[str]
     changed: dict[str, int] = {}
+    problem: str = ""
+    """The reason why a session of the file could not be kept; it is reported once and tried again by each pass."""
 
 
 class ArchiveIndex(msgspec.Struct):
-    """All files that were ever kept, by path, and the formats that could be read then."""
+    """All files that were ever kept, by path, the formats that could be read then, and deleted sessions by log name."""
 
     files: dict[str, KeptFile] = {}
-    readers: str = _READERS
+    readers: str = ""
+    deleted: set[str] = set()
 
 
 def load_index(home: str) -> ArchiveIndex:
     """Return the index of a home; an empty one if there is none or it is damaged, so that everything is read again."""
     with suppress(OSError, msgspec.DecodeError), open(os.path.join(home, NAME), "rb", opener=open_no_follow) as stream:
         index = msgspec.json.decode(stream.read(), type=ArchiveIndex)
-        if index.readers != _READERS:
+        if index.readers != _readers():
             index.files = {path: file for path, file in index.files.items() if file.format != UNREAD}
-            index.readers = _READERS
+            index.readers = _readers()
         return index
-    return ArchiveIndex()
+    return ArchiveIndex(readers=_readers())
+
+
+def _readers() -> str:
+    names = [one.name for one in FORMATS]
+    return " ".join(sorted([*names, _UNPACKER] if find_spec(_UNPACKER) else names))
 
 
 def save_index(home: str, index: ArchiveIndex) -> None:
-    """Replace the index of a home."""
+    """Replace the index of a home; a session that was deleted in the meantime stays deleted."""
+    index.deleted |= load_index(home).deleted
     replace_file(home, NAME, msgspec.json.encode(index))
+
+
+def note_deleted(home: str, names: Iterable[str]) -> None:
+    """Note that the user deleted the sessions with these log names, so that no pass and no hook files them again."""
+    index = load_index(home)
+    index.deleted |= set(names)
+    save_index(home, index)
 
 
 def stored_logs(home: str) -> set[str]:

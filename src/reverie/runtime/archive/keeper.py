@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ...errors import ReverieError, SessionBusy, StorageConflict
+from ...errors import ReverieError, SessionBusy, StorageConflict, StorageError
 from ...importers import ImportedSession, SessionPlace, opencode, read_session
 from ...importers.history import NAME as HISTORY
 from ...storage.files import FileStorage
 from ...values import field, record
 from ..library import ADDED, GROWN, Library
 from .index import UNREAD, ArchiveIndex, KeptFile, load_index, save_index, stamp_of, stored_logs
-from .recordings import Recordings, project_of, storable
+from .recordings import DELETED, Recordings, project_of
 from .retention import days_kept, days_left
 
 SOON_DAYS: Final = 7.0
@@ -148,26 +148,36 @@ class _Pass:
         return AgentSessions(place.format, place.title, *counts, len(due), days_kept(place), first)
 
     def _take(self, format: str, path: str, stamp: tuple[int, ...]) -> None:
-        """Keep the sessions of one changed file; a busy one is tried by the next pass, a failed one once it changed."""
-        known = self._index.files.get(path)
-        times = dict(known.changed) if known is not None else {}
+        """Keep the sessions of one changed file; a file that cannot be read is tried again once it changed.
+
+        A session that is busy or cannot be stored is tried again by the next pass.
+        """
+        known = self._index.files.get(path) or KeptFile((), UNREAD, [])
+        now: dict[str, int] = {}
         try:
             if format == opencode.NAME:
                 now = opencode.sessions_in(Path(path))
-                wanted = [id for id, at in now.items() if times.get(id) != at]
-                sessions, times = opencode.read(opencode.source_of(Path(path), wanted)), now
+                wanted = [id for id, at in now.items() if known.changed.get(id) != at]
+                sessions = opencode.read(opencode.source_of(Path(path), wanted))
             else:
                 sessions = read_session(path)
-            keys = [self._file(one, Path(path), known) for one in sessions if one.messages]
-        except (SessionBusy, StorageConflict):
-            return
-        except ReverieError as error:
+        except Exception as error:  # an unexpected file must not keep all others from being kept
             if stamp[1]:  # an empty file is a session that has not begun
-                self._failed.append((path, str(error)))
-            self._remember(path, KeptFile(stamp, known.format if known else UNREAD, known.keys if known else [], times))
+                self._failed.append((path, _reason(error)))
+            self._remember(path, KeptFile(stamp, known.format, known.keys, known.changed))
             return
-        before = known.keys if known is not None else []
-        self._remember(path, KeptFile(stamp, format, list(dict.fromkeys([*before, *keys])), times))
+        keys, problem = list(known.keys), ""
+        for session in sessions:
+            try:
+                keys += self._file(session, Path(path)) if session.messages else []
+            except Exception as error:
+                stamp = ()
+                now.pop(session.session_id.rsplit(".agent-", 1)[-1], None)
+                if not isinstance(error, SessionBusy | StorageConflict):
+                    problem = _reason(error)
+                    if problem != known.problem or isinstance(error, StorageError):
+                        self._failed.append((path, problem))
+        self._remember(path, KeptFile(stamp, format, list(dict.fromkeys(keys)), now, problem))
 
     def _remember(self, path: str, file: KeptFile) -> None:
         self._index.files[path] = file
@@ -175,18 +185,15 @@ class _Pass:
         if self._unsaved >= _SAVE_EVERY:
             self._save()
 
-    def _file(self, session: ImportedSession, path: Path, known: KeptFile | None) -> str:
-        filed = self._filed()
-        mine = [key for key in (known.keys if known else []) if _is_of(key, session)]
-        if mine and not filed.has(mine[0]):
-            return mine[0]  # the user deleted it from the library
-        key, result = filed.file(session, project_of(session), path)
+    def _file(self, session: ImportedSession, path: Path) -> list[str]:
+        """File a session and return the key of its log in a list; an empty one if the user deleted the session."""
+        key, result = self._filed().file(session, project_of(session), path)
         if result in (ADDED, GROWN):
             self._written[key] = None
             self._planned |= {key} if self._dry_run else set()
             if session.agent is None:
                 self._results.setdefault(session.format, {})[key] = result
-        return key
+        return [] if result == DELETED else [key]
 
     def _recover(self, place: SessionPlace) -> tuple[int, int] | None:
         """Keep the prompts of sessions that are gone; return the number of these sessions and of their prompts."""
@@ -197,23 +204,24 @@ class _Pass:
             return None
         known = self._index.files.get(str(path))
         if known is None or known.stamp != stamp:
-            try:
-                sessions = [one for one in read_session(path) if one.format == HISTORY]
-            except ReverieError as error:
-                self._failed.append((str(path), str(error)))
-                return None
             lost: dict[str, int] = {}
-            for session in sessions:
-                key = self._filed().named(session.session_id)
-                if key is None or (known is not None and key in known.keys):
-                    lost[self._file(session, path, known)] = len(session.messages)
+            try:
+                for session in (one for one in read_session(path) if one.format == HISTORY):
+                    key = self._filed().named(session.session_id)
+                    if key is None or (known is not None and key in known.keys):
+                        lost |= dict.fromkeys(self._file(session, path), len(session.messages))
+            except (SessionBusy, StorageConflict):
+                return None
+            except Exception as error:
+                self._failed.append((str(path), _reason(error)))
+                return None
             known = self._index.files[str(path)] = KeptFile(stamp, HISTORY, list(lost), lost)
             self._unsaved += 1
         return len(known.keys), sum(known.changed.values())
 
     def _filed(self) -> Recordings:
         if self._recordings is None:
-            self._recordings = Recordings(Library(self._storage), dry_run=self._dry_run)
+            self._recordings = Recordings(Library(self._storage), dry_run=self._dry_run, index=self._index)
         return self._recordings
 
     def _save(self) -> None:
@@ -222,6 +230,5 @@ class _Pass:
         self._unsaved = 0
 
 
-def _is_of(key: str, session: ImportedSession) -> bool:
-    name = key.rsplit("/", 1)[1].removesuffix(".jsonl")
-    return name == storable(session.session_id) or name.startswith(f"{storable(session.session_id)[:120]}-")
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, ReverieError) else f"{type(error).__name__}: {error}"

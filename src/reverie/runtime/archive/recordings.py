@@ -18,7 +18,10 @@ from ...paths import open_no_follow
 from ...values import replace
 from ..library import ADDED, GROWN, OTHER, Library
 from ..places.projects import log_key, project_slug
+from .index import ArchiveIndex
 
+DELETED: Final = "deleted"
+"""The result of ``Recordings.file`` for a session that the user deleted."""
 _RESULTS: Final = "tool-results"
 _MOST_RESULT_BYTES: Final = 2**26
 
@@ -41,17 +44,25 @@ def storable(session: str) -> str:
 
 
 class Recordings:
-    """Files recordings in a library; a session that is there, under any project, is extended there."""
+    """Files recordings in a library; a session that is there, under any project, is extended there.
 
-    def __init__(self, library: Library, *, dry_run: bool = False) -> None:
+    With an ``index``, sessions that the user deleted stay deleted: those that it names and those whose logs are gone.
+    """
+
+    def __init__(self, library: Library, *, dry_run: bool = False, index: ArchiveIndex | None = None) -> None:
         self._library = library
         self._dry_run = dry_run
         keys = library.keys()
         self._there = {key.rsplit("/", 1)[1]: key for key in keys}
+        self._deleted = set[str]()
+        if index is not None:
+            filed = {key.rsplit("/", 1)[1] for file in index.files.values() for key in file.keys}
+            index.deleted |= {name.removesuffix(".jsonl") for name in filed - self._there.keys()}
+            self._deleted = {name for name in index.deleted if f"{name}.jsonl" not in self._there}
 
-    def has(self, key: str) -> bool:
-        """Return whether the library has a log of this key."""
-        return self._there.get(key.rsplit("/", 1)[1]) == key
+    def is_deleted(self, name: str) -> bool:
+        """Return whether the user deleted the session with this id, or the session that started this agent."""
+        return not self._deleted.isdisjoint((storable(name), storable(name).split(".agent-")[0]))
 
     def named(self, session: str) -> str | None:
         """Return the key of the log of a session; None if the library has none."""
@@ -60,18 +71,25 @@ class Recordings:
     def file(self, recording: ImportedSession, project: str, path: Path) -> tuple[str, str]:
         """Store or extend a recording; return the key of its log and the result.
 
-        A log of the same name that belongs to another session stays, and the recording gets a name of its own.
+        A log of the same name that belongs to another session stays, and the recording gets a name of its own. A
+        deleted one is not stored, and only a copy of it that is there is extended.
         """
         session = storable(recording.session_id)
         named = hex_of(f"{recording.format}:{path.name}".encode("utf-8", "surrogateescape"))[:6]
+        gone = ""
         for name in (session, f"{session[:120]}-{named}"):
             key = self._there.get(f"{name}.jsonl") or log_key(project, name)
+            if f"{name}.jsonl" not in self._there and (self.is_deleted(session) or self.is_deleted(name)):
+                gone = key
+                continue
             result = self._library.extend(key, described(recording, name), dry_run=self._dry_run)
             if result != OTHER:
                 self._there.setdefault(f"{name}.jsonl", key)
                 if result in (ADDED, GROWN) and not self._dry_run:
                     self._keep_results(recording, key, path)
                 return key, result
+        if gone:
+            return gone, DELETED
         raise InputError(f"{path}: the library has two other sessions of the name {session}; delete one of them")
 
     def _keep_results(self, recording: ImportedSession, key: str, path: Path) -> None:
