@@ -520,3 +520,17 @@ def test_saving_the_same_memory_again_writes_nothing(tmp_path: Path) -> None:
     again = memory.save("Use the real database", type="feedback", why="a mock hid a bug")
     assert (again.file, again.changed) == (first.file, False)
     assert (memory.log(), first.path.read_bytes()) == (changes, before)
+
+
+@pytest.mark.parametrize("bad", [b'{"\xe1x": 1}\n', b'{"id": "c9", "act": "sav\xe1"}\n', b"\xff\xfe\n"])
+def test_a_line_of_the_journal_with_a_letter_that_is_no_utf_8_is_told_and_stops_nothing(
+    memory: Memory, bad: bytes
+) -> None:
+    memory.save("Use the real database in tests", type="feedback", why="a mock hid a broken migration")
+    [journal] = memory.path.joinpath(".journal").rglob("*.jsonl")
+    journal.write_bytes(journal.read_bytes() + bad)
+    fresh = Memory(memory.path)
+    assert len(fresh.log()) == 1
+    assert fresh.journal_problems()
+    fresh.save("Ask before a release", type="feedback", why="two were withdrawn")
+    assert len(Memory(memory.path).log()) == 2

@@ -154,7 +154,7 @@ def _unread(line: bytes, reason: str) -> UnreadLine:
     found = _ID.search(line)
     try:
         fields: Any = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # a letter that is no UTF-8 is a ValueError
         fields = None
     known = isinstance(fields, dict)
     act: Any = cast("dict[str, Any]", fields).get("act") if known else None

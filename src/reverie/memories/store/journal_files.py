@@ -152,10 +152,10 @@ class JournalFiles:
             os.close(lines)
         try:
             entries = _brief.decode_lines(data)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError):
             entries = list[_Brief]()
             for line in data.splitlines():
-                with suppress(msgspec.MsgspecError):
+                with suppress(msgspec.MsgspecError, ValueError):
                     entries.append(_brief.decode(line))
         for entry in entries:
             self._standings.add(entry.act, entry.changes)

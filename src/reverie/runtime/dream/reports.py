@@ -50,7 +50,7 @@ class ReportFiles:
         data = read_plain(self._root, f"{FOLDER}/{dream}.json")
         try:
             found = _decoder.decode(data) if data else None
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError):  # also for a byte that is no UTF-8
             return None
         return None if found is None or is_newer(found.schema, REPORT) else found
 

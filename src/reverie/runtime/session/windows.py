@@ -73,7 +73,7 @@ def _read(storage: Storage) -> tuple[dict[str, int], str | None]:
         return {}, None
     try:
         found: Any = msgspec.json.decode(document.data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, ValueError):  # also for a byte that is no UTF-8
         found = {}
     windows = {name: one for name, one in object_of(found).items() if isinstance(one, int) and one >= _LEAST_TOKENS}
     return windows, document.version
