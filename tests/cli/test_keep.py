@@ -52,13 +52,17 @@ def test_the_kept_session_and_the_recovered_prompt_are_found(asked: Asked, rever
     assert asked("keep")["logs"] == []
 
 
-def test_a_session_that_was_imported_and_deleted_is_not_kept_again(
-    asked: Asked, reverie: Reverie, user: Path, sample: Path
+def test_a_session_that_was_imported_and_deleted_is_gone_with_its_agents_and_not_kept_again(
+    asked: Asked, reverie: Reverie, user: Path, home: Path, sample: Path
 ) -> None:
     (user / ".claude" / "history.jsonl").unlink()
     reverie("import", str(user / ".claude" / "projects" / "-p" / sample.name))
     [one] = asked("sessions")["sessions"]
+    [log] = home.rglob(f"{one['session']}.jsonl")
+    agent = log.with_name(f"{one['session']}.agent-x.jsonl")
+    agent.write_bytes(log.read_bytes())
     assert reverie("delete", one["session"], "--yes")[0] == 0
+    assert not agent.exists()
     assert asked("keep")["logs"] == []
 
 
@@ -93,7 +97,9 @@ def test_the_timer_is_a_line_of_cron_that_comes_and_goes(
     crontab.chmod(0o755)
     monkeypatch.setenv("PATH", f"{crontab.parent}:{os.environ['PATH']}")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("CODEX_HOME", "/else where")
     planned = asked("keep", "--install-timer", "--dry-run")
+    assert "'CODEX_HOME=/else where'" in planned["line"]
     assert table.read_text() == "0 1 * * * other\n"
     assert asked("keep", "--install-timer")["line"] == planned["line"]
     assert table.read_text() == f"0 1 * * * other\n{planned['line']}\n"
@@ -104,3 +110,8 @@ def test_the_timer_is_a_line_of_cron_that_comes_and_goes(
     code, _, err = reverie("keep", "--install-timer", "--remove-timer")
     assert code == 2
     assert "only one of" in err
+    crontab.write_text(f'#!/bin/sh\nif [ "$1" = -l ]; then echo "cannot read" >&2; exit 1; else cat > {table}; fi\n')
+    code, _, err = reverie("keep", "--install-timer")
+    assert (code, table.read_text()) == (2, "0 1 * * * other\n")
+    assert "cannot read" in err
+    assert reverie("keep")[0] == 0

@@ -7,10 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..importers.places import PLACES
 from ..values import record
 
 _SERVICE = """\
@@ -20,7 +22,7 @@ Description={about}
 [Service]
 Type=oneshot
 WorkingDirectory={directory}
-Environment={home}
+Environment={environment}
 ExecStart={command}
 StandardError=append:{log}
 Nice=10
@@ -112,8 +114,9 @@ def timer_state(timer: Timer) -> dict[str, Any]:
     """Return where a timer is installed, and the last error that it wrote; both empty if it is not."""
     found = [str(path) for path in _units(timer) if path.suffix == ".timer" and path.exists()]
     if shutil.which("crontab") is not None:
-        lines = _crontab()
-        found += ["a line in your crontab"] if _others(lines, timer) != lines else []
+        with suppress(InputError):  # a user who may not use cron has no timer there
+            lines = _crontab()
+            found += ["a line in your crontab"] if _others(lines, timer) != lines else []
     log = timer.home / timer.log
     said = log.read_text("utf-8", "replace").strip().splitlines() if log.is_file() else []
     return {"installed": found, "error": said[-1] if said and found else ""}
@@ -124,12 +127,17 @@ def _program() -> list[str]:
     return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "reverie.cli.start"]
 
 
+def _environment(timer: Timer) -> list[str]:
+    """Return the variables that say where Reverie and the agents store their files, as far as they are set."""
+    return [f"REVERIE_HOME={timer.home}", *(f"{name}={os.environ[name]}" for name in PLACES if os.environ.get(name))]
+
+
 def _units(timer: Timer) -> dict[Path, str]:
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
     command = " ".join(_quoted(word) for word in [*_program(), *timer.words])
-    log, kept = str(timer.home / timer.log).replace("%", "%%"), _quoted(f"REVERIE_HOME={timer.home}")
+    log, kept = str(timer.home / timer.log).replace("%", "%%"), " ".join(map(_quoted, _environment(timer)))
     directory, about = (str(value).replace("%", "%%") for value in (timer.directory, timer.about))
-    service = _SERVICE.format(about=about, directory=directory, command=command, home=kept, log=log)
+    service = _SERVICE.format(about=about, directory=directory, command=command, environment=kept, log=log)
     timed = _TIMER.format(about=about, rhythm=timer.rhythm, calendar=timer.calendar, delay=timer.delay)
     return {folder / f"{timer.unit}.service": service, folder / f"{timer.unit}.timer": timed}
 
@@ -141,7 +149,7 @@ def _quoted(word: str) -> str:
 
 
 def _cron_line(timer: Timer) -> str:
-    words = shlex.join(["env", f"REVERIE_HOME={timer.home}", *_program(), *timer.words])
+    words = shlex.join(["env", *_environment(timer), *_program(), *timer.words])
     log = shlex.quote(str(timer.home / timer.log))
     command = f"cd {shlex.quote(str(timer.directory))} && {words} >/dev/null 2>>{log}"
     return f"{timer.cron} {command.replace('%', chr(92) + '%')} {timer.mark}"
@@ -161,6 +169,8 @@ def _run(command: list[str]) -> None:
 
 def _crontab() -> list[str]:
     ran = subprocess.run(["crontab", "-l"], capture_output=True, text=True, timeout=30)
+    if ran.returncode != 0 and "no crontab" not in ran.stderr:
+        raise InputError(f"crontab -l failed, so the crontab stays as it is: {ran.stderr.strip()}")
     return ran.stdout.splitlines() if ran.returncode == 0 else []
 
 

@@ -11,6 +11,8 @@ from typing import Final
 
 from ..values import record
 
+PLACES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "KIMI_CODE_HOME", "XDG_DATA_HOME")
+"""The variables that move an agent's sessions."""
 _ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson", "opencode.db")
 
 _HEAD_BYTES: Final = 262_144

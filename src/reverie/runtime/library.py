@@ -80,6 +80,10 @@ class Library:
         self._collect_agents(key, found, {_session(key)})
         return list(found)
 
+    def recorded_agents(self, key: str) -> list[str]:
+        """Return the log keys of the agents of a recording, which lie beside its log."""
+        return [one for one in self.keys() if one.startswith(f"{key.removesuffix('.jsonl')}.agent-")]
+
     def _collect_agents(self, key: str, found: dict[str, None], seen: set[str]) -> None:
         for name in _started_agents(self._storage.load(key) or b""):
             if name not in seen:

@@ -68,6 +68,7 @@ def command(
     with opened_storage(settings) as storage:
         library = Library(storage, project=project_slug(os.getcwd()))
         keys = list(dict.fromkeys(library.find(name) for name in names)) if names else wanted.keys(library, storage)
+        keys = list(dict.fromkeys(one for key in keys for one in (*library.recorded_agents(key), key)))
         deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)])
         planned, busy = _run(deletion, keys, dry_run=True)
         if dry_run or not planned:
