@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 _ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
 _NUDGE_SECONDS = 3.0
+# With a namespace of processes, so that no daemon that a program starts outlives the block.
+_UNSHARE = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
 _UP, _READ, _SET = 1, 0x8913, 0x8914  # IFF_UP, SIOCGIFFLAGS, SIOCSIFFLAGS
 
 
@@ -40,7 +42,7 @@ class LoopbackNamespace:
     """A namespace with loopback only and a scripted model in it, as long as its ``with`` block."""
 
     def __init__(self) -> None:
-        words = ["unshare", "--map-root-user", "--net", "--", sys.executable, "-P", __file__]
+        words = [*_UNSHARE, sys.executable, "-P", __file__]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.url = str(self._answer()["url"])
 
@@ -49,7 +51,7 @@ class LoopbackNamespace:
         """Return why no namespace can be made here; an empty string if one can."""
         if not sys.platform.startswith("linux") or shutil.which("unshare") is None:
             return "a network namespace needs Linux and the program unshare"
-        tried = subprocess.run(["unshare", "--map-root-user", "--net", "true"], capture_output=True, text=True)
+        tried = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True)
         return f"unshare: {tried.stderr.strip()}" if tried.returncode else ""
 
     def __enter__(self) -> LoopbackNamespace:
