@@ -309,7 +309,7 @@ NEWER = [
 @pytest.mark.parametrize(("body", "kind"), NEWER)
 def test_a_log_of_a_newer_reverie_is_read_and_not_written(place: Home, body: dict[str, Any], kind: str) -> None:
     written_by_newer(place, body, kind)
-    before = place.log.read_bytes()
+    before, events = place.log.read_bytes(), list[Event]()
 
     async def steps() -> None:
         with pytest.raises(NewerVersion, match=r"written by a newer Reverie"):
@@ -318,13 +318,16 @@ def test_a_log_of_a_newer_reverie_is_read_and_not_written(place: Home, body: dic
         with pytest.raises(NewerVersion, match=r"written by a newer Reverie.*upgrade Reverie, or fork it"):
             async with place.open():
                 pass
-        async with place.open(mode="read") as session:
+        reading = place.open(mode="read")
+        reading.listen(events.append)
+        async with reading as session:
             assert session.view.messages()[0]["content"] == "hello"
             with pytest.raises(SessionError):
                 await session.say("no")
 
     anyio.run(steps)
     assert place.log.read_bytes() == before
+    assert ["newer Reverie" in event.why for event in events if isinstance(event, FellBack)] == [True]
 
 
 @pytest.mark.requirement("K1")

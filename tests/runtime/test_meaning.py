@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -148,12 +149,23 @@ def test_if_the_embedder_fails_words_still_find_and_the_reason_is_told(tmp_path:
 
 
 @pytest.mark.requirement("R10")
-def test_a_damaged_file_of_vectors_is_made_again(tmp_path: Path, meanings: Meanings) -> None:
+@pytest.mark.parametrize(
+    "change", ["", "UPDATE vectors SET vector = x'01'", "UPDATE vectors SET digest = CAST(x'ff' AS TEXT)", "flips"]
+)
+def test_a_damaged_file_of_vectors_is_made_again(tmp_path: Path, meanings: Meanings, change: str) -> None:
     saved(tmp_path, meanings)
-    for file in (tmp_path / ".journal").glob("vectors*"):
-        file.write_bytes(b"no database " * 1_000)
+    file = tmp_path / ".journal" / "vectors.sqlite"
+    if not change:
+        for one in file.parent.glob("vectors*"):
+            one.write_bytes(b"no database " * 1_000)
+    elif change == "flips":  # the second half has the pages of rows
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2] + b"\xa5" * (file.stat().st_size // 2))
+    else:
+        with sqlite3.connect(file) as connection:
+            connection.execute(change)
     again = Memory(tmp_path, embedder=meanings)
     assert [one.description for one in again.recall("which framework?")] == [RULE]
+    assert again.recall_problem == ""
 
 
 # -- past sessions

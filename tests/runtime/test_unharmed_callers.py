@@ -23,6 +23,7 @@ from reverie import Session, StorageError
 from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionError
 from reverie.events import BackgroundChanged, Event, FellBack, QueryEnded, TextStreamed, ToolFinished
+from reverie.layers.l4_compact.policy import CompactPolicy
 from reverie.layers.l5_extract.policy import ExtractPolicy
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities, Reply, ReplyDelta
@@ -33,6 +34,7 @@ from reverie.runtime.session import patience
 from reverie.runtime.session.compact.provider import ProviderSummaries
 from reverie.settings import Settings, Switches
 from reverie.storage.files import FileStorage
+from reverie.storage.lock_files import FileLease
 from reverie.tools.tool import Access, NoPreview, Output
 
 QUIET = Switches(extraction=False, recall=False, dream=False)
@@ -209,13 +211,19 @@ def test_an_opening_that_failed_leaves_the_session_free(tmp_path: Path, opens: s
 
 @pytest.mark.requirement("U3")
 @pytest.mark.parametrize("how", ["anyio", "asyncio"])
-@pytest.mark.parametrize("step", ["append", "load"])
+@pytest.mark.parametrize("step", ["append", "load", "lease"])
 def test_an_opening_that_was_cancelled_on_a_slow_disk_leaves_the_session_free(
     tmp_path: Path, how: str, step: str
 ) -> None:
-    gate, reached = threading.Event(), threading.Event()
+    gate, reached, leased = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(FileStorage):
+        def lease(self, name: str, *, holder: str = "") -> FileLease:
+            self._wait("lease")
+            found = super().lease(name, holder=holder)
+            leased.set()
+            return found
+
         def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
             self._wait("append")
             super().append(key, line, expect=expect)
@@ -255,6 +263,7 @@ def test_an_opening_that_was_cancelled_on_a_slow_disk_leaves_the_session_free(
                     await anyio.to_thread.run_sync(reached.wait, 60)
                     group.cancel_scope.cancel()
                     gate.set()
+            await anyio.to_thread.run_sync(leased.wait, 60)
             while storage.holder(opened().log._writer.key) is not None:  # the thread that opened ends by itself
                 await anyio.sleep(0.01)
             async with opened():
@@ -491,6 +500,28 @@ def test_closing_does_not_wait_for_a_side_question_that_hangs_and_says_which_wor
         patience.LEFT
     ]
     assert ("extraction", "killed") in [(e.what, e.state) for e in events if isinstance(e, BackgroundChanged)]
+
+
+@pytest.mark.requirement("U3")
+def test_closing_a_session_does_not_wait_for_notes_that_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "SILENT_SECONDS", 0.05)
+    known = Settings(home=tmp_path / "home", compact=CompactPolicy(wait_seconds=10_000))
+    model = Hanging(lambda request: "Done.", capabilities=Capabilities(True, window=200_000))
+    events: list[Event] = []
+
+    async def steps() -> None:
+        with anyio.fail_after(BOUND_SECONDS):
+            async with Session.open("s", cwd=tmp_path, settings=known, model=model) as session:
+                session.listen(events.append)
+                for number in range(2):
+                    await session.say("Mend the fence.")
+                    await session.prepare(model="claude-sonnet-4-5", max_tokens=9)
+                    usage = {"input_tokens": 20_000, "output_tokens": 9}
+                    said = {"id": f"m{number}", "role": "assistant", "content": [{"type": "text", "text": "Done."}]}
+                    await session.observe({**said, "model": "claude-sonnet-4-5", "usage": usage})
+
+    anyio.run(steps)
+    assert [event.why for event in events if isinstance(event, FellBack) and event.what == "notes"] == [patience.LEFT]
 
 
 @pytest.mark.requirement("U3", "L5.7")

@@ -69,7 +69,7 @@ def is_damage(error: Exception) -> bool:
     """Return whether an error means that a database's content is damaged, not busy, full or unreachable."""
     if not isinstance(error, sqlite3.OperationalError):
         return True
-    return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema"))
+    return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema", "decode"))
 
 
 def _set_wal_mode(connection: sqlite3.Connection, busy_seconds: float) -> None:

@@ -76,7 +76,7 @@ async def _compact(
     name: str, settings: Settings, asked: dict[str, Any], model: Model | None, dry_run: bool, yes: bool, as_json: bool
 ) -> int:
     try:
-        async with opened_for_writing(name, settings, model) as session:
+        async with opened_session(name, settings, model, dry_run=dry_run) as session:
             session.listen(_on_event)
             plan = session.parts.compact
             report = await (plan.compact(**asked, dry_run=True) if dry_run else plan.plan(**asked))
@@ -96,8 +96,6 @@ async def _compact(
                 say(f"compacted; 'reverie undo {session.name}' restores the messages")
             return 0
     except SessionBusy as busy:
-        if dry_run:
-            raise
         return _queue_compaction(name, settings, asked, busy, as_json)
     finally:
         if model is not None:
@@ -118,12 +116,15 @@ def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy
 
 
 @asynccontextmanager
-async def opened_for_writing(name: str, settings: Settings, model: Model | None = None) -> AsyncGenerator[Session]:
-    """Yield a session open for writing and close it at the end; raise SessionBusy if it is open elsewhere."""
+async def opened_session(
+    name: str, settings: Settings, model: Model | None = None, *, dry_run: bool
+) -> AsyncGenerator[Session]:
+    """Yield a session and close it at the end; unless only to read (``dry_run``), raise SessionBusy if it is open."""
     with opened_storage(settings) as storage:
         project, session = place_of(storage, name)
+        mode = "read" if dry_run else "write"
         async with Session(
-            SessionOptions(session, storage=storage, project=project, settings=settings, model=model)
+            SessionOptions(session, storage=storage, project=project, settings=settings, model=model, mode=mode)
         ) as opened:
             yield opened
 

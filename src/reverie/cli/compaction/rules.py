@@ -13,7 +13,7 @@ from ...errors import InputError, SessionBusy
 from ...settings import Settings, load_settings
 from ..output import emit_json, say
 from ..sessions.recordings import SESSION, recordings
-from .compact import opened_for_writing, queue_command
+from .compact import opened_session, queue_command
 
 
 @click.command()
@@ -50,7 +50,7 @@ def rule_lines(rules: list[Rule]) -> list[str]:
 async def _change(name: str, settings: Settings, text: str, id: str, dry_run: bool) -> dict[str, Any]:
     """Add or drop a rule, or leave that to the process that has the session open; return a dict of the effect."""
     try:
-        async with opened_for_writing(name, settings) as session:
+        async with opened_session(name, settings, dry_run=dry_run) as session:
             keeper = session.parts.rules
             if dry_run:
                 rule = keeper.named(id) if id else Rule("", text)
@@ -58,8 +58,7 @@ async def _change(name: str, settings: Settings, text: str, id: str, dry_run: bo
                 rule = await (keeper.drop(id) if id else keeper.add(text))
             return {"session": session.name, "dropped" if id else "added": _as_dict(rule), "applied": not dry_run}
     except SessionBusy:
-        if dry_run:
-            raise
+        pass
     command, body = ("drop_rule", {"id": id}) if id else ("add_rule", {"rule": text})
     session, queued = queue_command(name, settings, command, lambda _: body, sender="reverie rules")
     return {"session": session, "applied": False, "queued": queued}

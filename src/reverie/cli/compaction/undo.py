@@ -11,7 +11,7 @@ from ...settings import Settings, load_settings
 from ...values import fields_of
 from ..output import emit_json, say
 from ..sessions.recordings import SESSION
-from .compact import opened_for_writing, queue_command
+from .compact import opened_session, queue_command
 
 
 @click.command()
@@ -28,7 +28,7 @@ def command(session: str, dry_run: bool, as_json: bool) -> None:
 
 async def _undo(name: str, settings: Settings, dry_run: bool, as_json: bool) -> None:
     try:
-        async with opened_for_writing(name, settings) as session:
+        async with opened_session(name, settings, dry_run=dry_run) as session:
             price = await session.undo_price()
             undone = None if dry_run else str((await session.undo()).body["compaction"])
             if as_json:
@@ -37,8 +37,6 @@ async def _undo(name: str, settings: Settings, dry_run: bool, as_json: bool) -> 
             else:
                 say(f"{'would undo' if dry_run else 'undone'}: {price.text}")
     except SessionBusy:
-        if dry_run:
-            raise
         _queue_undo(name, settings, as_json)
 
 

@@ -79,10 +79,19 @@ class MemoryVectors:
         return hex_of(f"{self._embedder.name}\0{_text(memory)}".encode("utf-8", "replace"))[:32]
 
     def _load(self) -> None:
-        with closing(self._opened()) as connection:
-            for file, digest, data in connection.execute("SELECT file, digest, vector FROM vectors"):
-                self._rows[file] = (digest, vector_of(data))
+        try:
+            self._rows = self._read()
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            if not is_damage(error):
+                raise
+            delete_vectors(self._directory)
+            self._rows = self._read()
         self._is_loaded = True
+
+    def _read(self) -> dict[str, tuple[str, array[float]]]:
+        with closing(self._opened()) as connection:
+            rows = connection.execute("SELECT file, digest, vector FROM vectors").fetchall()
+        return {file: (digest, vector_of(data)) for file, digest, data in rows}
 
     def _save(self, gone: list[str], rows: Mapping[str, tuple[str, array[float]]]) -> None:
         with closing(self._opened()) as connection, connection:
@@ -96,15 +105,6 @@ class MemoryVectors:
         self._rows.update(rows)
 
     def _opened(self) -> sqlite3.Connection:
-        try:
-            return self._set_up()
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            delete_vectors(self._directory)
-            return self._set_up()
-
-    def _set_up(self) -> sqlite3.Connection:
         connection = open_database(self._path, busy_seconds=_BUSY_SECONDS)
         try:
             connection.execute("PRAGMA secure_delete = ON")  # the vector of an erased memory tells of its text

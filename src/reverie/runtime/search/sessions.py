@@ -131,7 +131,7 @@ class SessionSearch:
                 if shown is not None:
                     return shown
                 follow = True  # a log was replaced: refresh the index and search again
-            return []
+            raise ValueError("messages are not at their places")
 
         return self._with_rows(searched)
 
@@ -383,7 +383,7 @@ class SessionSearch:
                     if last:
                         self._refresh_rows(rows)
                     return act(rows)
-            except (sqlite3.Error, ValueError, KeyError) as error:
+            except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
                 before = _inode(self.path)
                 self.close()
                 if last or not is_damage(error):

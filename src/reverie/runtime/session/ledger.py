@@ -165,7 +165,7 @@ class LedgerStore:
             try:
                 connection = self._opened(create=False)
                 return nothing if connection is None else ask(connection)
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, OSError, ValueError, TypeError) as error:
                 self.close()
                 if not (can_rebuild and self._rebuilt(error)):
                     raise StorageError(
@@ -175,7 +175,7 @@ class LedgerStore:
 
     def _rebuilt(self, error: Exception) -> bool:
         """Set a damaged ledger aside and fill a new one from the logs; return False if it is not damaged."""
-        if not isinstance(error, sqlite3.Error) or not is_damage(error):
+        if isinstance(error, OSError | StorageError) or not is_damage(error):
             return False
         aside = self.path.with_name(f"{FILE_NAME}.damaged")
         try:
@@ -259,11 +259,16 @@ def logged_calls(entries: Iterable[Entry], session: str, project: str) -> Iterat
 
 
 def is_damaged(path: Path) -> bool:
-    """Return whether a ledger file is damaged, by SQLite's own check."""
+    """Return whether a ledger file is damaged, by SQLite's own check and by its rows."""
     try:
         with closing(sqlite3.connect(path)) as connection:
-            return connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
-    except sqlite3.Error as error:
+            if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+                return True
+            if connection.execute("PRAGMA user_version").fetchone()[0] == LEDGER:
+                for row in connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM calls"):
+                    _call(row)
+        return False
+    except (sqlite3.Error, ValueError, TypeError) as error:
         return is_damage(error)
 
 
