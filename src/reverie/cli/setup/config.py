@@ -1,0 +1,89 @@
+"""``reverie config``: show every setting with its origin, and set one in the user's file."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+
+import click
+
+from ...errors import InputError
+from ...runtime.places.projects import canonical_root
+from ...settings import default_home
+from ...settings.origins import FILE_NAME, SettingOrigin, changed_file, setting_origins, write_settings
+from ..output import counted, emit_json, say, table
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.argument("value", required=False)
+@click.option("--unset", is_flag=True, help="Remove KEY from your file, so that it has its default.")
+@click.option("--all", "everything", is_flag=True, help="Also settings with their default.")
+@click.option("--dry-run", is_flag=True, help="Show the change of your file and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(key: str | None, value: str | None, unset: bool, everything: bool, dry_run: bool, as_json: bool) -> None:
+    """Show your settings with the file or variable that each comes from; with VALUE, set KEY in config.toml.
+
+    KEY is a setting such as 'preset' or 'compact.patience', or a group such as 'compact'. VALUE is written as in TOML;
+    text needs no quotes. The comments of your file stay.
+    """
+    home = default_home()
+    if unset and (key is None or value is not None):
+        raise InputError("--unset needs KEY and no VALUE")
+    if key is not None and (unset or value is not None):
+        return _change(home, key, None if unset else _parsed(value or ""), dry_run, as_json)
+    found = setting_origins(home=home, project=canonical_root(Path.cwd()))
+    if key is not None:
+        found = [one for one in found if one.key == key or one.key.startswith(f"{key}.")]
+        if not found:
+            raise InputError(f"there is no setting {key!r}; 'reverie config --all' lists all of them")
+    shown = found if everything or key is not None else [one for one in found if one.source]
+    if as_json:
+        emit_json({"file": str(home / FILE_NAME), "settings": [_row(one) for one in shown]})
+        return
+    if shown:
+        table(["setting", "value", "from"], [(one.key, _text(one.value), one.source or "default") for one in shown])
+    if len(shown) < len(found):
+        say(f"{counted(len(found) - len(shown), 'setting')} with the default: 'reverie config --all' lists them.")
+
+
+def _change(home: Path, key: str, value: object | None, dry_run: bool, as_json: bool) -> None:
+    file = home / FILE_NAME
+    before = file.read_text("utf-8") if file.exists() else ""
+    after = changed_file(home, key, value)
+    if not dry_run and after != before:
+        write_settings(home, after)
+    [now] = [one for one in setting_origins(home=home) if one.key == key] or [SettingOrigin(key, None, None, "")]
+    if as_json:
+        emit_json({"file": str(file), "changed": after != before, "dry_run": dry_run, "setting": _row(now)})
+        return
+    if after == before:
+        say(f"nothing to change: {file} has it already" if value is not None else f"{file} does not set {key}")
+    for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]:
+        say(line)
+    if now.source and now.source != str(file):
+        say(f"{now.source} has precedence: {key} stays {_text(now.value)} while it is set")
+
+
+def _parsed(text: str) -> object:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _row(one: SettingOrigin) -> dict[str, object]:
+    return {"key": one.key, "value": one.value, "default": one.default, "source": one.source or "default"}
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "true" if value else "false"
+        case tuple() | list():
+            return ", ".join(map(str, value)) or "-"  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return str(value)

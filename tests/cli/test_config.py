@@ -1,0 +1,113 @@
+"""``reverie config``: settings with their origin, and changes of the user's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reverie.settings import load_settings
+
+Reverie = Callable[..., tuple[int, str, str]]
+MINE = '# mine\npreset = "faithful"  # careful\n\n[compact]\n# why\npatience = 2.0\n'
+
+
+@pytest.fixture
+def file(home: Path) -> Path:
+    """Return the user's file, with comments."""
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "config.toml"
+    path.write_text(MINE)
+    path.chmod(0o600)
+    return path
+
+
+def origins(reverie: Reverie, *arguments: str) -> dict[str, tuple[object, str]]:
+    """Return the values and sources that the command prints, by key."""
+    found = json.loads(reverie("config", *arguments, "--json")[1])["settings"]
+    return {one["key"]: (one["value"], one["source"]) for one in found}
+
+
+def test_each_setting_names_the_source_that_it_comes_from(
+    reverie: Reverie, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".reverie.toml").write_text("compact_percent = 50\n[switches]\ndream = false\n")
+    monkeypatch.setenv("REVERIE_COMPACT", "patience=5")
+    monkeypatch.setenv("REVERIE_SWITCH_NOTES", "off")
+    monkeypatch.setenv("DISABLE_AUTO_COMPACT", "1")
+    project = str(tmp_path / ".reverie.toml")
+    assert origins(reverie) == {
+        "preset": ("faithful", str(file)),
+        "compact.patience": (5, "REVERIE_COMPACT"),
+        "compact_percent": (50.0, project),
+        "switches.dream": (False, project),
+        "switches.notes": (False, "REVERIE_SWITCH_NOTES"),
+        "switches.auto_compact": (False, "DISABLE_AUTO_COMPACT"),
+    }
+    everything = origins(reverie, "--all")
+    assert everything["keep_warm"] == (False, "default")
+    assert set(origins(reverie, "compact")) == {key for key in everything if key.startswith("compact.")}
+
+
+def test_a_change_keeps_the_comments_and_is_in_use_at_once(reverie: Reverie, file: Path, home: Path) -> None:
+    for key, value in (
+        ("preset", "thrifty"),
+        ("compact.patience", "4.5"),
+        ("switches.dream", "false"),
+        ("model", "local:m"),
+    ):
+        assert reverie("config", key, value)[0] == 0
+    settings = load_settings(home=home)
+    assert (settings.preset, settings.compact.patience) == ("thrifty", 4.5)
+    assert (settings.switches.dream, settings.model) == (False, "local:m")
+    text = file.read_text()
+    assert all(comment in text for comment in ("# mine", "# careful", "# why"))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert reverie("config", "--unset", "compact.patience")[0] == 0
+    assert load_settings(home=home).compact.patience != 4.5
+
+
+def test_a_dry_run_shows_the_change_and_writes_nothing(reverie: Reverie, file: Path) -> None:
+    code, out, _ = reverie("config", "preset", "thrifty", "--dry-run")
+    assert code == 0
+    assert '-preset = "faithful"' in out
+    assert '+preset = "thrifty"' in out
+    assert file.read_text() == MINE
+
+
+def test_a_variable_that_has_precedence_is_named(reverie: Reverie, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVERIE_PRESET", "balanced")
+    assert "REVERIE_PRESET has precedence: preset stays balanced" in reverie("config", "preset", "thrifty")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["prest", "x"], "did you mean preset"),
+        (["preset", "cheap"], "faithful, balanced, thrifty"),
+        (["compact", "3"], "compact."),
+        (["preset.x", "3"], "preset is one value"),
+        (["compact.patiense", "3"], "did you mean patience"),
+        (["switches.dream", "maybe"], "true or false"),
+        (["nothing"], "there is no setting"),
+        (["--unset"], "--unset needs KEY"),
+    ],
+)
+def test_a_wrong_change_says_what_is_right_and_writes_nothing(
+    reverie: Reverie, file: Path, arguments: list[str], said: str
+) -> None:
+    code, _, error = reverie("config", *arguments)
+    assert (code, error.count("\n")) == (2, 1)
+    assert said in error
+    assert file.read_text() == MINE
+
+
+def test_a_file_that_others_could_have_written_is_not_changed(reverie: Reverie, file: Path) -> None:
+    file.chmod(0o666)
+    code, _, error = reverie("config", "preset", "thrifty")
+    assert code == 2
+    assert "could have been written by others" in error
+    assert file.read_text() == MINE
