@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reverie.cache.causes import REMOVED, REWRITTEN, UNSEEN
 from reverie.cache.usage import Usage
 from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
 from reverie.importers import read_session
-from reverie.replay.drops import REMOVED, REWRITTEN, UNSEEN, CacheDrop, drops
+from reverie.replay.drops import CacheDrop, drops
 from reverie.replay.recording import BlockSizes, RecordedRequest, Recording, recording_of
 
 START = 1_763_208_000.0

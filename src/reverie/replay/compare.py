@@ -57,6 +57,8 @@ SHOWN: Final = (
     *(preset + WARM for preset in _PRESETS),
 )
 """The policies of a report by default; with ``-warm`` the cache is renewed while the session is idle."""
+BRIEF: Final = ("recorded", "append-only", "faithful", "balanced", "thrifty")
+"""The policies for all sessions of a machine."""
 NAMES: Final = (*SHOWN, "reverie")
 """All policies that can be named."""
 _LEAST_WORK: Final = 4_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ..cache.causes import REMOVED, REWRITTEN, UNSEEN
 from ..cache.ledger import expected_usage
 from ..cache.prices import prices_for
 from ..cache.usage import Usage
@@ -19,9 +20,6 @@ from ..conversation.wire.options import opening_of
 from ..values import record
 from .recording import RecordedRequest, Recording
 
-REMOVED: Final = "content removed by the client"
-REWRITTEN: Final = "client change near the end"
-UNSEEN: Final = "unrecorded change before the messages, or server"
 # Names of decisions for people.
 _NAMES: Final[Mapping[str, str]] = {
     "compacted": "compaction",

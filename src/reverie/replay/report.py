@@ -191,6 +191,12 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
     return f"{subject(report)} would have cost ", _compared(ratio), end
 
 
+def lost_by_reason(found: dict[str, dict[str, Any]]) -> list[tuple[str, float]]:
+    """Return the dollars that each reason of cache breaks has cost in the sessions as they were billed."""
+    breaks: dict[str, dict[str, float]] = found.get(RECORDED, {}).get("breaks_by_reason", {})
+    return [(reason, one["usd"]) for reason, one in breaks.items()]
+
+
 def subject(report: ReplayReport) -> str:
     """Return the subject of a sentence about the sessions of a report."""
     return "This session" if len(sessions_of(report)) == 1 else "These sessions"

@@ -11,6 +11,7 @@ from typing import Final
 from ..cache.economics import PING_SECONDS
 from ..cache.prices import Prices, prices_for
 from ..cache.usage import Usage, usage_fields
+from ..cache.watch import IDLE_LONG, IDLE_SHORT
 from ..conversation.decisions import (
     Compacted,
     Decision,
@@ -253,10 +254,8 @@ class _PolicyRun:
         if self.sent is None or usage.read >= _BROKEN_SHARE * held or lost < _BROKEN_TOKENS:
             return
         idle = step.at - self.sent.at
-        if moved:
-            reason = moved[-1]
-        else:
-            reason = "idle over 1 h" if idle >= 3600 else "idle over 5 min" if idle >= 300 else "prefix changed"
+        paused = IDLE_LONG if idle >= 3600 else IDLE_SHORT if idle >= 300 else "prefix changed"
+        reason = moved[-1] if moved else paused
         long = usage.write_1h > usage.write_5m
         rates = self.prices.rates(usage.input)
         price = lost * ((rates.cache_write_1h if long else rates.cache_write_5m) - rates.cache_read) / 1_000_000

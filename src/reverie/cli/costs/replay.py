@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
-from ..output import counted, emit_json, progressing, say
+from ..output import emit_json, progressing, say
 from ..sessions.export import write
 
 
@@ -45,10 +45,11 @@ def command(
 ) -> None:
     """Replay recorded sessions of Claude Code, Codex and other agents in a simulator of the provider's cache.
 
-    Without a file, it finds the sessions of agents on this machine and asks you to choose a project.
-    A policy FILE.toml replays with those settings. Content that a policy removed and the agent needed again is charged.
+    Without a file, it replays all sessions that it finds on this machine, of other agents and of Reverie, under the
+    recorded bill, append-only and the three presets. A policy FILE.toml replays with those settings. Content that a
+    policy removed and the agent needed again is charged.
     """
-    from ...replay.compare import SHOWN, compare, recordings_in, settings_named
+    from ...replay.compare import BRIEF, SHOWN, compare, recordings_in, settings_named
     from ...replay.report import SINCE_POLICIES, report_json, since_line
 
     target = None if html is None else Path(html)
@@ -56,11 +57,11 @@ def command(
         write(target, b"", force=force, dry_run=True)  # refuse a bad path before the work
     names = [name for name in chosen if not name.endswith(".toml")]
     extra = settings_named(Path(name) for name in chosen if name.endswith(".toml"))
-    files = [_readable(path) for path in paths] if paths else _sessions_of_chosen_project(as_json)
+    files = [_readable(path) for path in paths] if paths else _all_sessions()
     recordings, skipped = recordings_in(files, lenient=not paths)
     if not recordings:
         raise InputError("the given files contain no requests to replay")
-    policies = names or (list(SHOWN) if not chosen or extra else [])
+    policies = names or (list(SHOWN if paths else BRIEF) if not chosen or extra else [])
     if since is not None:
         policies = list(dict.fromkeys((*policies, *SINCE_POLICIES)))
     acts = len(recordings) * (len(policies) + len(extra))
@@ -96,26 +97,13 @@ def _readable(path: str) -> Path:
     return found
 
 
-def _sessions_of_chosen_project(quiet: bool) -> list[Path]:
-    """Return the session files of a project that the user chooses; raise if ``quiet``."""
-    import sys
-
+def _all_sessions() -> list[Path]:
+    """Return the session files of all agents of this user, and of Reverie's library."""
     from ...importers import usual_places
-    from ...importers.places import project_of
+    from ...settings import load_settings
 
-    projects: dict[str, list[Path]] = {}
-    for place in usual_places(Path.home(), os.environ):
-        for session in place.sessions():
-            projects.setdefault(project_of(session), []).append(session)
-    if not projects:
-        raise InputError("found no sessions of other agents; pass a recorded session or a directory")
-    rows = sorted(projects, key=lambda name: -len(projects[name]))
-    if quiet or not sys.stdin.isatty():
-        first = projects[rows[0]][0].parent
-        raise InputError(
-            f"found sessions of {counted(len(rows), 'project')}; pass one, for example: reverie replay {first}"
-        )
-    for number, name in enumerate(rows, 1):
-        say(f"{number:>4}  {name}  ({counted(len(projects[name]), 'session')})")
-    answer = click.prompt("Which project", type=click.IntRange(1, len(rows)), default=1)
-    return projects[rows[answer - 1]]
+    found = [session for place in usual_places(Path.home(), os.environ) for session in place.sessions()]
+    found += sorted(load_settings().home.glob("projects/*/*.jsonl"))
+    if not found:
+        raise InputError("found no sessions of agents on this machine; pass a recorded session or a directory")
+    return found

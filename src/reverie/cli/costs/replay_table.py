@@ -17,6 +17,7 @@ from ...replay.report import (
     figures,
     headline,
     losses,
+    lost_by_reason,
     money_text,
     notes_of,
     places,
@@ -26,7 +27,7 @@ from ...replay.report import (
     summary_line,
 )
 from ...settings import PRESETS
-from ..output import StyledCell, bar, bar_cell, coloured, console, counted, paint, say, table
+from ..output import StyledCell, bar, bar_cell, coloured, console, counted, dollars, draw_causes, paint, say, table
 
 WIDE: Final = 118
 LISTED: Final = 12
@@ -45,6 +46,7 @@ def show(report: ReplayReport, since: float | None = None) -> None:
     said = headline(report, found)
     if said is not None:
         paint([(said[0], ""), (said[1], "bold"), (said[2] + "\n", "")], wrap=True)
+        draw_lost(found)
     if since is not None:
         paint([(since_line(report, since) + "\n", "")], wrap=True)
     paint([(summary_line(report, found) + "\n\n", "dim")], wrap=True)
@@ -67,6 +69,16 @@ def show(report: ReplayReport, since: float | None = None) -> None:
     draw_breaks(costs_by_reason(report))
     draw_left_out(report)
     return None
+
+
+def draw_lost(found: dict[str, dict[str, Any]]) -> None:
+    """Print the part of the bill that was lost to cache breaks, one line a cause with a remedy."""
+    lost = lost_by_reason(found)
+    usd = sum(amount for _, amount in lost)
+    if usd > 0:
+        say(f"{dollars(usd)} of it was lost to cache breaks:")
+        draw_causes(lost)
+        say()
 
 
 def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from ...cache.ledger import LedgerAxis, Totals
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, BudgetUse, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings
-from ..output import bar, bars, counted, dollars, emit_json, say, sparkline, table, tracked, warn
+from ..output import bar, bars, counted, dollars, draw_causes, emit_json, say, sparkline, table, tracked, warn
 from ..sessions.recordings import SESSION, recordings, slug_of
 
 _MOST_SESSIONS = 10
@@ -136,8 +136,7 @@ def _draw_losses(total: Totals) -> None:
     if total.breaks:
         lost = f"{dollars(total.lost_usd)} of it was lost to {counted(total.breaks, 'cache break')}"
         say(f"{lost}; otherwise it would have been {dollars(total.usd - total.lost_usd)}.")
-        ordered = sorted(total.lost_by_reason.items(), key=lambda item: (-item[1], item[0]))
-        bars([(f"  {reason}", usd, dollars(usd)) for reason, usd in ordered], width=_WIDTH)
+        draw_causes(total.lost_by_reason.items())
     if total.unpriced:
         say(f"{counted(total.unpriced, 'call')} used a model without a known price and counted as nothing.")
 
