@@ -99,6 +99,8 @@ class PrefixRendered:
     """Whether PDF documents count among the many images that have to be smaller."""
     checked: bool = False
     """Whether a session has checked the options by the facts of the model, which the user may have corrected."""
+    choices: str = ""
+    """The user's choices that an agent's own texts depend on; empty for a prompt and tools of another author."""
 
 
 @record
@@ -116,6 +118,7 @@ class PrefixAmended:
     system: Any
     tools: list[dict[str, Any]]
     message: dict[str, Any]
+    choices: str = ""
 
 
 @record

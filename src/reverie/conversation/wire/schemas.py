@@ -18,6 +18,9 @@ _BOUNDS: Final = frozenset(
     ]
 )
 
+_NOTES: Final = frozenset({"description", "title", "default", "examples"})
+"""Keywords that allow and refuse nothing."""
+
 
 def input_problem(tools: Iterable[Mapping[str, Any]], name: str, arguments: Any) -> str | None:
     """Return a text about the first problem of a call's input; None if it is valid or the schema is unknown.
@@ -41,6 +44,34 @@ def input_problem(tools: Iterable[Mapping[str, Any]], name: str, arguments: Any)
     where = ".".join(str(step) for step in first.instance_path)
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{where}: {first.message}{more}" if where else f"{first.message}{more}"
+
+
+def takes_inputs_of(schema: Any, older: Any) -> bool:
+    """Return whether a schema surely takes every input that an older one takes."""
+    if not isinstance(schema, dict) or not isinstance(older, dict):
+        return schema == older
+    new, old = cast("dict[str, Any]", schema), cast("dict[str, Any]", older)
+    for keyword, value in new.items():
+        before: Any = old.get(keyword)
+        if keyword in _NOTES:
+            taken = True
+        elif keyword == "properties":
+            closed = new.get("additionalProperties", True) is not True
+            known = cast("dict[str, Any]", value)
+            parts = cast("dict[str, Any]", before or {}).items()
+            taken = all(takes_inputs_of(known[name], part) if name in known else not closed for name, part in parts)
+            taken = taken and (old.get("additionalProperties") is False or set(known) <= set(before or {}))
+        elif keyword == "required":
+            taken = set(value) <= set(before or ())
+        elif keyword == "enum":
+            taken = before is not None and all(one in value for one in before)
+        elif keyword == "anyOf":
+            taken = before is not None and len(before) == len(value) and all(map(takes_inputs_of, value, before))
+        else:
+            taken = takes_inputs_of(value, before)
+        if not taken:
+            return False
+    return True
 
 
 @lru_cache(maxsize=256)

@@ -38,7 +38,7 @@ from .host import AgentHost
 from .interrupt import Interrupt
 from .loop import Prompt, QueryRun, run_query
 from .options import AgentOptions
-from .parts import AgentParts, has_small_window, open_parts
+from .parts import AgentParts, has_small_window, open_parts, program_texts
 from .plan import PlanApproval, PlanModeSource, granted_mode
 from .running_work import RunningAgents, RunningShells
 from .servers import open_servers
@@ -168,6 +168,7 @@ class Agent:
                 parts.runs.add(relay_tools())
             await relay.open()
         about_servers = await open_servers(parts, stack)
+        parts.session.parts.program = program_texts(parts)
         await parts.standing.enter([*self._sources(), *about_servers], self._check_opening)
         lineage = options.lineage
         self._plan = parts.context.plan = PlanApproval(

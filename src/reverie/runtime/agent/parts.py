@@ -31,6 +31,7 @@ from ..guard.kept_rules import KeptRules
 from ..library import Library
 from ..memory.session import Session
 from ..places.projects import project_slug, session_key
+from ..session.prefix import SERVER_TOOL, ProgramTexts
 from .context import AgentContext
 from .event_feed import EventFeed
 from .idle_cache import IdleCache
@@ -206,6 +207,29 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
         idle_cache=IdleCache(session, tasks),
     )
+
+
+def program_texts(parts: AgentParts) -> ProgramTexts:
+    """Return the texts of an open agent that this program wrote, with the user's choices that they depend on."""
+    options, switches = parts.options, parts.options.settings.switches
+    chosen = {
+        "own tools": options.tools is not None,
+        "own prompt": options.system is not None,
+        "small window": has_small_window(parts.session),
+        "no memory": not switches.memory,
+        "no relay": not switches.relay,
+        "web fetch": options.settings.agent.web_fetch,
+        "team memory": options.settings.team_memory is not None,
+        "daily logs": options.settings.daily_logs,
+    }
+    own = [name for name in parts.runs.tools if not name.startswith(SERVER_TOOL)] if options.tools is None else []
+    urgent = None
+    if options.system is None:
+        care = parts.system.partition("# Care\n")[2].partition("\n\n")[0].splitlines()
+        path = str(parts.memory.path) if parts.memory is not None else "\0"
+        urgent = tuple(line for line in parts.system.splitlines() if line in care or path in line)
+    choices = ", ".join(name for name, is_chosen in chosen.items() if is_chosen)
+    return ProgramTexts(choices or "defaults", frozenset(own), urgent)
 
 
 def has_small_window(session: Session) -> bool:

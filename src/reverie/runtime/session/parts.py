@@ -44,7 +44,7 @@ from .offload.read_back import ReadBack
 from .plan.keeper import PlanKeeper
 from .plan.steps import StepsSource
 from .policy import SessionPolicy
-from .prefix import RequestOptions
+from .prefix import ProgramTexts, RequestOptions
 from .standing_context import StandingContext
 from .thinking import ThinkingWatch, unreadable_thinking
 from .trim import Trimmer
@@ -127,6 +127,8 @@ class SessionParts:
     """While the log is opened, the view that the last recorded call answered."""
     sent: dict[str, Any] | None = None
     """The last request of this process; a resumed session sends none again."""
+    program: ProgramTexts | None = None
+    """The parts of requests that an agent's program wrote; None in the caller's own loop."""
     told_model: str = ""
     """The model of the last request, or one whose use was announced since."""
 

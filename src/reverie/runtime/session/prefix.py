@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from ...conversation.amendments import amendment, system_changes, told_in_part
 from ...conversation.decisions import Cause, PrefixRendered
@@ -11,6 +11,7 @@ from ...conversation.view import View
 from ...conversation.wire.betas import BetaNeed, beta_needs
 from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, tools_of
 from ...conversation.wire.request import CONTINUE, ends_with_reply
+from ...conversation.wire.schemas import takes_inputs_of
 from ...errors import InputError, SessionError
 from ...events import FellBack
 from ...model_facts import ModelFacts
@@ -19,6 +20,46 @@ from .limits import betas_of
 from .log import SessionLog
 
 PromptAndTools: TypeAlias = tuple[Any, Sequence[Mapping[str, Any]]]
+SERVER_TOOL: Final = "mcp__"
+
+
+@record
+class ProgramTexts:
+    """The parts of an agent's requests that this program wrote: a newer version leaves them as logged until a cut."""
+
+    choices: str
+    """The user's choices that they depend on; never empty."""
+    tools: frozenset[str]
+    urgent: tuple[str, ...] | None
+    """The lines of the system prompt that hold at once; None if the caller wrote the prompt."""
+
+    def as_logged(self, logged: PromptAndTools, now: PromptAndTools, choices: str) -> PromptAndTools:
+        """Return system prompt and tools with the program's texts as logged and all others as they are now.
+
+        ``choices`` are those of the logged texts. Where the user chose otherwise since, where another program wrote
+        them, and where a tool is gone or refuses calls by its logged schema, all texts are those of now.
+        """
+        if choices != self.choices and (choices or _first_line(logged[0]) != _first_line(now[0])):
+            return now
+        new = {str(tool.get("name")): tool for tool in now[1]}
+        old = {str(tool.get("name")): tool for tool in logged[1]}
+        for name, tool in old.items():
+            if name in new:
+                changed = name in self.tools and not takes_inputs_of(new[name]["input_schema"], tool["input_schema"])
+            else:
+                changed = not name.startswith(SERVER_TOOL)
+            if changed:
+                return now
+        tools = [tool if name in self.tools else new[name] for name, tool in old.items() if name in new]
+        tools += [tool for name, tool in new.items() if name not in old and name not in self.tools]
+        if self.urgent is None:
+            return now[0], tools
+        missing = [line for line in self.urgent if line not in logged[0].splitlines()]
+        return "\n".join([logged[0], *missing]), tools
+
+
+def _first_line(system: Any) -> str:
+    return system.partition("\n")[0] if isinstance(system, str) else ""
 
 
 @record
@@ -32,6 +73,7 @@ class RequestOptions:
     extras: Mapping[str, Any]
     betas: tuple[str, ...] = ()
     """The beta features this request asks for."""
+    program: ProgramTexts | None = None
 
     @staticmethod
     def of(
@@ -92,14 +134,18 @@ async def render_prefix(
     body = dict(asked.body)
     before = log.view.facts.prefix
     system, tools = (asked.system, asked.tools or []) if before is None else (before.system, before.tools)
+    is_same = before is not None and (before.model, before.options) == (asked.model, body)
     reason = "first request" if before is None else "the model or an option changed"
+    if is_same:
+        reason = "the facts of the model or the betas changed"
     if not (tools or asked.tools or log.view.facts.amended) and (tools := declared_tools(log.view.tool_names())):
         reason = "the log has tool calls but no tools were passed; declared them by name"
         log.emit(FellBack(log.name, "tools", reason))
     if before is None and mode == "cache_edit" and "cache_edits" not in capabilities:
         why = "the provider cannot edit its cache: results are cleared here when the cache is cold"
         log.emit(FellBack(log.name, "cache_edit", why))
-    cause = Cause("request", reason, moves_prefix=before is not None)
+    cause = Cause("request", reason, moves_prefix=before is not None and not (is_same and tools == before.tools))
+    program = asked.program.choices if asked.program is not None else ""
     prefix = PrefixRendered(
         cause,
         asked.model,
@@ -113,6 +159,7 @@ async def render_prefix(
         max_body_bytes=facts.max_body_bytes,
         documents_are_images=facts.documents_are_images,
         checked=True,
+        choices=program if before is None else before.choices,
     )
     if before is None or replace(before, cause=cause) != prefix:
         _refuse_unusable(prefix, facts)
@@ -122,13 +169,21 @@ async def render_prefix(
 
 
 async def amend_prefix(
-    log: SessionLog, asked: RequestOptions, facts: ModelFacts, *, binds: bool, declares: bool = False, anew: str = ""
+    log: SessionLog,
+    asked: RequestOptions,
+    facts: ModelFacts,
+    *,
+    binds: bool,
+    declares: bool = False,
+    anew: str = "",
+    is_cut: bool = False,
 ) -> None:
     """Log a change of system prompt or tools: at the end of the conversation, or as a new prefix.
 
     The prefix is rendered anew for a reason given in ``anew``; and in a session without thinking that is bound to
     it (``binds``) if more of the system prompt changed than stayed, or if the model takes no new tools later on. New
-    tools of a host that ``declares`` them itself are always a new prefix.
+    tools of a host that ``declares`` them itself are always a new prefix. Texts of the program that only a newer
+    version changed wait for a cut (``is_cut``) or for another reason to render the prefix.
     """
     prefix = log.view.facts.prefix
     if prefix is None:
@@ -139,13 +194,19 @@ async def amend_prefix(
         # Another model learned of new tools in words; this one takes their definitions.
         before = told.system, told_in_part(prefix, [amended for _, amended in amendments], ()).tools
     after = (asked.system, asked.tools or (amendments[-1][1].tools if amendments else prefix.tools))
-    if not anew and after == before:
+    kept, choices = after, ""
+    if asked.program is not None:
+        choices = asked.program.choices
+        kept = after if is_cut else asked.program.as_logged(before, after, (told or prefix).choices)
+    if not anew and kept == before:
         return
-    why = anew or ("" if binds else _reason_to_render(prefix, before, after, facts))
-    if declares and before[1] != after[1]:
+    why = anew or ("" if binds else _reason_to_render(prefix, before, kept, facts))
+    if declares and before[1] != kept[1]:
         why = why or "the host declares other tools"
+    after = after if why else kept
     if why and after != (prefix.system, prefix.tools):
-        rendered = replace(prefix, cause=Cause("request", why, moves_prefix=True), system=after[0], tools=[*after[1]])
+        cause = Cause("request", why, moves_prefix=True)
+        rendered = replace(prefix, cause=cause, system=after[0], tools=[*after[1]], choices=choices)
         _refuse_unusable(rendered, facts)
         await log.decide(rendered)
         # A signed summary may carry changes of tools that the new prefix contradicts.
@@ -154,7 +215,7 @@ async def amend_prefix(
     amended = amendment(before, after, capabilities=prefix.capabilities)
     if amended is not None:
         _refuse_unusable(replace(prefix, system=after[0], tools=[*after[1]]), facts)
-        await log.decide(amended)
+        await log.decide(replace(amended, choices=choices))
 
 
 def _reason_to_render(prefix: PrefixRendered, before: PromptAndTools, after: PromptAndTools, facts: ModelFacts) -> str:

@@ -9,6 +9,7 @@ from ...cache.watch import registered_by
 from ...conversation.boundary import CLEARS
 from ...conversation.wire.request import awaits_provider, repairs
 from ...events import RequestPrepared
+from ...values import replace
 from .log import SessionLog
 from .parts import SessionParts
 from .prefix import RequestOptions, amend_prefix, render_prefix
@@ -24,7 +25,9 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await parts.configure(log, asked)
     facts = parts.policy.facts
     clears = {CLEARS} if parts.trim.may_clear(asked) else set[str]()
-    asked = parts.trim.with_clearing(asked)
+    asked = replace(parts.trim.with_clearing(asked), program=parts.program)
+    prefix = log.view.facts.prefix
+    is_other_model = prefix is not None and prefix.model != asked.model
     capabilities = parts.capabilities_of(facts) | clears
     await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=capabilities)
     await parts.offload.before_request(log)  # layer 1: results of one message
@@ -35,7 +38,8 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     binds = facts.checks_thinking or parts.thinking.binds
     if not awaits_provider(log.view):
         anew, declares = _reason_to_render(log, parts), parts.policy.messages_only
-        await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew)
+        is_cut = is_other_model or log.view.cuts != parts.cache.cuts
+        await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew, is_cut=is_cut)
     request = await parts.thinking.request(log, facts)
     await log.sync(briefly=True)  # a request leaves only after its log is on disk
     return _marked(log, parts, request)
