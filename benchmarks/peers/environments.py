@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +38,19 @@ def is_ready(peer: str) -> bool:
 
 
 def set_up(peer: str, python: str) -> str | None:
-    """Make a peer's environment from this repository's extra; return the error, if any."""
+    """Make a peer's environment from its group in pyproject.toml; return the error, if any."""
     folder = HOME / peer
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([python, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
     if made.returncode:
         return made.stderr.strip()
-    extra = f"{REPOSITORY}[bench-{peer}]"
-    command = [str(_python(peer)), "-m", "pip", "install", "--quiet", extra]
+    groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["dependency-groups"]
+    command = [str(_python(peer)), "-m", "pip", "install", "--quiet", str(REPOSITORY), *groups[f"bench-{peer}"]]
     installed = subprocess.run(command, capture_output=True, text=True, check=False)
     if installed.returncode:
         return installed.stderr.strip()[-800:]
     found = subprocess.run([str(_python(peer)), "-c", f"import {peer}"], capture_output=True, text=True, check=False)
-    if found.returncode:  # an extra that needs a newer Python installs nothing
+    if found.returncode:  # a package that needs a newer Python is not installed
         return f"{peer} is not available for {python}; pass a newer Python by --python"
     (folder / "ready").touch()
     return None

@@ -114,7 +114,7 @@ def test_every_extra_of_the_package_but_those_of_its_makers_is_looked_for() -> N
     import tomllib
 
     project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
-    extras = [name for name in project["optional-dependencies"] if name != "dev" and not name.startswith("bench-")]
+    extras = [name for name in project["optional-dependencies"] if name != "dev"]
     assert sorted([*doctor.EXTRAS, "ripgrep"]) == sorted(extras)
 
 

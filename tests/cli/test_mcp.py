@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reverie.cli.hosts.mcp import default_projects, print_address
+from reverie.extras import install_command
 
 Answer = tuple[int, str, str]
 
@@ -44,7 +45,7 @@ def test_without_the_extra_it_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['mcp'] = None; from reverie.cli.main import main; main(['mcp'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "reverie: the MCP server needs an optional package: pip install 'reverie[mcp]'\n"
+    assert done.stderr == f"reverie: the MCP server needs an optional package: {install_command('mcp')}\n"
 
 
 def test_it_says_where_it_listens_and_where_the_token_is(capsys: pytest.CaptureFixture[str], home: Path) -> None:

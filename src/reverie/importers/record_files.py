@@ -14,6 +14,7 @@ import msgspec
 from ..conversation.entries import clean
 from ..conversation.log import Damage
 from ..errors import InputError
+from ..extras import install_command
 from .foreign_values import Record
 from .import_result import RecordSource
 from .salvage import salvage
@@ -67,7 +68,7 @@ def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
         import zstandard
     except ImportError:
         raise InputError(
-            f"{name} is compressed with Zstandard; install the extra: pip install 'reverie[codex]'"
+            f"{name} is compressed with Zstandard; install the extra: {install_command('codex')}"
         ) from None
     limit = min(_UNPACKED_BYTES, max(_UNPACKED_ALWAYS, _UNPACKED_RATIO * len(data)))
     out, damage = BytesIO(), ()

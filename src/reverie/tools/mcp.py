@@ -11,6 +11,7 @@ from typing import Any, Final
 import anyio
 from anyio import to_thread
 
+from ..extras import install_command
 from ..settings import McpServer
 from .context import ToolContext
 from .mcp_content import schema_of, tool_names
@@ -64,7 +65,7 @@ class McpTools:
             await to_thread.run_sync(import_module, "mcp")  # a second or two
         except ImportError:
             named = ", ".join(one.name for one in self.connections)
-            self.problems.append(f"MCP servers ({named}) need an extra: pip install 'reverie[mcp]'")
+            self.problems.append(f"MCP servers ({named}) need an extra: {install_command('mcp')}")
             return self
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(anyio.create_task_group())

@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import InputError
+from ..extras import install_command
 from ..values import record
 from .context import WebAccess
 
@@ -75,7 +76,7 @@ async def _get(url: str, web: WebAccess) -> WebPage:
         import httpx2
     except ModuleNotFoundError:
         raise InputError(
-            "WebFetch needs the package httpx2, which is not installed; tell the user: pip install 'reverie[web]'"
+            f"WebFetch needs the package httpx2, which is not installed; tell the user: {install_command('web')}"
         ) from None
     parts = _parts(url)
     host = parts.hostname or ""

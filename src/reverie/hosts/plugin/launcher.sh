@@ -3,5 +3,5 @@
 [ ! -x @PROGRAM@ ] || exec @WORDS@ "$@"
 command -v reverie >/dev/null && exec reverie "$@"
 [ "$1" = hook ] && { cat >/dev/null; exit 0; }
-echo "reverie is not installed: pip install 'reverie[mcp]'" >&2
+echo "reverie is not on PATH: uv tool install 'reverie[mcp]' or pipx install 'reverie[mcp]'" >&2
 exit 127

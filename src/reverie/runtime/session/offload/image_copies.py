@@ -1,4 +1,4 @@
-"""Scale images down with Pillow, an optional dependency: ``pip install reverie[images]``."""
+"""Scale images down with Pillow, an optional dependency: the extra ``images``."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from ....conversation.wire.blocks import Block
 from ....conversation.wire.documents import has_pages
 from ....conversation.wire.images import ImageTotals
 from ....events import FellBack
+from ....extras import install_command
 from ....layers.l1_offload import CheckedImage, ResultStore, check_document, check_image
 from ....model_facts import ModelFacts
 from ..log import SessionLog
@@ -39,7 +40,7 @@ class ImageIntake:
         if refused and not can_scale() and not self._told:
             self._told = True
             log.emit(
-                FellBack(log.name, "images", "an image is not shown; `pip install reverie[images]` scales it down")
+                FellBack(log.name, "images", f"an image is not shown; to scale it down: {install_command('images')}")
             )
         return blocks
 
