@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from reverie.cache.causes import REMOVED, REWRITTEN, UNSEEN, cause_of, losses_by_cause
+from reverie.cache.causes import cause_of, losses_by_cause
 from reverie.cache.changes import changes
 from reverie.cache.prefix import Prefix
-from reverie.cache.watch import IDLE_LONG, IDLE_SHORT, SERVER
+from reverie.cache.watch import IDLE_LONG, IDLE_SHORT, REMOVED, REWRITTEN, SERVER, UNSEEN
 
 FIRST = {
     "model": "a",

@@ -79,3 +79,22 @@ def test_it_is_switched_off_with_memory(
     code, _, said = reverie("search", "fence")
     assert code == 2
     assert "switched off" in said
+
+
+def test_the_messages_of_a_session_stand_below_its_title(past: Path, reverie: Callable[..., Answer]) -> None:
+    code, out, _ = reverie("search", "mend fence lighthouse")
+    assert code == 0
+    titles = [line for line in out.splitlines() if line and not line.startswith(" ")]
+    assert [title.split("/")[-1] for title in titles] == ["fence", "harbour"]
+    assert titles[0].startswith("Please mend the fence")
+
+
+def test_the_beginning_of_a_handle_opens_one_message(
+    sample: Path, asked: Callable[..., Any], reverie: Callable[..., Answer]
+) -> None:
+    asked("import", sample)
+    found = asked("search", "tide")["messages"][0]
+    whole = reverie("read", found["session"], found["handle"])
+    assert whole[0] == 0
+    assert reverie("read", found["session"], found["handle"][:8]) == whole
+    assert reverie("read", found["session"], found["handle"][:7])[0] == 2

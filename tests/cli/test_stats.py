@@ -78,6 +78,19 @@ def test_an_imported_session_counts_by_its_own_days_and_costs_what_replay_says(
     assert list(found["by_day"]) == ["2025-11-12"]
 
 
+@pytest.mark.requirement("U5")
+def test_stats_and_replay_name_the_same_losses(reverie: Callable[..., tuple[int, str, str]], corpus: Path) -> None:
+    recorded = corpus / "claude-code" / "06_0442a060.jsonl"
+    if not recorded.exists():
+        pytest.skip("this session is not in the corpus")
+    assert reverie("import", recorded)[0] == 0
+    lost = json.loads(reverie("stats", "--days", 36500, "--json")[1])["total"]["lost_by_reason"]
+    found = json.loads(reverie("replay", recorded, "--policy", "recorded", "--json")[1])["policies"]["recorded"]
+    causes = {reason: one["usd"] for reason, one in found["breaks_by_reason"].items() if one["usd"]}
+    assert len(lost) > 1
+    assert lost == pytest.approx(causes)
+
+
 def test_the_past_of_a_forked_session_counts_once_and_a_bad_time_is_no_error(
     reverie: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
@@ -100,7 +113,14 @@ def test_named_recordings_are_measured(reverie: Callable[..., tuple[int, str, st
     assert 0 < found["total"]["cache_hit_rate"] <= 1
     assert found["total"]["sessions"] == len(found["sessions"]) >= 1
     drawn = reverie("stats", SAMPLE)[1]
-    for name in ("cost", "cache hits", "compactions per session", "facts kept", "background work", "unused memories"):
+    for name in (
+        "cost",
+        "cache hits",
+        "compactions per session",
+        "names kept by summaries",
+        "background work",
+        "unused memories",
+    ):
         assert name in drawn
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cache.causes import REMOVED, REWRITTEN, UNSEEN
 from reverie.cache.usage import Usage
+from reverie.cache.watch import REMOVED, REWRITTEN, UNSEEN
 from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
 from reverie.importers import read_session

@@ -6,11 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..values import record, replace
-from .watch import IDLE_LONG, IDLE_SHORT, SERVER
-
-REMOVED: Final = "content removed by the client"
-REWRITTEN: Final = "client change near the end"
-UNSEEN: Final = "unrecorded change before the messages, or server"
+from .watch import IDLE_LONG, IDLE_SHORT, REMOVED, REWRITTEN, SERVER, UNSEEN
 
 
 @record

@@ -129,7 +129,9 @@ def weigh_clearing(clearing: ClearingOption, forecast: Forecast, *, rates: Relat
         return Verdict(False, cost, saves, "carrying has not yet cost as much as clearing would")
     if cost > room:
         return Verdict(False, cost, saves, "the session has not saved enough to risk the price")
-    return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {forecast.turns:.0f} turns")
+    return Verdict(
+        True, cost, saves, f"saves about {saves - cost:,.0f} input tokens over the next {forecast.turns:.0f} turns"
+    )
 
 
 def _saved_reads(frees: float, forecast: Forecast, rates: RelativeRates) -> float:
@@ -203,7 +205,7 @@ def weigh_compaction(
     saves = _saved_reads(compaction.frees, Forecast(turns, 0.0, compaction.window, growth), rates)
     if saves <= price:
         return Verdict(False, price, saves, "carrying the window on is cheaper for the turns likely to come")
-    return Verdict(True, price, saves, f"saves {saves - price:,.0f} token prices over {turns:.0f} turns")
+    return Verdict(True, price, saves, f"saves about {saves - price:,.0f} input tokens over the next {turns:.0f} turns")
 
 
 @record
@@ -271,7 +273,7 @@ def compaction_due(
     if crosses:
         reason = f"the price rises at {rates.first_step:,.0f} tokens"
     else:
-        reason = f"carrying the window has cost {meter.spent:,.0f} token prices, and compacting costs {price:,.0f}"
+        reason = f"carrying the window has cost {meter.spent:,.0f} input tokens, and compacting costs {price:,.0f}"
     is_due = crosses or (requests > SHORT_SESSION and meter.spent >= patience * price)
     return Verdict(is_due and saves >= price, price, saves, reason)
 

@@ -82,6 +82,11 @@ class Prefix:
         """The number of blocks: tools, system blocks and the blocks of all messages."""
         return len(self._opening) + self._blocks + sum(len(digests) for _, digests in self._tail)
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether the request held any message; one folded from a recording holds none."""
+        return self.blocks > len(self._opening)
+
     def chain(self) -> list[bytes]:
         """Return a list with the digest of every prefix, shortest first, as ``CacheSimulator.chain`` would."""
         links = [*self._opening, *self._trunk.links[: self._blocks]]

@@ -3,7 +3,8 @@
 Before a call the watch hashes the request; after it, it compares the tokens read with the tokens the last call left
 readable. A decision that changes the prefix is announced before (``registered``) and is not a miss, and neither is the
 call after a cache edit. Reasons, in this order: the provider's diagnosis, a change by the client (named to the block),
-an idle hour, five idle minutes, the server.
+an idle hour, five idle minutes, the server. A recording does not hold its requests; there a change by the client shows
+only in the billed tokens: tokens that left the request, or a rewritten end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from .usage import Usage, usage_of
 IDLE_LONG: Final = "idle over 1 h"
 IDLE_SHORT: Final = "idle over 5 min"
 SERVER: Final = "server"
+REMOVED: Final = "content removed by the client"
+REWRITTEN: Final = "client change near the end"
+UNSEEN: Final = "unrecorded change before the messages, or server"
 # The part of a request that each provider diagnosis is about; our reasons begin with the same word.
 _DIAGNOSES: Final[Mapping[str, str]] = {
     "model_changed": "model",
@@ -68,6 +72,10 @@ class CacheWatch:
     sent_at: float = 0.0
     readable: int = 0
     """The tokens that can be read from the cache now, according to the last reply."""
+    readable_before: int = 0
+    """The tokens that could be read before the last reply."""
+    input_tokens: int = 0
+    """The input tokens of the last call."""
     long_lived: bool = False
     """Whether the latest writes to the cache all have a lifetime of one hour."""
     asked: Prefix | None = None
@@ -108,20 +116,22 @@ class CacheWatch:
         policy = self.policy
         fallen = expected is not None and used.read < policy.least_share * expected
         if expected is not None and fallen and expected - used.read >= policy.least_tokens:
-            broke = self._break(expected, used.read, now, diagnostics)
+            broke = self._break(expected, used, now, diagnostics)
         long_lived = used.write_5m == 0 and (used.write_1h > 0 or self.long_lived)
         answered = replace(
             self,
             sent=self.asked or self.sent or Prefix(),
             sent_at=self.asked_at if self.asked is not None else now,
             readable=used.readable,
+            readable_before=self.readable,
+            input_tokens=used.input,
             long_lived=long_lived,
             asked=None,
             registered=(),
         )
         return answered, broke
 
-    def _break(self, expected: int, actual: int, now: float, diagnostics: Any) -> CacheBreak:
+    def _break(self, expected: int, used: Usage, now: float, diagnostics: Any) -> CacheBreak:
         found: list[str] = []
         if self.sent is not None and self.asked is not None:
             found = changes(self.sent, self.asked)
@@ -133,7 +143,22 @@ class CacheWatch:
             reason = found[0]
         else:
             reason = self._idle((self.asked_at if self.asked is not None else now) - self.sent_at)
-        return CacheBreak(now, reason, expected, actual, tuple(found), said)
+            if self.asked is None or not self.asked.has_messages:
+                reason = self._by_tokens(reason, used)
+        return CacheBreak(now, reason, expected, used.read, tuple(found), said)
+
+    def _by_tokens(self, reason: str, used: Usage) -> str:
+        """Return the reason that fits the billed tokens of a call whose messages are unknown."""
+        gone = self.input_tokens - used.input >= self.policy.least_tokens
+        if gone and (reason == SERVER or used.read):
+            return REMOVED  # an expired cache would have left nothing to read
+        if reason != SERVER or not used.write:
+            return reason
+        if self.readable_before and used.read >= self.policy.least_share * self.readable_before:
+            return REWRITTEN
+        # The whole prefix was missed although it was live: the recording does not show why.
+        known = self.asked is not None and bool(self.asked.tools or self.asked.system)
+        return SERVER if used.read or known else UNSEEN
 
     def _idle(self, seconds: float) -> str:
         if seconds >= self.policy.long_seconds:

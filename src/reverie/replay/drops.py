@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..cache.causes import REMOVED, REWRITTEN, UNSEEN
 from ..cache.ledger import expected_usage
 from ..cache.prices import prices_for
 from ..cache.usage import Usage
-from ..cache.watch import SERVER, CacheWatch, registered_by
+from ..cache.watch import REMOVED, SERVER, CacheWatch, registered_by
 from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknown, decision_of
 from ..conversation.entries import DECISION
 from ..conversation.wire.options import opening_of
@@ -53,7 +52,7 @@ class CacheDrop:
 def drops(recording: Recording) -> list[CacheDrop]:
     """Return a list of a recording's drops in cache reads; requests without billed usage are left out."""
     found: list[CacheDrop] = []
-    watch, older, total, opening = CacheWatch(), 0, 0, dict[str, Any]()
+    watch, opening = CacheWatch(), dict[str, Any]()
     for step in recording.steps:
         if step.billed is None:
             continue
@@ -65,13 +64,12 @@ def drops(recording: Recording) -> list[CacheDrop]:
         before = watch.before(request, step.at, registered=dict.fromkeys(registered))
         used = step.billed
         if _falls(watch, used):
-            reason = _announced(before) or _reason(before, used, step, older, total)
+            reason = _announced(before) or _reason(before, used, step)
             idle = step.at - watch.sent_at
             usd = None if before.registered else _lost(request["model"], used, watch.readable)
             found.append(
                 CacheDrop(step.number, step.at, reason, bool(before.registered), watch.readable, used.read, idle, usd)
             )
-        older, total = watch.readable, used.input
         watch, _ = before.after(used, step.at)
     return found
 
@@ -92,23 +90,11 @@ def _announced(watch: CacheWatch) -> str | None:
     return f"{_NAMES.get(watch.registered[0], watch.registered[0])} (registered)" if watch.registered else None
 
 
-def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
-    """Return why a request read less from the cache than the last call left there, when no decision announced it.
-
-    ``older`` tokens were readable after the call before the last; ``total`` is the last call's input tokens.
-    """
+def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest) -> str:
+    """Return why a request read less from the cache than the last call left there, when no decision announced it."""
     _, broke = watch.after(used, step.at)
-    named = broke.reason if broke is not None else SERVER
-    if broke is not None and broke.changes:
-        return named
-    gone = step.removed or total - used.input >= watch.policy.least_tokens
-    if gone and (named == SERVER or used.read):
-        return REMOVED  # an expired cache would have left nothing to read
-    if named == SERVER and older and used.read >= watch.policy.least_share * older and used.write:
-        return REWRITTEN
-    # The whole prefix was missed although it was live: the recording does not show why.
-    known = watch.asked is not None and bool(watch.asked.tools or watch.asked.system)
-    return UNSEEN if named == SERVER and used.write and not used.read and not known else named
+    reason = broke.reason if broke is not None else SERVER
+    return REMOVED if step.removed and reason == SERVER else reason
 
 
 def _lost(model: str, used: Usage, readable: int) -> float | None:

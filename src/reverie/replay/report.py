@@ -176,9 +176,11 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
     usd = sum(one.input_usd for one in mine)
     if billed is not None and billed["input_usd"] and RECORDED in _comparable(report):
         decimals = places([billed["input_usd"], usd])
-        amount = money_text(billed["input_usd"], decimals)
+        whole, amount = (
+            money_text(one, decimals) for one in (billed["input_usd"] + billed["output_usd"], billed["input_usd"])
+        )
         models = report.model if report.model != AS_RECORDED else "the recorded models"
-        paid = f"You paid {amount} for input at the prices of {models}. With Reverie it would have been "
+        paid = f"You paid {whole} at the prices of {models}, {amount} of it for input. With Reverie the input costs "
         return paid, _compared(usd / billed["input_usd"]), f": {money_text(usd, decimals)}."
     ratio = ours["cost_vs_append_only"]
     if ratio is None:

@@ -200,7 +200,7 @@ def _show(report: CompactionReport, prices: Prices | None) -> None:
     say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
     cost, saves = _usd(price.cost, prices), _usd(price.saves, prices)
     if cost is not None and saves is not None:
-        say(f"price       ${cost:,.2f} to compact, ${saves:,.2f} saved by it")
+        say(f"price       costs ${cost:,.2f}, saves ${saves:,.2f}{': not worth it' if saves < cost else ''}")
     head = "price " if cost is None else "      "
     say(f"{head}      {price.cost:,.0f} and {price.saves:,.0f} tokens at the input price")
     say(f"            {price.reason}")

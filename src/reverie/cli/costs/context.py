@@ -193,10 +193,15 @@ def more(rows: Sequence[object]) -> None:
 
 
 def draw_thresholds(window: dict[str, Any]) -> None:
-    """Print one row per threshold, lowest first."""
+    """Print one row per token count that is a threshold, lowest first."""
     say()
-    ordered = sorted(THRESHOLDS, key=lambda name: window[name])
-    rows = [(title(name, window), f"{window[name]:,}", away(window["distance"][name])) for name in ordered]
+    named: dict[int, list[str]] = {}
+    for name in sorted(THRESHOLDS, key=lambda name: window[name]):
+        named.setdefault(window[name], []).append(name)
+    rows = [
+        (", ".join(title(name, window) for name in names), f"{at:,}", away(window["distance"][names[0]]))
+        for at, names in named.items()
+    ]
     table(["threshold", "at", "tokens left"], rows, right=(1, 2))
 
 

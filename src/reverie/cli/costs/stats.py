@@ -252,8 +252,11 @@ def _show_sessions(names: tuple[str, ...], failures_open: int, as_json: bool) ->
 
 def _quality_rows(one: Measures) -> list[tuple[str, str, str]]:
     """Return the rows about compactions: their number, failures, and the exact names that summaries keep."""
-    density = one.facts.per_1000_tokens
-    names = "no summary yet" if density is None else f"{density:,.0f} uses of exact names per 1,000 tokens of summary"
+    names = (
+        "no summary yet"
+        if one.facts.share is None
+        else "of the paths, ids and numbers in the messages that they replace"
+    )
     each = one.compactions_per_session
     details = f"{one.compactions:,} in total, {one.undone:,} undone, {one.failed:,} failed"
     if one.breaker_openings:
@@ -261,7 +264,7 @@ def _quality_rows(one: Measures) -> list[tuple[str, str, str]]:
     return [
         ("compactions per session", "-" if each is None else f"{each:,.2f}", details),
         ("thinking dropped", f"{one.thinking_dropped:,}", "replies; 0 unless you asked for a change"),
-        ("facts kept", _percent(one.facts.share), names),
+        ("names kept by summaries", _percent(one.facts.share), names),
     ]
 
 

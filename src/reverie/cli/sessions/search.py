@@ -6,11 +6,13 @@ import click
 
 from ...errors import InputError
 from ...events import Event, FellBack
+from ...runtime.places.projects import log_key
 from ...runtime.search.sessions import SearchHit, SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
-from ..output import emit_json, paint, say, warn
+from ..output import console, emit_json, paint, say, warn
 from .recordings import opened_library, slug_of
+from .sessions import RANDOM_NAME
 
 
 @click.command()
@@ -59,15 +61,18 @@ def on_event(event: Event) -> None:
 
 
 def draw(found: list[SearchHit]) -> None:
-    """Print one paragraph per message: its session, time, speaker, handle and a snippet."""
-    for number, one in enumerate(found):
-        when = one.time[:16].replace("T", " ")
-        who = one.speaker or one.kind
-        gap = "\n" if number else ""
-        paint(
-            [
-                (f"{gap}{one.project}/{one.session}", "bold"),
-                (f"  {when}  {who}  {one.handle}\n", "dim"),
-                (f"  {one.snippet}\n", ""),
-            ]
-        )
+    """Print the messages below the title of their session, the session with the best match first."""
+    by_session: dict[tuple[str, str], list[SearchHit]] = {}
+    for one in found:
+        by_session.setdefault((one.project, one.session), []).append(one)
+    short = console().is_terminal
+    with opened_library() as library:
+        for number, ((project, session), hits) in enumerate(by_session.items()):
+            title = library.describe(log_key(project, session)).title or session
+            name = f"{project}/{session}" if not short else session[:8] if RANDOM_NAME.match(session) else session
+            gap = "\n" if number else ""
+            paint([(f"{gap}{' '.join(title.split())}", "bold"), (f"  {name}\n", "dim")])
+            for one in hits:
+                handle = one.handle[:8] if short and RANDOM_NAME.match(one.handle) else one.handle
+                when = one.time[:16].replace("T", " ")
+                paint([(f"  {when}  {one.speaker or one.kind}  {handle}\n", "dim"), (f"    {one.snippet}\n", "")])

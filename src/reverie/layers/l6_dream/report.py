@@ -137,7 +137,7 @@ def _opening(report: DreamReport) -> str:
     if report.state not in ("failed", "killed"):  # those ended before the memories were counted
         rows += [
             ("memories", f"{report.files_before} before, {report.files_after} after"),
-            ("something wrong with", f"{report.wrong_before} before, {report.wrong_after} after"),
+            ("memories with a problem", f"{report.wrong_before} before, {report.wrong_after} after"),
             ("index", f"{report.index_lines} lines"),
         ]
     if report.spent.model or len(rows) > 1:

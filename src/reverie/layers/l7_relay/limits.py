@@ -32,11 +32,11 @@ def over_limit(policy: RelayPolicy, *, turns: int, tokens: int, seconds: float, 
     ``family_usd`` is the cost of all agents of the main agent together.
     """
     if turns >= policy.max_turns:
-        return f"{turns} turns were taken, and an agent has {policy.max_turns}"
+        return f"the limit of {policy.max_turns} turns is reached"
     if tokens >= policy.max_tokens:
-        return f"{tokens:,} tokens were used, and an agent has {policy.max_tokens:,}"
+        return f"the limit of {policy.max_tokens:,} tokens is reached"
     if seconds >= policy.timeout_seconds:
-        return f"{seconds:.0f} s have passed, and an agent has {policy.timeout_seconds:.0f}"
+        return f"the time limit of {policy.timeout_seconds:g} s is reached"
     if family_usd >= policy.budget_usd:
         return f"${family_usd:.2f} of ${policy.budget_usd:.2f} for all agents is spent"
     return ""

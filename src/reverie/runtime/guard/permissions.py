@@ -251,7 +251,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
     text, found = case.access.target, parse_permission_rules(case.rules)
     judged = is_read_only(text)
     if case.mode == "plan" and not judged.allowed:
-        return _plan_mode_denial(f"the command is not known to only read ({judged.reason})")
+        return _plan_mode_denial(f"the command may change files ({judged.reason})")
     if rule := _first(case, found.ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     parsed = parse(text)
@@ -268,7 +268,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text, restricted, walled, reads)
     by = f"mode {case.mode}"
     if not judged.allowed:
-        return Verdict("ask", f"it is not known to only read: {judged.reason}", by)
+        return Verdict("ask", f"it may change files: {judged.reason}", by)
     if outside:
         return Verdict("ask", outside, by, case.sandboxed)
     if not case.sandboxed:

@@ -426,7 +426,7 @@ class CompactionDraft:
         theirs, ours = self._priced(view, after, 1).cost, self._priced(view, after, 0, thinking).cost
         lost = f", with {thinking:,} tokens of thinking lost" if thinking else ""
         made = "by the provider" if by_provider else "by us"
-        return f"; {made}: the provider's summary costs about {theirs:,.0f} token prices, ours {ours:,.0f}{lost}"
+        return f"; {made}: the provider's summary costs about {theirs:,.0f} input tokens, ours {ours:,.0f}{lost}"
 
     def price_reason(self, at: Thresholds) -> str:
         """Return the reason to compact by price (L4.18); empty if it does not pay yet or the preset leaves it out.

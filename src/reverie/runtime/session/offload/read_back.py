@@ -48,6 +48,7 @@ EXPAND_TOOL: Final[dict[str, Any]] = {
 }
 """The declaration of the tool that calls ``Session.expand``."""
 _MAX_FIRST_LINE_CHARS: Final = 100
+_LEAST_START: Final = 8
 
 
 @record
@@ -190,10 +191,14 @@ class ReadBack:
         return self._undecided(handle) if "/" in handle or "." in handle else None
 
     def _message(self, uuid: str) -> StoredContent | None:
+        """Return a message by its uuid, or by the first 8 or more characters if they are of one message only."""
+        near: list[Entry] = []
         for entry in self._view.entries():
             if entry.uuid == uuid:
                 return _logged(uuid, _content(entry))
-        return None
+            if len(uuid) >= _LEAST_START and entry.uuid.startswith(uuid):
+                near.append(entry)
+        return _logged(near[0].uuid, _content(near[0])) if len(near) == 1 else None
 
     def _cut(self, handle: str) -> StoredContent | None:
         entries = parse_log(self._storage.load(f"{self._key}.jsonl") or b"").entries
