@@ -195,6 +195,12 @@ def test_a_wrong_fact_in_the_settings_is_named(
     assert said in capsys.readouterr().err
 
 
+def test_a_flag_provider_that_cannot_be_imported_is_a_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "config.toml").write_text('flag_provider = "no_such_module:Provider"\n')
+    assert run(["doctor"]) == 1
+    assert "no_such_module:Provider" in capsys.readouterr().out
+
+
 def test_settings_that_others_could_write_are_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "config.toml").write_text("")
     (home / "config.toml").chmod(0o666)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Run one command and exit with its exit code."""
+    if os.name == "nt":
+        sys.exit("reverie: Windows itself is not supported; install and run Reverie in WSL 2")
     _use_utf8()
     arguments = sys.argv[1:]
     if arguments[:1] == ["hook"] and not {"-h", "--help"} & set(arguments):

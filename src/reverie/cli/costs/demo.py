@@ -235,7 +235,7 @@ def _show_bill(found: dict[str, Any]) -> None:
     say(f"reverie costs {saved:.0%} less than caching alone. Summaries by a model and read-backs are included;")
     say("the session above needed no model for its summaries.")
     _show_windows({name: found["windows"][name] for name in ("append-only", "reverie")})
-    say("Try it on your own sessions: reverie replay ~/.claude/projects/<project>")
+    say("Try it on your own sessions: reverie replay")
 
 
 def _show_windows(windows: dict[str, list[int]]) -> None:

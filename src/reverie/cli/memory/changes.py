@@ -16,7 +16,14 @@ from .project_store import agreed, given_text, opened, print_change
 
 @click.command(short_help="Save a new memory.")
 @click.argument("text", nargs=-1, required=True)
-@click.option("--type", "type_name", type=click.Choice(list(TYPES)), required=True, help="The type of the memory.")
+@click.option(
+    "--type",
+    "type_name",
+    type=click.Choice(list(TYPES)),
+    default="project",
+    show_default=True,
+    help="The type of the memory.",
+)
 @click.option("--name", help="The title; default: the first words of TEXT.")
 @click.option("--description", help="One line for search; default: the first words of TEXT.")
 @click.option("--why", default="", help="The reason.")

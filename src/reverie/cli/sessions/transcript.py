@@ -22,18 +22,16 @@ MEDIA: Final = ("image", "document")
 
 
 def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
-    """Yield pieces for all messages, decisions and metadata of a log, in order."""
+    """Yield pieces for all messages and decisions of a log, in order."""
     names: dict[str, str] = {}
     for entry in entries:
         if entry.kind == DECISION:
             if not is_bookkeeping(entry):
                 yield decision_line(entry), DIM
-        elif entry.kind == META:
-            yield meta_line(entry), DIM
         elif entry.message is not None:
             kind = str(entry.body.get("type") or "") if entry.kind == ATTACHMENT else ""
             yield from of_message(entry.message, names, entry.kind, kind, entry.time)
-        else:
+        elif entry.kind != META:
             yield f"· {entry.kind}\n", DIM
 
 
@@ -126,12 +124,6 @@ def decision_line(entry: Entry) -> str:
     if body.get("decision") == "results_cleared_by_provider" and body.get("tool_use_ids"):
         tail += f"; handles: {', '.join(body['tool_use_ids'])}"
     return f"· {as_text(body.get('layer')) or '?'}: {name}: {one_line(as_text(body.get('reason')))}{tail}\n"
-
-
-def meta_line(entry: Entry) -> str:
-    """Return a metadata entry as one line of the names and values of its text and integer fields."""
-    facts = {name: value for name, value in entry.body.items() if isinstance(value, str | int) and value != ""}
-    return "· " + one_line(", ".join(f"{name} {value}" for name, value in facts.items()) or "metadata") + "\n"
 
 
 def short_input(given: Any) -> str:

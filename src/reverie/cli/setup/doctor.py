@@ -103,9 +103,10 @@ def settings_file(home: Path) -> Finding:
     """Check that the settings in a home directory can be loaded; the finding names their file."""
     from ...errors import SettingsError
     from ...settings import load_settings
+    from ...settings.flags import open_flags
 
     try:
-        load_settings(home=home)
+        open_flags(load_settings(home=home))
     except SettingsError as error:
         return Finding("settings", "failed", str(error))
     there = (home / "config.toml").exists()
