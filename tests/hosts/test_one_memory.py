@@ -54,7 +54,8 @@ def test_the_host_keeps_its_memory_in_our_directory_until_uninstall(run: Run, pr
     assert index_shown(project), "without sharing the hook shows it"
     local = project / ".claude" / "settings.local.json"
     assert "deploy.md" in run("--yes", "--share-memory")
-    assert json.loads(local.read_text()) == {"autoMemoryDirectory": str(memory.path)}
+    denied = {"deny": [f"Edit(/{memory.path}/.journal/**)"]}
+    assert json.loads(local.read_text()) == {"autoMemoryDirectory": str(memory.path), "permissions": denied}
     assert {one.name for one in Memory.open(project).list()} >= {"deploy"}
     assert "deploy.md" in memory.index().text
     assert not index_shown(project), "the host shows it"
@@ -109,6 +110,37 @@ def test_what_is_no_small_readable_file_is_named_and_the_others_are_copied(
     memory = Memory.open(project)
     assert "deploy.md" in memory.index().text
     assert not (memory.path / "big.md").exists()
+    run(undo=True)
+    told = json.loads(run("--yes", "--json", "--share-memory"))
+    assert (told["copied"], told["not_copied"]) == ([], ["a_folder.md", "a_link.md", "big.md"])
+
+
+RULES = [
+    '{"permissions": {"deny": ["Read(./.env)"], "allow": ["Bash(ls)"]}}',
+    '{\n  // mine\n  "permissions": {\n    "deny": [],\n  },\n}\n',
+    "{}",
+]
+
+
+@pytest.mark.requirement("H1")
+@pytest.mark.parametrize("before", RULES)
+def test_the_rule_that_protects_the_journal_comes_and_goes_with_the_shared_memory(
+    before: str, run: Run, project: Path
+) -> None:
+    local = project / ".claude" / "settings.local.json"
+    local.parent.mkdir()
+    local.write_text(before)
+    run("--yes", "--share-memory")
+    assert ".journal/**)" in local.read_text()
+    run(undo=True)
+    assert local.read_text() == before
+    run("--yes", "--share-memory")
+    edited = local.read_text().replace("{", '{"model": "opus",', 1)
+    local.write_text(edited)
+    run(undo=True)
+    assert ".journal" not in local.read_text()
+    assert "opus" in local.read_text()
+    assert ("Read(./.env)" in local.read_text()) == ("Read(./.env)" in before)
 
 
 def test_a_setting_that_the_user_made_and_edits_since_stay(run: Run, project: Path, tmp_path: Path) -> None:

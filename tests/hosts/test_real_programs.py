@@ -6,6 +6,7 @@ The table in docs/guides/other-agents.md is written from these runs.
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections.abc import Callable
@@ -174,6 +175,28 @@ def test_a_real_program_has_every_feature_that_it_can_have(
         record_property("cell", [program.title, version, feature, cell])
         print(f"{program.title} {version}: {feature}: {cell}")
     assert not {feature: cell for feature, cell in cells.items() if cell.startswith("no")}
+
+
+@pytest.mark.requirement("H1")
+@pytest.mark.parametrize("has_rule", [True, False])
+def test_claude_code_writes_memories_but_not_their_journal(has_rule: bool, tmp_path: Path) -> None:
+    program = installed("claude-code")
+    with LoopbackNamespace() as namespace:
+        world = make_world(program, namespace, tmp_path)
+        world.reverie("install", "--host", "claude-code", "--yes", "--share-memory")
+        local = world.project / ".claude" / "settings.local.json"
+        if not has_rule:  # the known-bad twin
+            local.write_text(json.dumps({**json.loads(local.read_text()), "permissions": {}}))
+        memory = Path(world.reverie("memory", "path").out.strip())
+        files = [memory / ".journal" / "written", memory / ".journal" / "redirected", memory / "fact.md"]
+        calls = [
+            f"@@ Write {json.dumps({'file_path': str(files[0]), 'content': 'x'})}",
+            program.call(f"echo x > {files[1]}"),
+            f"@@ Write {json.dumps({'file_path': str(files[2]), 'content': 'x'})}",
+        ]
+        words = ["claude", "-p", "\n".join(["Write.", *calls]), "--allowedTools", "Bash", "Write"]
+        assert world.run(words).code == 0
+    assert [path.exists() for path in files] == [not has_rule, not has_rule, True]
 
 
 @pytest.mark.requirement("H3")

@@ -25,10 +25,10 @@ from reverie.errors import StorageError
 from reverie.importers import read_session, usual_places
 from reverie.importers.import_result import RecordSource, SessionDraft
 from reverie.runtime.archive import Keeper, KeepReport
-from reverie.runtime.archive.index import NAME as INDEX
-from reverie.runtime.archive.index import load_index, note_deleted
 from reverie.runtime.archive.recordings import DELETED, Recordings, described, project_of
 from reverie.runtime.library import Library
+from reverie.runtime.places.archive_index import NAME as INDEX
+from reverie.runtime.places.archive_index import load_index
 from reverie.runtime.places.projects import project_slug
 from reverie.storage.files import FileStorage
 from reverie.values import replace
@@ -202,7 +202,6 @@ def test_a_deleted_session_returns_neither_by_a_history_nor_by_its_first_pass_no
     [found] = read_session(path)
     Recordings(machine.library).file(found, "p-1", path)
     machine.library.remove(machine.keys[0])
-    note_deleted(str(machine.home), ["s1"])  # as `reverie delete` does
     assert (machine.keep().keys, machine.keys) == ((), [])
     history.write_text(json.dumps(row) + "\n")
     report = machine.keep()
@@ -669,7 +668,7 @@ def test_the_check_notices_a_lost_and_a_doubled_message(
     machine.keep()
     world.note()
     world.check()
-    shortened: Callable[..., Any] = lambda there, found: list(found)  # noqa: E731
+    shortened: Callable[..., Any] = lambda there, found, **_: list(found)  # noqa: E731
     monkeypatch.setattr("reverie.runtime.library.extended", shortened)
     name = next(one for one, turns in world.turns.items() if turns > 1)
     world.put(name, world.turns[name], world.turns[name] - 1)
@@ -678,7 +677,7 @@ def test_the_check_notices_a_lost_and_a_doubled_message(
         world.check()
     shutil.rmtree(machine.home)
     machine.home.mkdir()
-    monkeypatch.setattr("reverie.runtime.library.extended", lambda there, found: [*there, *found])
+    monkeypatch.setattr("reverie.runtime.library.extended", lambda there, found, **_: [*there, *found])
     machine.keep()
     machine.path(*name).touch()
     machine.keep()

@@ -25,7 +25,7 @@ from ..paths import replace_file
 from ..schemas import INSTALLATION, is_newer, newer
 from ..values import record
 from .events import EVENTS, HookKind, Host
-from .jsonc import read, scan, with_item, with_member, without
+from .jsonc import member, read, scan, with_item, with_items, with_member, without, without_items
 from .shared_memory import SETTING
 
 _RECORD: Final = "installed.json"
@@ -49,6 +49,7 @@ Gemini CLI reports an automatic compaction before every request, also if there i
 """
 _READING_TOOLS: Final = tuple(f"mcp__reverie__{name}" for name in ("recall", "search_sessions", "read_back", "status"))
 _ALLOWED: Final = ("permissions", "allow")
+_DENIED: Final = ("permissions", "deny")
 _STATUS_LINES: Final[Mapping[Host, tuple[str, ...]]] = {"claude-code": ("statusLine",), "qwen": ("ui", "statusLine")}
 _LONG_LINE: Final = 200
 _MAX_BYTES: Final = 4 * 2**20
@@ -214,27 +215,19 @@ def _with_options(host: Host, text: str, path: Path, options: InstallOptions) ->
     if host != "claude-code":
         return text
     if options.permissions:
-        for rule in _READING_TOOLS:
-            if rule not in _allowed(_object(text, path)):
-                text = with_item(text, _ALLOWED, rule)
+        text = with_items(text, _ALLOWED, _READING_TOOLS)
     if not options.memory:
         return text
     there = _object(text, path).get(SETTING, options.memory)
     if there != options.memory:
         raise InputError(f"{path} sets {SETTING} to {there!r}; remove that setting first, or leave out --share-memory")
-    return with_member(text, (SETTING,), options.memory)
+    text = with_member(text, (SETTING,), options.memory)
+    return with_items(text, _DENIED, [_journal_rule(options.memory)])
 
 
-def _allowed(said: Mapping[str, Any]) -> list[Any]:
-    listed = _member(said, _ALLOWED)
-    return cast("list[Any]", listed) if isinstance(listed, list) else []
-
-
-def _member(said: Any, path: Sequence[str]) -> Any:
-    """Return the member at a path of objects; None if it is not there."""
-    for name in path:
-        said = cast("dict[str, Any]", said).get(name) if isinstance(said, dict) else None
-    return said
+def _journal_rule(memory: str) -> str:
+    """Return the rule that keeps Claude Code from writing the journal of a memory directory; ``//`` is its root."""
+    return f"Edit(/{memory}/.journal/**)"
 
 
 def hook_entries(host: Host, command: Callable[[str], str]) -> dict[str, dict[str, Any]]:
@@ -356,16 +349,13 @@ def _without_hooks(text: str, memory: str = "") -> str:
     if hooks and hooks.members and not read(text)["hooks"]:
         text = without(text, ("hooks",))
     for place in _STATUS_LINES.values():
-        command = _member(read(text), (*place, "command"))
+        command = member(read(text), (*place, "command"))
         if isinstance(command, str) and command.endswith(" statusline") and "reverie" in command:
             text = without(text, place)
     said = cast("dict[str, Any]", read(text))
-    for rule in _READING_TOOLS:
-        rules = _allowed(cast("dict[str, Any]", read(text)))
-        text = without(text, (*_ALLOWED, rules.index(rule))) if rule in rules else text
-    if _allowed(said) and not _allowed(cast("dict[str, Any]", read(text))):
-        text = without(text, _ALLOWED)
-        text = text if read(text)[_ALLOWED[0]] else without(text, _ALLOWED[:1])
+    text = without_items(text, _ALLOWED, _READING_TOOLS)
+    if memory:
+        text = without_items(text, _DENIED, [_journal_rule(memory)])
     return without(text, (SETTING,)) if memory and said.get(SETTING) == memory else text
 
 

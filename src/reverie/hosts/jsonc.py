@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from ..errors import InputError
 from ..values import field, record
@@ -83,6 +84,37 @@ def with_item(text: str, path: tuple[str, ...], plain: Any) -> str:
     if not isinstance(value.plain, list):
         raise InputError(f"{'.'.join(path)} is not a list; the file was not changed")
     return _put(text, value, "", plain)
+
+
+def with_items(text: str, path: tuple[str, ...], items: Sequence[str]) -> str:
+    """Return the text with these items in the list at a path of objects, each added only if it is missing."""
+    for item in items:
+        text = text if item in _listed(text, path) else with_item(text, path, item)
+    return text
+
+
+def without_items(text: str, path: tuple[str, ...], items: Sequence[str]) -> str:
+    """Return the text without these items of a list, and without the list and its object if they become empty."""
+    before = _listed(text, path)
+    for item in items:
+        there = _listed(text, path)
+        text = without(text, (*path, there.index(item))) if item in there else text
+    if before and not _listed(text, path):
+        text = without(text, path)
+        text = text if member(read(text), path[:-1]) else without(text, path[:-1])
+    return text
+
+
+def _listed(text: str, path: tuple[str, ...]) -> list[Any]:
+    found = member(read(text), path)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def member(value: Any, path: tuple[str, ...]) -> Any:
+    """Return the member at a path of objects; None if it is not there."""
+    for name in path:
+        value = cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+    return value
 
 
 def without(text: str, path: tuple[Key, ...]) -> str:

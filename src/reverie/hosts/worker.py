@@ -261,9 +261,9 @@ def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
 
 def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bool:
     """Put an ended session into the library for search, or extend it there; return whether it was written."""
-    from ..runtime.archive.index import load_index
     from ..runtime.archive.recordings import Recordings
     from ..runtime.library import ADDED, GROWN, Library
+    from ..runtime.places.archive_index import load_index
 
     transcript, project = Path(job.transcript), project_slug(Path(job.cwd))
     with closing(FileStorage(settings.home, durability=settings.durability)) as storage:

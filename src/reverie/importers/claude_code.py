@@ -162,7 +162,7 @@ def _session(
     draft.cwd = next((cwd for line in kept if (cwd := as_text(line.row.get("cwd")))), "")
     for node in branch.abandoned:
         if node.uuid not in left:
-            draft.tally.skip("abandoned branch", by_uuid[node.uuid].number)
+            draft.abandon(node.uuid, by_uuid[node.uuid].number)
     for node in branch.bridged:
         draft.tally.skip("lost parent (joined to the message before it)", by_uuid[node.uuid].number)
     summaries = _summaries(kept)
@@ -293,7 +293,7 @@ def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: Tran
         "Claude Code",
         text,
         time,
-        boundary.node.uuid,
+        (boundary is summary and boundary.node.parent) or boundary.node.uuid,  # the boundary's, also if it is damaged
         manual=said.get("trigger") == "manual",
         tokens_before=as_count(said.get("preTokens")),
         first_kept=head if head in known else None,

@@ -188,8 +188,8 @@ class _Rollout:
         first = starts[-min(turns, len(starts))]
         if any(entry.kind == DECISION for entry in entries[first:]):
             return
-        for _ in entries[first:]:
-            self.draft.tally.skip("abandoned branch", line)
+        for entry in entries[first:]:
+            self.draft.abandon(entry.uuid, line)
         del entries[first:]
         said = [entry.uuid for entry in entries if entry.message is not None]
         self.draft.last_message = said[-1] if said else None

@@ -62,7 +62,7 @@ class _Chat:
         if back := as_text(row.get("$rewindTo")):
             later = list(self.messages)
             for id in later[later.index(back) :] if back in later else later:
-                self.draft.tally.skip("abandoned branch", self.messages.pop(id)[0])
+                self.draft.abandon(id, self.messages.pop(id)[0])
             return
         changed = as_dict(row.get("$set"))
         for one in [*rows_of(row.get("messages")), *rows_of(changed.get("messages"))]:

@@ -77,6 +77,8 @@ class ImportedSession:
     bill: RecordedBill | None = None
     stored_results: Mapping[str, str] = field(default_factory=lambda: {})
     """By the name of a file that the program stored beside the recording: the call whose whole result it holds."""
+    abandoned: frozenset[str] = frozenset()
+    """The ids of messages in the file that the program went back from; they are no entries."""
 
     @property
     def messages(self) -> tuple[Entry, ...]:
@@ -117,6 +119,7 @@ class SessionDraft:
         self.window: list[dict[str, Any]] | None = None
         self.bill: RecordedBill | None = None
         self.stored_results: dict[str, str] = {}
+        self.abandoned: set[str] = set()
         self.entries: list[Entry] = []
         self.last_message: str | None = None
         self._meta = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:meta"))
@@ -187,6 +190,11 @@ class SessionDraft:
         )
         return self.decide(decision, time, given)
 
+    def abandon(self, id: str, line: int) -> None:
+        """Leave out a message that the program went back from."""
+        self.abandoned.add(id)
+        self.tally.skip("abandoned branch", line)
+
     def spend(self, cost_usd: float | None) -> None:
         """Add the cost of one call to the session's cost; None adds nothing."""
         if cost_usd is not None:
@@ -221,6 +229,7 @@ class SessionDraft:
             self.window,
             self.bill,
             self.stored_results,
+            frozenset(self.abandoned),
         )
 
     def _derived(self, kind: str, time: str, body: Record) -> str:

@@ -38,8 +38,18 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def sessions_in(path: Path) -> dict[str, int]:
-    """Return the time of the last change of each session in a database; raise ``InputError`` if it is no such one."""
-    return {as_text(id): as_count(changed) for id, changed in _rows(path, "SELECT id, time_updated FROM session")}
+    """Return the time of the last change of each session in a database; raise ``InputError`` if it is no such one.
+
+    A message and a part that change leave the time of their session as it is.
+    """
+    tables = (
+        "SELECT id, time_updated FROM session",
+        *(f"SELECT session_id, MAX(time_updated) FROM {table} GROUP BY session_id" for table in ("message", "part")),
+    )
+    changed: dict[str, int] = {}
+    for id, at in (row for query in tables for row in _rows(path, query)):
+        changed[as_text(id)] = max(changed.get(as_text(id), 0), as_count(at))
+    return changed
 
 
 def source_of(path: Path, wanted: list[str] | None = None) -> RecordSource:
@@ -140,6 +150,8 @@ def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str, numb
     call = as_text(part.get("callID"))
     if kind == "text" and (block := _said(part)):
         draft.say(ASSISTANT, "assistant", [block], time, id, reply=reply)
+    elif kind == "tool" and call and state.get("status") == "pending":
+        draft.tally.skip("call that is being written", number)
     elif kind == "tool" and call:
         use = {"type": "tool_use", "id": call, "name": as_text(part.get("tool")), "input": as_dict(state.get("input"))}
         draft.say(ASSISTANT, "assistant", [use], time, id, reply=reply)

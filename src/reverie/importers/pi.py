@@ -62,7 +62,7 @@ def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record
     branch = newest_branch(nodes)
     gone = {node.at for node in branch.abandoned}
     for node in branch.abandoned:
-        draft.tally.skip("abandoned branch", source.records[node.at][0])
+        draft.abandon(node.uuid, source.records[node.at][0])
     for node in branch.bridged:
         draft.tally.skip("lost parent (joined to the message before it)", source.records[node.at][0])
     repeated = {at for at, (_, row) in enumerate(source.records) if as_text(row.get("id")) in seen}

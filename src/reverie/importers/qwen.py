@@ -42,7 +42,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
     nodes = [_node(uuid, *found) for uuid, found in rows.items()]
     branch = newest_branch(nodes)
     for node in branch.abandoned:
-        draft.tally.skip("abandoned branch", node.at)
+        draft.abandon(node.uuid, node.at)
     for node in branch.kept:
         _emit(draft, rows[node.uuid][1], node)
     return [draft.done(source.damage)]

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, cast
 from uuid import NAMESPACE_OID, uuid5
 
-from ..conversation.decisions import Cause, Redacted, Snipped, body_of, decision_of
+from ..conversation.decisions import (
+    Cause,
+    Compacted,
+    CompactionUndone,
+    Decision,
+    Redacted,
+    Snipped,
+    Unknown,
+    body_of,
+    decision_of,
+)
 from ..conversation.entries import DECISION, META, Entry, encode_entry
-from ..values import replace
+from ..values import replace, rows_of
 
 FRAGMENTS = ("history", "hooks")
 """Formats of prompts from a history file or from hooks; the real recording of the session takes their place."""
+_WENT_BACK: Final = Cause("import", "the program went back to an earlier message", moves_prefix=True)
 
 
-def extended(there: Sequence[Entry], found: Sequence[Entry]) -> list[Entry] | None:
+def extended(
+    there: Sequence[Entry], found: Sequence[Entry], *, abandoned: Collection[str] = (), is_whole: bool = True
+) -> list[Entry] | None:
     """Return a log with the entries of a recording that it does not have yet; None if it is another session's log.
 
-    All entries of the log stay. Messages that the program went back from leave the view, by a decision. A log that
-    the user has continued is another session. What the user redacted does not come back.
+    All messages of the log stay, and new ones get their place between them. Those that the program went back from
+    leave the view, by a decision, until it returns to them: the ``abandoned`` ones, and those at the end of the log
+    that a recording continued without, if it ``is_whole``. A log that the user has continued is another session. A
+    secret that the user redacted does not come back.
     """
     was, now = _format(there), _format(found)
     if now in FRAGMENTS and was not in FRAGMENTS:
@@ -27,19 +43,20 @@ def extended(there: Sequence[Entry], found: Sequence[Entry]) -> list[Entry] | No
         return None
     if was != now:
         return list(found) if was in FRAGMENTS and now not in FRAGMENTS else None
-    known = {entry.uuid for entry in there}
-    shared = {entry.uuid for entry in found if _says(entry)} & known
-    if not shared and any(map(_says, there)):
+    newer = {entry.uuid: entry for entry in found}
+    places = {entry.uuid: place for place, entry in enumerate(there)}
+    last = max((places[entry.uuid] for entry in found if _says(entry) and entry.uuid in places), default=len(there))
+    if last == len(there) and any(map(_says, there)):
         if _texts(there) <= _texts(found):
             return list(found)  # an older import, which named the same messages otherwise
         if _name(there) != _name(found):
             return None
-    newer = {entry.uuid: entry for entry in found}
     kept = list(there) if _redacted(there) else [_renewed(entry, newer.get(entry.uuid)) for entry in there]
-    new = [entry for entry in found if entry.uuid not in known]
-    if not new:
-        return kept
-    return [*kept, *_following(kept[-1] if kept else None, [*_left(there, shared), *_retitled(there, found), *new])]
+    merged, new = _merged(kept, found)
+    goes_on = is_whole and any(map(_says, new))
+    behind = {entry.uuid for entry in there[last + 1 :] if goes_on and _says(entry)}
+    merged, steps = _went_back(merged, (behind | set(abandoned)) - newer.keys(), newer)
+    return _chained(there, [*merged, *steps, *(_retitled(there, found) if new else ()), *new])
 
 
 def _says(entry: Entry) -> bool:
@@ -64,28 +81,88 @@ def _texts(entries: Sequence[Entry]) -> set[bytes]:
 
 
 def _redacted(entries: Sequence[Entry]) -> bool:
-    return any(entry.kind == DECISION and isinstance(decision_of(entry.body), Redacted) for entry in entries)
+    return any(isinstance(_decision(entry), Redacted) for entry in entries)
 
 
 def _renewed(entry: Entry, found: Entry | None) -> Entry:
-    """Return the recording's version of an entry where it adds facts to the same message, such as its usage."""
-    if found is None or not _says(entry) or entry.message != found.message or entry.body == found.body:
+    """Return the recording's version of an entry: of a message only if it has all that was kept of it."""
+    if found is None or entry.kind == META or (entry.kind, entry.body) == (found.kind, found.body):
         return entry
-    return replace(entry, body=found.body)
+    if entry.message is not None and not (found.message and _continues(entry.message, found.message)):
+        return entry
+    return replace(entry, kind=found.kind, body=found.body)
 
 
-def _left(there: Sequence[Entry], shared: set[str]) -> list[Entry]:
-    """Return a decision that takes messages behind the last shared one out of the view; none if there are none.
+def _continues(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Return whether a message has the blocks of another one in their order, each text perhaps longer."""
+    left = iter(_blocks(new))
+    return all(any(_is_longer(block, one) for one in left) for block in _blocks(old))
 
-    Without a shared message the recording lost its past, and nothing was taken back.
+
+def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content: Any = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else rows_of(content)
+
+
+def _is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    both = old.get("type"), new.get("type")
+    return old == new or (both == ("text", "text") and str(new.get("text")).startswith(str(old.get("text"))))
+
+
+def _merged(kept: Sequence[Entry], found: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Return a log in the order of a recording, other entries behind those that they followed; and its new end."""
+    named = {entry.uuid for entry in found}
+    groups: list[list[Entry]] = [[]]
+    for entry in kept:
+        if entry.uuid in named:
+            groups.append([entry])
+        else:
+            groups[-1].append(entry)
+    known = {group[0].uuid: group for group in groups[1:]}
+    merged = list(groups[0])
+    new: list[Entry] = []
+    for entry in found:
+        if entry.uuid in known:
+            merged += [*new, *known[entry.uuid]]
+            new = []
+        else:
+            new.append(entry)
+    return merged, new
+
+
+def _went_back(kept: list[Entry], gone: set[str], newer: Mapping[str, Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Return a log and new decisions for it, which take messages and compactions that are gone out of its view.
+
+    Earlier decisions of this kind leave the log if the program returned to a message that they took out.
     """
-    last = max((place for place, entry in enumerate(there) if entry.uuid in shared), default=len(there))
-    gone = [entry.uuid for entry in there[last + 1 :] if _says(entry)]
-    if not gone:
-        return []
-    decision = Snipped(Cause("import", "the program went back to an earlier message", moves_prefix=True), gone)
-    first = there[0]
-    return [Entry(_id(*gone), None, there[-1].time, first.session, DECISION, body_of(decision))]
+    steps = {entry.uuid: taken for entry in kept if (taken := _taken_out(entry))}
+    earlier = {uuid for taken in steps.values() for uuid in taken}
+    if earlier & newer.keys():
+        kept = [entry for entry in kept if entry.uuid not in steps]
+        gone, earlier = gone | earlier - newer.keys(), set[str]()
+    fresh = [entry for entry in kept if entry.uuid in gone - earlier]
+    messages = [entry.uuid for entry in fresh if _says(entry)]
+    cuts = [entry.uuid for entry in fresh if isinstance(_decision(entry), Compacted)]
+    made = [Snipped(_WENT_BACK, messages)] if messages else []
+    decisions = [*(CompactionUndone(_WENT_BACK, cut) for cut in reversed(cuts)), *made]
+    at = kept[-1].time if kept else ""
+    return kept, [Entry(_id(*_named(one)), None, at, kept[0].session, DECISION, body_of(one)) for one in decisions]
+
+
+def _decision(entry: Entry) -> Decision | Unknown | None:
+    return decision_of(entry.body) if entry.kind == DECISION else None
+
+
+def _named(decision: Snipped | CompactionUndone) -> list[str]:
+    return decision.messages if isinstance(decision, Snipped) else [decision.compaction]
+
+
+def _taken_out(entry: Entry) -> list[str]:
+    """Return the messages and compactions that a decision of an earlier growth took out of the view."""
+    decision = _decision(entry)
+    if isinstance(decision, Snipped | CompactionUndone) and decision.cause == _WENT_BACK:
+        return _named(decision)
+    return []
 
 
 def _retitled(there: Sequence[Entry], found: Sequence[Entry]) -> list[Entry]:
@@ -103,10 +180,10 @@ def _id(*parts: str) -> str:
     return str(uuid5(NAMESPACE_OID, ":".join(parts)))
 
 
-def _following(last: Entry | None, entries: Sequence[Entry]) -> list[Entry]:
-    """Return entries that follow another one, each the parent of the next."""
-    out: list[Entry] = []
-    for entry in entries:
-        before = out[-1] if out else last
-        out.append(replace(entry, parent=before.uuid if before else None))
+def _chained(there: Sequence[Entry], merged: Sequence[Entry]) -> list[Entry]:
+    """Return entries of which each is the parent of the next, where that was not so in the old log."""
+    follows = {entry.uuid: before.uuid for before, entry in pairwise(there)}
+    out = [*merged[:1]]
+    for before, entry in pairwise(merged):
+        out.append(entry if follows.get(entry.uuid) == before.uuid else replace(entry, parent=before.uuid))
     return out

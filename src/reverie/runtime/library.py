@@ -151,9 +151,18 @@ class Library:
             raise InputError(f"session {_session(key)} exists already and was not changed")
         self.extend(key, entries)
 
-    def extend(self, key: str, entries: Sequence[Entry], *, dry_run: bool = False) -> str:
+    def extend(
+        self,
+        key: str,
+        entries: Sequence[Entry],
+        *,
+        abandoned: Collection[str] = (),
+        is_whole: bool = True,
+        dry_run: bool = False,
+    ) -> str:
         """Store a recording's entries, marked as imported, as a log, or add those that the log does not have.
 
+        ``abandoned`` are messages that its program went back from; ``is_whole`` is false if lines of it are damaged.
         Return ``ADDED``, ``GROWN``, ``UNCHANGED`` or ``OTHER``: then the log belongs to another session, and nothing
         changed. The log is replaced at once, so a killed process leaves the old or the new one. Raise ``SessionBusy``
         if the session is open.
@@ -161,7 +170,7 @@ class Library:
         marked = marked_imported(entries, _session(key))
         document = self._storage.read(key)
         there: Sequence[Entry] = parse_log(document.data).entries if document is not None else []
-        made = marked if document is None else extended(there, marked)
+        made = extended(there, marked, abandoned=abandoned, is_whole=is_whole) if document is not None else marked
         if made is None or made == list(there):
             return OTHER if made is None else UNCHANGED
         if not dry_run:
@@ -208,10 +217,21 @@ class Library:
         memories = self._derived_memories(names)
         if not dry_run:
             with self.reserved(key, "delete"):
+                self._note_deleted(key, names)
                 self._erase_memories(names)
                 for name in [*self._derived_memories(names), *keys]:
                     self._storage.delete(name)
         return RemovedSession(_session(key), keys, memories, agents)
+
+    def _note_deleted(self, key: str, names: Sequence[str]) -> None:
+        """Note that a recording was deleted, before it is, so that ``reverie keep`` does not file it again."""
+        if isinstance(self._storage, FileStorage) and self._is_recording(key):
+            from .places.archive_index import note_deleted  # it loads every reader of recordings
+
+            note_deleted(str(self._storage.root), names)
+
+    def _is_recording(self, key: str) -> bool:
+        return any(entry.imported for entry in parse_log(self._storage.load(key) or b"").entries)
 
     def _erase_memories(self, sources: Sequence[str]) -> None:
         """Erase these sessions from the journals, lists and logs of all memory directories in a home."""

@@ -87,8 +87,8 @@ def command(
         if not confirmed("Write these changes?", refusal):
             return
     made = [install(name, one, settings.home, options) for one, options in parts.items()]
-    _print_changes(made, dry_run, as_json, diffs=yes)
     copied, left = adopt_memories(root, settings) if any(options.memory for options in parts.values()) else ([], [])
+    _print_changes(made, dry_run, as_json, diffs=yes, copied=copied, not_copied=left)
     for line in () if as_json else [*_adopted(copied, left), *_next_steps(name)]:
         say(line)
 
@@ -194,9 +194,12 @@ def _directory(project: str | None) -> Path | None:
     return path
 
 
-def _print_changes(changes: list[SettingsChange], dry_run: bool, as_json: bool, *, diffs: bool = True) -> None:
+def _print_changes(
+    changes: list[SettingsChange], dry_run: bool, as_json: bool, *, diffs: bool = True, **memories: list[str]
+) -> None:
+    """Print the changes; ``memories`` are lists of files that only the JSON has."""
     if as_json:
-        emit_json({"dry_run": dry_run, "changes": changes})
+        emit_json({"dry_run": dry_run, "changes": changes, **memories})
         return
     if diffs:
         _print_diffs(changes)

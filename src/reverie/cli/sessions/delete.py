@@ -15,7 +15,6 @@ from ...errors import InputError, SessionBusy
 from ...hosts.events import HOSTS
 from ...hosts.queue import OWN, Queue
 from ...hosts.word_cache import delete_word_caches
-from ...runtime.archive.index import note_deleted
 from ...runtime.deletion.remains import HomeSearched, sampled_texts, search_for_remains
 from ...runtime.deletion.session import DeletionReceipt, SessionDeletion
 from ...runtime.library import Library, agent_log
@@ -76,8 +75,6 @@ def command(
         if not yes and not _agreed(planned):
             warn("removed nothing")
             return 1
-        if foreign := [one for one in planned if _is_recording(storage, one.key)]:
-            note_deleted(str(settings.home), [name for one in foreign for name in (one.session, *one.agents)])
         texts = sampled_texts(storage, [one.key for one in planned])
         receipts, late = _run(deletion, [*texts], dry_run=False)
         searched = search_for_remains(storage, texts, receipts)
@@ -151,10 +148,6 @@ def _run(deletion: SessionDeletion, keys: Sequence[str], *, dry_run: bool) -> tu
         except SessionBusy as error:
             busy.append(str(error))
     return receipts, busy
-
-
-def _is_recording(storage: FileStorage, key: str) -> bool:
-    return any(entry.imported for entry in parse_log(storage.load(key) or b"").entries)
 
 
 def _forget_queued(settings: Settings, names: Sequence[str], dry_run: bool) -> int:

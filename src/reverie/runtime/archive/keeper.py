@@ -12,7 +12,7 @@ from ...importers.history import NAME as HISTORY
 from ...storage.files import FileStorage
 from ...values import field, record
 from ..library import ADDED, GROWN, Library
-from .index import UNREAD, ArchiveIndex, KeptFile, load_index, save_index, stamp_of, stored_logs
+from ..places.archive_index import UNREAD, ArchiveIndex, KeptFile, load_index, save_index, stamp_of, stored_logs
 from .recordings import DELETED, Recordings, project_of
 from .retention import days_kept, days_left
 

@@ -17,8 +17,8 @@ from ...importers import ImportedSession
 from ...paths import open_no_follow
 from ...values import replace
 from ..library import ADDED, GROWN, OTHER, Library
+from ..places.archive_index import ArchiveIndex
 from ..places.projects import log_key, project_slug
-from .index import ArchiveIndex
 
 DELETED: Final = "deleted"
 """The result of ``Recordings.file`` for a session that the user deleted."""
@@ -82,7 +82,10 @@ class Recordings:
             if f"{name}.jsonl" not in self._there and (self.is_deleted(session) or self.is_deleted(name)):
                 gone = key
                 continue
-            result = self._library.extend(key, described(recording, name), dry_run=self._dry_run)
+            entries, whole = described(recording, name), not recording.damage
+            result = self._library.extend(
+                key, entries, abandoned=recording.abandoned, is_whole=whole, dry_run=self._dry_run
+            )
             if result != OTHER:
                 self._there.setdefault(f"{name}.jsonl", key)
                 if result in (ADDED, GROWN) and not self._dry_run:
