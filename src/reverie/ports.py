@@ -150,6 +150,15 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
+class PromptEmbedder(Embedder, Protocol):
+    """An embedder that also tells general questions from prompts about a person's own work."""
+
+    def is_general(self, vector: Sequence[float]) -> bool:
+        """Say whether a prompt with this vector can be answered without knowing the person or the project."""
+        ...
+
+
+@runtime_checkable
 class Model(Protocol):
     """A language model that takes and returns the Messages API's format, for every provider.
 

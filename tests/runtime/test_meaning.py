@@ -19,7 +19,9 @@ from reverie.digests import hex_of
 from reverie.errors import ModelError, ModelUnavailable, ModelUnknown
 from reverie.events import Event, FellBack
 from reverie.hosts.memory_reader import MemoryReader
+from reverie.memories.recall.local_choice import is_certain
 from reverie.memories.recall.policy import RecallPolicy
+from reverie.memories.recall.search import fused
 from reverie.models.embedders import CentredEmbedder, EndpointEmbedder, open_embedder
 from reverie.runtime.memory.vectors import MemoryVectors
 from reverie.runtime.search.sessions import SessionSearch
@@ -278,7 +280,7 @@ class Crowded:
 
     def vectors(self, texts: Sequence[str]) -> list[array[float]]:
         self.calls.append(list(texts))
-        return [unit([4.0, *(uniform(text, place) for place in range(60))]) for text in texts]
+        return [unit([4.0, *(uniform(text, place) for place in range(200))]) for text in texts]
 
 
 def uniform(text: str, place: int) -> float:
@@ -296,8 +298,48 @@ def test_unrelated_texts_are_unlike_whatever_their_cosine_is_in_the_model() -> N
     assert min(bare) > RecallPolicy().min_likeness  # without the centre every memory would be shown
     assert max(likenesses) < RecallPolicy().min_likeness
     assert centred.vectors(texts[:1]) == [first]
-    assert [len(call) - 32 for call in model.calls[1:]] == [12, 1 - 32]  # the sentences are embedded once
+    assert [len(call) - 60 for call in model.calls[1:]] == [12, 1 - 60]  # the reference prompts are embedded once
     assert centred.name != model.name
+
+
+class Intentions:
+    """A model whose first dimension tells questions from other prompts, and whose others are three meanings."""
+
+    name = "intentions"
+
+    def vectors(self, texts: Sequence[str]) -> list[array[float]]:
+        return [unit([0.3 if "?" in text else -0.3, *Meanings().vectors([text])[0]]) for text in texts]
+
+
+@pytest.mark.requirement("R10")
+def test_a_general_question_shows_no_memory_by_its_meaning_alone(tmp_path: Path) -> None:
+    model = CentredEmbedder(Intentions())
+    memory = Memory(tmp_path, embedder=model)
+    memory.save(RULE, type="feedback", why="the build has no network")
+    memory.save("The espresso machine is on the second floor", type="project", why="people ask")
+    work, question = model.vectors(["add a framework", "is a framework a library?"])
+    assert (model.is_general(work), model.is_general(question)) == (False, True)
+    assert [one.description for one in memory.recall("add a framework")] == [RULE]
+    assert memory.recall("is a framework a library?") == []
+    assert memory.recall("is a framework a library?", everything=True)[0].description == RULE
+    assert memory.recall("is it unittest, never pytest?")[0].description == RULE, "its words say so too"
+
+
+@pytest.mark.requirement("R10")
+def test_twin_an_embedder_that_cannot_tell_general_questions_shows_it(tmp_path: Path, meanings: Meanings) -> None:
+    assert saved(tmp_path, meanings).recall("is a framework a library?")
+
+
+@pytest.mark.requirement("R10")
+def test_a_memory_is_certain_only_if_its_likeness_stands_out() -> None:
+    def certain(**likenesses: float) -> list[str]:
+        return [match.file for match in fused([], likenesses, 5) if is_certain(match, RecallPolicy())]
+
+    assert certain(a=0.4, b=0.1) == ["a"]
+    assert certain(a=0.4, b=0.35) == [], "two topics of the question, or one that all memories share"
+    assert certain(a=0.4) == ["a"]
+    [shown] = fused([], {"a": 0.4, "b": 0.35}, 5, without={"a"})
+    assert shown.lead < 0.2, "a memory that is shown already is ahead of the next one"
 
 
 def test_an_embedder_that_is_named_is_centred(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,12 +75,13 @@ class MemoryReader:
         from ..models.embedders import open_embedder
         from ..runtime.memory.vectors import MemoryVectors
 
+        found = self.index.search(query, limit=len(self.index), now=now, without=without)
         try:
-            likenesses = MemoryVectors(self._directory, open_embedder(self._embedder)).likenesses(query)
+            vectors = MemoryVectors(self._directory, open_embedder(self._embedder))
         except ModelError:  # a hook says nothing but its answer
-            likenesses = {}
-        shown = {name: value for name, value in likenesses.items() if name in self.records and name not in without}
-        return fused(self.index.search(query, limit=len(self.index), now=now, without=without), shown, limit)
+            return found[:limit]
+        known = {name: value for name, value in vectors.likenesses(query).items() if name in self.records}
+        return fused(found, known, limit, without=without, is_general=vectors.is_general(query))
 
     def whole(self, names: Sequence[str]) -> list[MemoryRecord]:
         """Return these memories with their current text, and trust and source by the journal; leave out lost files.

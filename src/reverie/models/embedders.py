@@ -1,7 +1,8 @@
 """Embedders: a GGUF file in this process (extra ``local``), or an endpoint with OpenAI's ``/embeddings``.
 
 The cosine of two unrelated texts is near 0 with some models and near 0.5 or 0.7 with others. So that one threshold fits
-all of them, vectors are measured from the mean vector of some unrelated sentences.
+all of them, vectors are measured from the middle of sixty unrelated prompts. Half of these are general questions, half
+concern the writer's own work, so the same prompts tell of a new one to which half it belongs.
 """
 
 from __future__ import annotations
@@ -46,36 +47,42 @@ def open_embedder(name: str) -> Embedder:
 
 
 class CentredEmbedder:
-    """An embedder whose vectors are measured from the mean of unrelated sentences, so that unrelated texts are unlike.
+    """An embedder whose vectors are measured from the middle of reference prompts, so that unrelated texts are unlike.
 
-    The sentences are embedded once in a process, together with the first texts.
+    The prompts are embedded once in a process, together with the first texts.
     """
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._centre: list[float] | None = None
+        self._means: tuple[list[float], list[float]] | None = None
 
     @property
     def name(self) -> str:
-        """The name of the model with a digest of the sentences."""
-        return f"{self._embedder.name}-{hex_of(self._sentences.encode())[:8]}"
+        """The name of the model with a digest of the reference prompts."""
+        return f"{self._embedder.name}-{hex_of(self._prompts.encode())[:8]}"
 
     def vectors(self, texts: Sequence[str]) -> list[array[float]]:
         """Return one vector of length 1 per text, in order."""
-        if self._centre is not None:
+        if self._means is not None:
             return self._centred(self._embedder.vectors(texts))
-        unrelated = self._sentences.splitlines()
-        found = self._embedder.vectors([*unrelated, *texts])
-        background = found[: len(unrelated)]
-        self._centre = [sum(column) / len(background) for column in zip(*background, strict=True)]
-        return self._centred(found[len(unrelated) :])
+        halves = [half.splitlines() for half in self._prompts.split("\n\n")]
+        found = self._embedder.vectors([*halves[0], *halves[1], *texts])
+        first, last = len(halves[0]), len(halves[0]) + len(halves[1])
+        self._means = _mean(found[:first]), _mean(found[first:last])
+        return self._centred(found[last:])
+
+    def is_general(self, vector: Sequence[float]) -> bool:
+        """Say whether the vector of a prompt is nearer to the general reference prompts than to the others."""
+        general, work = self._means or ((), ())
+        return sum(value * (one - other) for value, one, other in zip(vector, general, work, strict=False)) > 0
 
     @cached_property
-    def _sentences(self) -> str:
-        return files("reverie.models").joinpath("unrelated_sentences.txt").read_text("utf-8")
+    def _prompts(self) -> str:
+        return files("reverie.models").joinpath("reference_prompts.txt").read_text("utf-8")
 
     def _centred(self, vectors: Sequence[array[float]]) -> list[array[float]]:
-        centre = self._centre or []
+        general, work = self._means or ([], [])
+        centre = [(one + other) / 2 for one, other in zip(general, work, strict=True)]
         return [_unit([value - middle for value, middle in zip(vector, centre, strict=True)]) for vector in vectors]
 
 
@@ -176,6 +183,10 @@ class EndpointEmbedder:
         if len(found) != len(texts):
             raise ModelError(f"{self.name}: {len(texts)} texts gave {len(found)} vectors")
         return found
+
+
+def _mean(vectors: Sequence[array[float]]) -> list[float]:
+    return [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
 
 
 def _unit(values: Sequence[float]) -> array[float]:

@@ -73,11 +73,16 @@ def searched(
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match may be shown unasked: by much of a sentence of the question, or by its meaning."""
-    return match.likeness >= policy.min_likeness or any(
+    """Say whether a match may be shown unasked: two of three signs say so.
+
+    The signs are that the question is not a general one, that the memory has much of one of its sentences, and that its
+    meaning is much nearer than that of other memories.
+    """
+    by_words = any(
         share >= policy.min_share and (words > 2 or strength >= policy.min_strength)
         for words, strength, share in match.sentences
     )
+    return (not match.is_general) + by_words + (match.lead >= policy.min_likeness) > 1
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:

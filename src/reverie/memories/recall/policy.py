@@ -26,5 +26,5 @@ class RecallPolicy:
     It needs three such words, or two of ``min_strength``."""
     min_strength: float = 1.5
     """The least strength of two words; a word that no other memory has adds 1, and one that many have adds less."""
-    min_likeness: float = 0.45
-    """The least likeness of a prompt's and a memory's vector to show it unasked; unrelated texts have about 0."""
+    min_likeness: float = 0.27
+    """The least likeness of a prompt's and a memory's vector, less half of the next memory's, to show it unasked."""

@@ -57,6 +57,10 @@ class Match:
     """For each sentence of the question with two of the words: their number, strength, and share of the sentence's."""
     likeness: float = 0.0
     """The cosine of the vectors of question and memory; 0 without embeddings."""
+    lead: float = 0.0
+    """The likeness less half of the second best memory's."""
+    is_general: bool = False
+    """Whether the question is one that needs no memory, as far as its vector tells."""
 
 
 @record
@@ -227,19 +231,29 @@ class MemoryIndex:
         return Match(file, score, tuple(told), sum(told.values()), tuple(parts))
 
 
-def fused(matches: Iterable[Match], likenesses: Mapping[str, float], limit: int) -> list[Match]:
+def fused(
+    matches: Iterable[Match],
+    likenesses: Mapping[str, float],
+    limit: int,
+    *,
+    without: Collection[str] = (),
+    is_general: bool = False,
+) -> list[Match]:
     """Return at most ``limit`` matches by words and by meaning, best first; a rare word counts as a tenth of likeness.
 
-    A memory that shares no word with the question is a match from a likeness of a quarter on.
+    A memory that shares no word with the question is a match from a likeness of a quarter on. A memory whose file is
+    in ``without`` is left out, but the others' lead over it counts. ``is_general`` is a fact about the question.
     """
+    second = max(0.0, *heapq.nlargest(2, likenesses.values())[1:]) if len(likenesses) > 1 else 0.0
     by_words = {match.file: match for match in matches}
     found: list[Match] = []
-    for file in by_words.keys() | likenesses.keys():
+    for file in (by_words.keys() | likenesses.keys()) - set(without):
         match, likeness = by_words.get(file), likenesses.get(file, 0.0)
         if match is None and likeness < _MIN_LIKENESS:
             continue
         match = match or Match(file, 0.0, (), 0.0)
-        found.append(replace(match, score=likeness + match.strength / 10, likeness=likeness))
+        facts = {"likeness": likeness, "lead": likeness - second / 2, "is_general": is_general}
+        found.append(replace(match, score=likeness + match.strength / 10, **facts))
     return sorted(found, key=lambda match: (-match.score, match.file))[:limit]
 
 

@@ -17,7 +17,7 @@ from ...digests import hex_of
 from ...errors import ReverieError
 from ...memories.rules.taxonomy import claim_of
 from ...memories.store.records import MemoryRecord
-from ...ports import Embedder
+from ...ports import Embedder, PromptEmbedder
 from ...storage.sqlite import delete_database, is_damage, open_database
 from ..search.vectors import likeness, vector_of
 
@@ -74,6 +74,13 @@ class MemoryVectors:
             self.problem = f"memories are found by their words alone: {error}"
             return {}
         return {file: likeness(asked, vector) for file, (_, vector) in self._rows.items()}
+
+    def is_general(self, query: str) -> bool:
+        """Say whether the question whose likenesses were asked for last needs no memory, as far as its vector tells."""
+        asked, embedder = self._asked, self._embedder
+        if asked is None or asked[0] != query or not isinstance(embedder, PromptEmbedder):
+            return False
+        return embedder.is_general(asked[1])
 
     def _digest(self, memory: MemoryRecord) -> str:
         return hex_of(f"{self._embedder.name}\0{_text(memory)}".encode("utf-8", "replace"))[:32]
