@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pytest
 
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer, PermissionScope, decide
-from reverie.settings import PermissionRules
+from reverie.settings import Mode, PermissionRules
 from reverie.tools import Access
 from shell_world import CANARY, DENY, Ran, ShellWorld
 
@@ -117,6 +117,74 @@ def test_a_command_that_names_a_denied_file_in_any_way_is_denied_where_no_sandbo
     ran = world.call(*calls, mode="bypass")
     assert [case for case, allowed in zip(DENIED, ran.allowed, strict=True) if allowed] == []
     assert CANARY in world.call(*calls[:1], mode="bypass", deny=()).result
+
+
+HELD = f"{TRACKED}; git rm -q --cached .env; git commit -qm two; ln -s ../.env docs/key; ln .env hard"
+REACHING: list[tuple[str, dict[str, str]]] = [
+    *(
+        ("Bash", {"command": line})
+        for line in (
+            *("cat .env", "cat .e*", "cat .???", "cat < .env", "cat docs/key", "cat hard", "cat src/../.env"),
+            *("git show HEAD~1:.env", "git show HEAD~1", "git show HEAD", "git log -p", "git diff HEAD~1 HEAD"),
+            *(
+                "git grep TOKEN HEAD~1",
+                "git archive HEAD~1 | tar -xO",
+                "git cat-file -p HEAD~1:.env",
+                "git format-patch --root --stdout HEAD",
+            ),
+            *(
+                "grep -r TOKEN .",
+                "grep -rn TOKEN docs .",
+                "find . -type f -exec cat {} +",
+                "find . -name '.e*' | xargs cat",
+            ),
+            *(
+                "cat * .*",
+                "f=.env; cat $f",
+                "cat $(echo .env)",
+                "bash -c 'cat .e*'",
+                "dd if=.env",
+                "cd src; cat ../.env",
+            ),
+            *("grep -r key ~", "cat ~/.ssh/*", "cp .env x; cat x"),
+        )
+    ),
+    *(("Read", {"file_path": name}) for name in (".env", "docs/key", "hard")),
+    *(("Grep", {"pattern": "TOKEN", "output_mode": "content", "path": name}) for name in (".", ".env", "docs/key")),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("S1")
+@pytest.mark.parametrize("mode", ["default", "accept-edits", "plan", "bypass"])
+def test_no_form_of_a_read_shows_a_denied_file_in_any_mode(world: ShellWorld, mode: Mode) -> None:
+    world.furnish(HELD)
+    ran = world.call(*REACHING, mode=mode)
+    assert [call for call, result in zip(REACHING, ran.results, strict=True) if CANARY in result] == []
+
+
+@pytest.mark.slow
+def test_without_the_rule_every_form_shows_the_file(world: ShellWorld) -> None:
+    world.furnish(HELD)
+    ran = world.call(*REACHING, mode="bypass", deny=())
+    assert [call for call, result in zip(REACHING, ran.results, strict=True) if CANARY not in result] == []
+
+
+@pytest.mark.slow
+def test_bypass_with_a_denied_file_still_reads_everywhere_else(
+    world: ShellWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.furnish("ln ../out/secret.txt linked; touch $OUT/file{1..99}")
+    lines = ("cat ~/notes.txt", "cat linked", "cat ../out/secret.txt", "echo $((1+1)) > made; cat made")
+    *outside, made = world.call(*(("Bash", {"command": line}) for line in lines), mode="bypass").results
+    assert [result for result in outside if CANARY not in result] == []
+    assert made.startswith("2")
+    monkeypatch.setattr("reverie.tools.shell.read_places.MAX_ENTRIES", 60)
+    names, search = world.call(
+        *(("Bash", {"command": line}) for line in ("ls ../out", "grep -r outside ../out")), mode="bypass"
+    ).results
+    assert "file99" in names, "too many files to find the denied ones: only names can be read"
+    assert "outside" not in search
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from ...tools.files.readable import ReadScope, absolute_path, is_beneath, matche
 from ...tools.shell.git_history import shows_denied_file
 from ...tools.shell.grammar import Line, parse
 from ...tools.shell.read_only import is_read_only, problem_of
+from ...tools.shell.read_places import denied_paths
 from ...tools.shell.read_words import denied_word, outside_paths, outside_problem
 from ...values import record, replace
 from .protected_files import is_protected
@@ -144,9 +145,7 @@ def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope:
     if rule := _first(case, parse_permission_rules(rules).deny, loosely=True):
         return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
     if mode == "bypass":
-        if _hides_denied_command(case):
-            return _HIDDEN
-        return Verdict("allow", "bypass mode allows every call that no rule denies", "mode bypass")
+        return _bypass(case)
     if access.kind == "run":
         return _decide_command(case)
     if mode == "plan" and access.kind not in ("none", "read"):
@@ -256,7 +255,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     parsed = parse(text)
     if judged.allowed and isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
-        return Verdict("ask", "it may show a file that a rule denies, which the repository holds or held", "history")
+        return _HISTORY
     outside = outside_problem(parsed, case.reads) if judged.allowed and isinstance(parsed, Line) else ""
     restricted = judged.allowed and case.sandboxed
     if rule := _allowing_rule(case, found.allow):
@@ -264,7 +263,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
             return _HIDDEN
         is_exact = rule.pattern == text.strip()  # the person saw every path
         walled = restricted and (not outside or (bool(case.reads.denied) and not is_exact))
-        reads = outside_paths(parsed, case.reads) if walled and outside and isinstance(parsed, Line) else ()
+        reads = _reads_outside(parsed, case) if walled and outside and isinstance(parsed, Line) else ()
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text, restricted, walled, reads)
     by = f"mode {case.mode}"
     if not judged.allowed:
@@ -276,6 +275,35 @@ def _decide_command(case: PermissionCase) -> Verdict:
     return Verdict("allow", "it only reads, and runs in the sandbox", by, True, True)
 
 
+def _bypass(case: PermissionCase) -> Verdict:
+    """Return the verdict of bypass mode: only a file that a rule denies, reached by another name, is held back."""
+    allowed = Verdict("allow", "bypass mode allows every call that no rule denies", "mode bypass")
+    if _hides_denied_command(case):
+        return _HIDDEN
+    access = case.access
+    if not case.reads.denied or access.kind not in ("run", "read"):
+        return allowed
+    if access.kind == "read":
+        is_hidden = access.doubt and case.place(access.target) in denied_paths(case.reads)
+        return Verdict("deny", "the file has another name that a rule denies", "denied file") if is_hidden else allowed
+    parsed = parse(access.target)
+    if not isinstance(parsed, Line):
+        return allowed
+    if shows_denied_file(parsed, case.reads):
+        return _HISTORY
+    if not (case.sandboxed and is_read_only(access.target).allowed):
+        return allowed
+    return replace(allowed, restricted=True, reads_inside=True, reads=_reads_outside(parsed, case))
+
+
+def _reads_outside(line: Line, case: PermissionCase) -> tuple[str, ...]:
+    paths = outside_paths(line, case.reads)
+    inside = [path for path in paths if case.reads.is_inside(path)]  # files with other names
+    hidden = denied_paths(case.reads) if inside else set[str]()
+    return tuple(path for path in paths if path not in hidden)
+
+
+_HISTORY: Final = Verdict("ask", "it may show a file that a rule denies, which the repository holds or held", "history")
 _HIDDEN: Final = Verdict("ask", "some words are known only when it runs, and a rule denies some commands", "hidden")
 
 

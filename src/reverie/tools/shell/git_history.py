@@ -16,7 +16,10 @@ from .grammar import Command, Line
 from .read_only.options import words_of
 from .read_words import folders_of_commands, top_of_repository
 
-_SHOW: Final = words_of("blame cat-file diff diff-index diff-tree grep log reflog show stash")
+_SHOW: Final = words_of(
+    "archive blame cat-file diff diff-index diff-tree fast-export format-patch grep log range-diff reflog show stash"
+    " whatchanged"
+)
 # The options with which log and its kin show no content.
 _NAMES_ONLY: Final = words_of(
     "--oneline --graph --all --decorate --stat --shortstat --numstat --name-only --name-status --abbrev-commit "

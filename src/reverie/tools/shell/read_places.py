@@ -45,14 +45,29 @@ _INCLUDED: Final = re.compile(r"^\s*(?:path|excludesfile|attributesfile)\s*=\s*\
 
 
 def read_places(scope: ReadScope) -> Places:
-    """Return the places as options of ``confine.py``; raise if there are too many files to find the denied ones."""
+    """Return the places as options of ``confine.py``; raise if there are too many files to find the denied ones.
+
+    Of a directory elsewhere with so many files, only names can be read.
+    """
     roots = [*scope.roots, *(folder for root in scope.roots for folder in git_folders(root, scope.home))]
     places: Places = []
     for root in dict.fromkeys(roots):
-        places += _without(root, _ExclusionWalk(scope).under(root))
+        try:
+            places += _without(root, _ExclusionWalk(scope).under(root))
+        except SandboxUnavailable:
+            if root in (scope.cwd, os.path.realpath(scope.cwd)):
+                raise
+            places.append(("--list", root))
     programs = (*_PROGRAMS, *_interpreter(), *_git_settings(scope.home), *_programs())
     places += [("--read", path) for path in dict.fromkeys(map(os.path.realpath, programs))]
     return places
+
+
+def denied_paths(scope: ReadScope) -> set[str]:
+    """Return the denied files in a session's directories, by all of their names; none in a tree that is too large."""
+    with suppress(SandboxUnavailable):
+        return {path for root in scope.roots for path in _ExclusionWalk(scope).under(root, elsewhere=False)}
+    return set()
 
 
 class _ExclusionWalk:
@@ -63,12 +78,13 @@ class _ExclusionWalk:
         self._links: dict[tuple[int, int], list[str]] = {}
         self._names: dict[tuple[int, int], int] = {}
 
-    def under(self, root: str) -> set[str]:
+    def under(self, root: str, *, elsewhere: bool = True) -> set[str]:
+        """Return these paths; without ``elsewhere`` names elsewhere are no reason."""
         found = set(self._forbidden(root))
         linked = {
             path
             for key, paths in self._links.items()
-            if self._names[key] > len(paths) or not found.isdisjoint(paths)
+            if (elsewhere and self._names[key] > len(paths)) or not found.isdisjoint(paths)
             for path in paths
         }
         return found | linked if len(linked) <= MAX_LINKS else found
@@ -85,8 +101,9 @@ class _ExclusionWalk:
                 if scope.is_denied(path):
                     yield path
                     yield os.path.realpath(path)
+                    self._note_links(entry)
                 elif entry.is_dir(follow_symlinks=False):
-                    if path not in private and not is_git_object(path):
+                    if path not in private and path not in _PROGRAMS and not is_git_object(path):
                         folders.append(path)
                 elif count < MAX_STATS:
                     self._note_links(entry)
