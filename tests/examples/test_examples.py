@@ -18,7 +18,7 @@ from reverie.testing.chat_server import ChatServer
 from reverie.testing.messages_server import MessagesServer
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
-LOOPS = ["own_loop_sync", "own_loop_memory", "own_loop_chat"]
+LOOPS = ["own_loop_sync", "own_loop_memory", "own_loop_chat", "own_loop_stream"]
 HEAVY = [
     path
     for path in EXAMPLES
@@ -87,7 +87,11 @@ def test_an_example_around_a_framework_is_short_and_runs(
 def test_an_example_is_short_and_runs(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert len(example.read_text().splitlines()) <= 40
-    assert run(tmp_path, example)
+    printed = run(tmp_path, example)
+    assert printed
+    for recipe in (example.parents[1] / "docs" / "recipes").glob("*.md"):
+        if f"Program: [examples/{example.name}]" in (text := recipe.read_text()):
+            assert re.findall(r"^```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL) in ([], [printed])
 
 
 def test_the_telemetry_example_shows_a_session_from_its_opening_to_its_closing(
