@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -93,6 +94,17 @@ def chat(
         return code, out, err
 
     return call_it
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("U6")
+def test_telemetry_without_a_collector_changes_no_answer(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
+    code, out, err = chat("--print", "Hello you there")
+    assert (code, out) == (0, "You said 3 words.\n")
+    assert "telemetry was not sent" in err
 
 
 @pytest.mark.slow

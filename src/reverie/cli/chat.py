@@ -12,7 +12,7 @@ import click
 from ..errors import InputError, ModelUnknown
 from ..settings import PRESETS, Mode, Preset, Settings, load_settings
 from ..values import replace
-from .output import printable
+from .output import printable, warn
 from .terminal.options import WAIT_SECONDS, Options
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def command(
     """
     from ..layers.l7_relay import check_agent_name
     from ..runtime.places.projects import canonical_root
+    from ..telemetry.otlp import exporting
 
     if output_format != "text" and not once:
         raise InputError("--output-format needs --print")
@@ -132,7 +133,9 @@ def command(
     if alone and not options.prompt.strip():
         raise InputError("there is no prompt: pass one as an argument or on stdin")
     try:
-        return run(options, settings, once=once, output=cast("OutputFormat", output_format))
+        with exporting(os.environ, warn) as listener:
+            told = replace(options, listener=listener)
+            return run(told, settings, once=once, output=cast("OutputFormat", output_format))
     except ModelUnknown as error:
         print(printable(str(error)), file=sys.stderr)
         return BAD_INPUT

@@ -9,6 +9,7 @@ from ...settings import Mode, Settings
 from ...values import record
 
 if TYPE_CHECKING:
+    from ...events import Listener
     from ...runtime.agent.agent import Agent
     from ...runtime.guard.permissions import Approver
 
@@ -34,12 +35,14 @@ class Options:
     """How long a chat without a person waits for background agents."""
     approve_plan: Mode | None = None
     """Approve the plan that waits in the session before the prompt, and go on in this mode."""
+    listener: Listener | None = None
+    """A listener for the events of every agent, such as one that exports telemetry."""
 
     def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
         """Create an agent with these options, except that ``session`` replaces the session of the options."""
         from ...runtime.agent.agent import Agent
 
-        return Agent(
+        agent = Agent(
             model=self.model,
             cwd=self.cwd,
             session=session,
@@ -50,3 +53,6 @@ class Options:
             budget_usd=self.budget_usd,
             name=self.name,
         )
+        if self.listener is not None:
+            agent.listen(self.listener)
+        return agent
