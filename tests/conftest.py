@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--hosts", action="store_true", help="run only the tests with the real coding agents installed here"
     )
+    parser.addoption("--write-screens", action="store_true", help="write the kept screens of the terminal anew")
 
 
 # Before the plugins, which read their options when they are configured.

@@ -185,7 +185,8 @@ class ToolStarted:
 
 @record
 class ToolFinished:
-    """A tool call ended; ``text`` is the beginning of its result and ``lines`` the total number of lines."""
+    """A tool call ended or could not run; ``text`` is the beginning of its result, ``end`` the end of a longer one, and
+    ``lines`` the total number of lines."""
 
     session: str
     id: str
@@ -194,6 +195,7 @@ class ToolFinished:
     text: str
     seconds: float
     lines: int = 0
+    end: str = ""
 
 
 @record
@@ -205,17 +207,21 @@ class PermissionDecided:
     allowed: bool
     by: str
     reason: str
+    id: str = ""
+    """The id of the call; empty for a call of background work."""
+    input: dict[str, Any] = field(default_factory=lambda: {})
 
 
 @record
 class ModelRetried:
-    """A model did not answer; the request is sent again after ``wait_seconds``."""
+    """A model did not answer; the request is sent again after ``wait_seconds``, ``attempts`` times in all."""
 
     session: str
     model: str
     attempt: int
     wait_seconds: float
     why: str
+    attempts: int = 0
 
 
 @record

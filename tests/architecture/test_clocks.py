@@ -16,7 +16,7 @@ ALLOWED = {
     "cli/test_chat_pieces.py": "the bound on waiting for a process",
     "memories/test_head_files.py": "the bound on waiting for the file system's clock",
     "runtime/test_dream_process.py": "the stamp of a dream is a time of day",
-    "scenarios/test_terminal.py": "the bound on waiting for a terminal",
+    "support/tmux_terminal.py": "the bound on waiting for a terminal",
     "storage/test_faults.py": "the bound on waiting for a process",
 }
 

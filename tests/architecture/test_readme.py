@@ -109,6 +109,7 @@ def test_the_page_of_errors_lists_every_error_with_its_kind() -> None:
 
 def test_the_pages_of_layers_2_and_4_list_every_setting_and_the_terminal_page_every_command() -> None:
     from reverie.cli.terminal.commands import COMMANDS as SLASH_COMMANDS
+    from reverie.cli.terminal.commands import KEYS
     from reverie.layers.l2_trim import TrimPolicy
     from reverie.layers.l4_compact import CompactPolicy
 
@@ -116,6 +117,9 @@ def test_the_pages_of_layers_2_and_4_list_every_setting_and_the_terminal_page_ev
         assert set(fields_of(policy)) - names_in_first_column(page) == set()
     told = (REPOSITORY / "docs" / "guides" / "terminal.md").read_text()
     assert [name for name in SLASH_COMMANDS if f"`/{name}`" not in told] == []
+    rows = [line for line in told.splitlines() if line.startswith("| ")]
+    for key, _ in KEYS:
+        assert any(key in row.split(" | ")[0] for row in rows), f"the terminal page has no row for {key}"
 
 
 def test_the_settings_page_lists_every_key_and_its_variable() -> None:

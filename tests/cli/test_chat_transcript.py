@@ -31,6 +31,7 @@ from reverie.events import (
     ToolFinished,
     ToolStarted,
 )
+from reverie.tools.context import Todo
 
 CWD = Path("/repo")
 OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -63,12 +64,17 @@ TEXTS = st.lists(LINES, max_size=40).map("\n".join)
 class Watched:
     """A transcript and everything it ever wrote."""
 
-    def __init__(self, *, columns: int = 80, rows: int = 24, colour: bool = False) -> None:
+    def __init__(self, *, columns: int = 80, rows: int = 24, colour: bool = False, verbose: bool = False) -> None:
         self.written: list[str] = []
         self.size = (columns, rows)
         self.now = 0.0
         self.transcript = Transcript(
-            self._write, paint=Paint(colour=colour), cwd=CWD, size=lambda: self.size, clock=lambda: self.now
+            self._write,
+            paint=Paint(colour=colour),
+            cwd=CWD,
+            size=lambda: self.size,
+            clock=lambda: self.now,
+            verbose=verbose,
         )
 
     def _write(self, lines: Sequence[str]) -> None:
@@ -167,7 +173,17 @@ def test_what_had_gone_up_of_a_broken_reply_is_said_to_be_void() -> None:
     text = "".join(f"Paragraph {number}.\n\n" for number in range(30))
     watched = Watched(rows=20).show(TextStreamed("s", text), ModelRetried("s", "m", 2, 1.0, "the stream broke"))
     assert "ignore the incomplete reply above; it starts again" in watched.text
-    assert "the stream broke; retrying (attempt 2)" in watched.text
+
+
+def test_retries_are_one_live_line_that_counts_down_and_goes_with_the_reply() -> None:
+    watched = Watched().show(RequestPrepared("s", 1, 2, 3), ModelRetried("s", "m", 1, 4.0, "nothing listens", 6))
+    watched.show(ModelRetried("s", "m", 2, 4.0, "nothing listens there", 6))
+    watched.now = 1.0
+    assert watched.transcript.live() == ["↻ try 3 of 6 in 3 s: nothing listens there"]
+    watched.show(TextStreamed("s", "Hello."), observed(), QueryEnded("s", "completed", "", 1))
+    assert watched.written == ["Hello."]
+    watched.show(ModelRetried("s", "m", 2, 4.0, "a request of background work", 6))
+    assert watched.transcript.live() == []
 
 
 def test_a_call_is_one_line_live_and_one_line_when_it_is_done() -> None:
@@ -181,9 +197,51 @@ def test_a_call_is_one_line_live_and_one_line_when_it_is_done() -> None:
 def test_calls_that_run_at_the_same_time_each_keep_their_line() -> None:
     first = ToolStarted("s", "t1", "Grep", {"pattern": "def main", "path": "/repo/src"})
     second = ToolStarted("s", "t2", "Bash", {"command": "pytest -q\nsecond line"})
-    watched = Watched().show(first, second, ToolFinished("s", "t2", "Bash", True, "Exit code 1\n1 failed", 3.2, 12))
-    assert watched.written == ["● Bash(pytest -q second line) Exit code 1 (3 s)"]
+    watched = Watched().show(first, second, ToolFinished("s", "t2", "Bash", True, "[exit code 1]", 3.2, 1))
+    assert watched.written == ["● Bash(pytest -q second line) exit code 1 (3 s)"]
     assert watched.transcript.live() == ["○ Grep(def main in src)"]
+
+
+def test_the_last_lines_of_a_command_are_live_and_stay_below_it() -> None:
+    watched = Watched(columns=40).show(ToolStarted("s", "t", "Bash", {"command": "make"}))
+    watched.transcript.running_output = lambda: ("one\ntwo\nthree\nfo\x1b[2Jur " + "x" * 60, 9)
+    shown = ["  │ two", "  │ three", f"  │ four {'x' * 29}…"]
+    assert watched.transcript.live() == ["○ Bash(make)", "  │ … 6 more lines · Ctrl-O shows all", *shown]
+    end = "".join(f"line {number}\n" for number in range(90)) + "[exit code 2]"
+    watched.show(ToolFinished("s", "t", "Bash", True, "line -1\n", 1.0, 92, end))
+    assert watched.written[0] == "● Bash(make) exit code 2"
+    assert watched.written[1] == "  │ … 85 more lines · Ctrl-O shows all"
+    assert watched.written[2:] == [f"  │ line {number}" for number in range(84, 90)]
+    assert watched.transcript.last_call == ("t", "Bash(make)")
+
+
+def test_a_call_that_could_not_run_and_a_denied_one_are_red_lines_that_fit_the_screen() -> None:
+    watched = Watched(columns=60)
+    given = {"file_path": "/repo/" + "very/" * 20 + "app.py"}
+    watched.show(ToolStarted("s", "t", "Reed", given), ToolFinished("s", "t", "Reed", True, "No tool " * 40, 0.0, 1))
+    watched.show(PermissionDecided("s", "Write", False, "rule", "a rule denies it", "t2", given))
+    watched.show(PermissionDecided("s", "Write", False, "extraction", "only memories", "", given))
+    call, denied = watched.written
+    assert call.startswith("● Reed(very/very/")
+    assert "No tool No tool" in call
+    assert denied.startswith("● Write(very/")
+    assert denied.endswith("denied: a rule denies it")
+    assert max(map(len, watched.written)) <= 60
+
+
+def test_steps_are_shown_around_the_one_that_is_next_and_written_when_the_query_ends() -> None:
+    watched = Watched(rows=24)
+    done = [Todo(f"step {number}", "completed") for number in range(8)]
+    steps = [*done, Todo("now", "in_progress"), Todo("later"), Todo("last")]
+    watched.transcript.steps = lambda: steps
+    assert watched.transcript.step_lines() == [
+        *["  ✓ step 5", "  ✓ step 6", "  ✓ step 7", "  ▸ now", "  · later", "  · last"],
+        "  … 5 other steps, 8 of 11 done",
+    ]
+    watched.show(ToolStarted("s", "t", "TodoWrite", {"todos": []}), QueryEnded("s", "completed", "", 1))
+    assert "now" not in watched.text, "the list did not change"
+    watched.show(ToolFinished("s", "t", "TodoWrite", False, "[x]", 0.0, 1), QueryEnded("s", "completed", "", 1))
+    assert watched.text.count("▸ now") == 1
 
 
 def test_an_interrupted_query_keeps_what_was_on_the_screen_and_says_so() -> None:
@@ -211,8 +269,10 @@ def test_thinking_is_one_line_and_then_only_how_long_it_took() -> None:
 
 
 @pytest.mark.requirement("F5")
-def test_no_fallback_is_silent() -> None:
-    watched = Watched().show(
+def test_no_fallback_is_silent_and_internal_ones_are_for_those_who_ask() -> None:
+    quiet = Watched().show(FellBack("s", "offload", "the disk is full"), FellBack("s", "mcp", "no server"))
+    assert quiet.written == ["! mcp: no server"]
+    watched = Watched(verbose=True).show(
         FellBack("s", "offload", "the disk is full"),
         HookRan("s", "lint", "after_tool", problem="it took too long"),
         PermissionDecided("s", "Bash", False, "rule", "Bash(rm:*) is denied"),

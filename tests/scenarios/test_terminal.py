@@ -7,11 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,103 +14,15 @@ from typing import Any
 import pytest
 
 from reverie.testing.messages_server import MessagesServer
+from tmux_terminal import COMMAND, FOOTER, WAIT_SECONDS, Terminal, chat, chat_environment
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
     pytest.mark.timeout(300),
 ]
 
-COMMAND = str(Path(sys.executable).with_name("reverie"))
-MODEL = "anthropic:claude-sonnet-5"
-KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-WAIT_SECONDS = 60.0
-STEP_SECONDS = 0.03
-CONFIG = "set -g status off\nset -g remain-on-exit on\nset -g default-terminal tmux-256color\nset -sg escape-time 10\n"
-FOOTER = ("window ", " to compaction", "cache ", "$", "claude-sonnet-5")
 PARAGRAPHS = [f"Paragraph number {number} says something of its own." for number in range(12)]
 STORY = "\n\n".join(PARAGRAPHS)
-
-
-class Terminal:
-    """A terminal with the program in it, on a tmux server of its own."""
-
-    def __init__(self, folder: Path, *, columns: int, rows: int, environ: dict[str, str]) -> None:
-        self.columns, self.rows = columns, rows
-        self._socket = f"reverie-{uuid.uuid4().hex[:12]}"
-        self._sockets = tempfile.mkdtemp(prefix="reverie-tmux-")  # short: a socket's path may not be long
-        self._environ = {**environ, "TMUX_TMPDIR": self._sockets}
-        self._config = folder / "tmux.conf"
-        self._config.write_text(CONFIG)
-
-    def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["tmux", "-L", self._socket, "-f", str(self._config), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=self._environ)
-
-    def tmux(self, *arguments: str) -> str:
-        done = self._call(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def start(self, *command: str) -> None:
-        line = shlex.join(command)
-        self.tmux("new-session", "-d", "-x", str(self.columns), "-y", str(self.rows), f"exec {line}")
-
-    def again(self, *command: str) -> None:
-        """Run something else in the same pane, where the last program has died."""
-        self.tmux("respawn-pane", f"exec {shlex.join(command)}")
-
-    def close(self) -> None:
-        """End the server, and wait until the program in it is gone too."""
-        found = self._call("display-message", "-p", "#{pane_pid}")
-        self._call("kill-server")
-        deadline = time.monotonic() + WAIT_SECONDS
-        while found.returncode == 0 and Path(f"/proc/{found.stdout.strip()}").exists():
-            assert time.monotonic() < deadline, "the program outlived its terminal"
-            time.sleep(STEP_SECONDS)
-        shutil.rmtree(self._sockets)
-
-    def type(self, text: str) -> None:
-        self.tmux("send-keys", "-l", text)
-
-    def press(self, *keys: str) -> None:
-        self.tmux("send-keys", *keys)
-
-    def enter(self, text: str) -> None:
-        self.type(text)
-        self.press("Enter")
-
-    def screen(self) -> str:
-        return self.tmux("capture-pane", "-p")
-
-    def everything(self) -> str:
-        """Return the screen and all that has scrolled off it."""
-        return self.tmux("capture-pane", "-p", "-J", "-S", "-")
-
-    def resize(self, columns: int, rows: int) -> None:
-        self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
-
-    def value(self, name: str) -> str:
-        return self.tmux("display-message", "-p", f"#{{{name}}}").strip()
-
-    def wait(self, wanted: str | Callable[[str], bool], *, where: Callable[[], str] | None = None) -> str:
-        """Wait until something stands on the screen and return the screen."""
-        look = where or self.screen
-        deadline = time.monotonic() + WAIT_SECONDS
-        while True:
-            seen = look()
-            if wanted in seen if isinstance(wanted, str) else wanted(seen):
-                return seen
-            assert time.monotonic() < deadline, f"waited for {wanted!r}, and saw:\n{seen}"
-            time.sleep(STEP_SECONDS)
-
-    def ready(self) -> str:
-        """Wait until the program waits for us, with its footer."""
-        return self.wait(lambda seen: at_rest(seen))
-
-
-def at_rest(seen: str) -> bool:
-    lines = [line.rstrip() for line in seen.splitlines() if line.strip()]
-    return ">" in lines[-4:] and "Esc interrupts" not in seen and all(part in seen for part in FOOTER)
 
 
 def after(mark: str, wanted: str) -> Callable[[str], bool]:
@@ -177,11 +84,7 @@ def server(project: Path) -> Iterator[MessagesServer]:
 @pytest.fixture
 def make_terminal(server: MessagesServer, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     made: list[Terminal] = []
-    kept = {
-        key: value for key, value in os.environ.items() if key not in (*KEYS, "TMUX", "NO_COLOR", "COLUMNS", "LINES")
-    }
-    environ = {**kept, "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x", "LC_ALL": "C.UTF-8"}
-    environ["REVERIE_SWITCH_EXTRACTION"] = "off"  # the script answers the conversation only
+    environ = chat_environment(server.base_url)
 
     def make(columns: int = 80, rows: int = 24, **more: str) -> Terminal:
         made.append(Terminal(tmp_path, columns=columns, rows=rows, environ={**environ, **more}))
@@ -190,10 +93,6 @@ def make_terminal(server: MessagesServer, tmp_path: Path) -> Iterator[Callable[.
     yield make
     for one in made:
         one.close()
-
-
-def chat(project: Path, *more: str) -> list[str]:
-    return [COMMAND, "chat", "--model", MODEL, "--cwd", str(project), *more]
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
@@ -518,3 +417,42 @@ def test_bare_reverie_on_a_terminal_is_a_conversation(make_terminal: Callable[..
     terminal = make_terminal()
     terminal.start("sh", "-c", f"cd {shlex.quote(str(project))} && exec {shlex.quote(COMMAND)}")
     assert "Reverie" in terminal.ready()
+
+
+def test_a_chat_in_which_nothing_was_said_leaves_no_session(
+    make_terminal: Callable[..., Terminal], project: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "reverie"
+    terminal = make_terminal(REVERIE_HOME=str(home))
+    line = f"{shlex.join(chat(project))}; echo code $?"
+    terminal.start("sh", "-c", line)
+    terminal.ready()
+    assert len(list(home.glob("projects/*/*.jsonl"))) == 1
+    terminal.enter("/cost")
+    terminal.wait("output tokens")
+    terminal.press("C-d")
+    assert "To continue" not in terminal.wait("code 0")
+    assert list(home.glob("projects/*/*.jsonl")) == []
+    # One in which the user ran a command stays.
+    terminal.wait(lambda _: terminal.value("pane_dead") == "1")
+    terminal.again("sh", "-c", line)
+    terminal.ready()
+    terminal.enter("!echo some$((40 + 2))thing")
+    terminal.wait("some42thing")
+    terminal.ready()
+    terminal.press("C-d")
+    terminal.wait("To continue this conversation")
+    assert len(list(home.glob("projects/*/*.jsonl"))) == 1
+
+
+def test_print_shows_the_answer_on_a_terminal_as_it_arrives(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path
+) -> None:
+    terminal = make_terminal(100, 40)
+    gate = server.hold_stream(after_events=10)
+    terminal.start("sh", "-c", f"{shlex.join(chat(project, '--print', 'tell a story'))}; echo code $?")
+    assert gate.reached.wait(WAIT_SECONDS)
+    assert PARAGRAPHS[-1] not in terminal.wait(PARAGRAPHS[0])
+    gate.open()
+    terminal.wait("code 0")
+    assert STORY in terminal.everything()

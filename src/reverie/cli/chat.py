@@ -75,6 +75,7 @@ CARRY_OUT = "Carry out the plan."
     show_default=True,
     help="How long --print waits for agents in the background.",
 )
+@click.option("--verbose", is_flag=True, help="Also show diagnostics, such as a summary written without a model.")
 @click.option("--no-color", is_flag=True, help="Print without colours; NO_COLOR does the same.")
 def command(
     prompt: str,
@@ -93,6 +94,7 @@ def command(
     name: str,
     cwd: Path | None,
     wait_seconds: float,
+    verbose: bool,
     no_color: bool,
 ) -> int:
     """Talk with an agent that reads, searches and edits files and runs commands, as far as you allow it.
@@ -128,6 +130,7 @@ def command(
         budget_usd=budget,
         name=check_agent_name(name) if name else "",
         wait_seconds=wait_seconds,
+        verbose=verbose,
         approve_plan=cast("Mode | None", approve_plan),
     )
     if alone and not options.prompt.strip():

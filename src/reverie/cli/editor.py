@@ -1,4 +1,4 @@
-"""Open a file in the user's editor."""
+"""Open a file in the user's editor, or a text in the user's pager."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ def open_editor(path: Path) -> None:
         raise InputError(f"cannot start {editor} ({error}): set EDITOR to an installed editor") from None
     if code:
         raise InputError(f"{editor} exited with code {code}: nothing was taken over; your text is in {path}")
+
+
+def open_pager(text: str) -> None:
+    """Show a text in $PAGER, or in less or more, and wait for its end."""
+    from click import echo_via_pager
+
+    echo_via_pager(text)

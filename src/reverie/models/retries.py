@@ -40,6 +40,8 @@ class Retry:
     """The number of pieces of the broken reply that the reader must discard."""
     model: str
     """The name of the model for the next try."""
+    attempts: int = 0
+    """The number of tries of this model if all fail."""
 
 
 @record
@@ -126,7 +128,8 @@ class RetryingModel:
             except (ModelUnavailable, ReplyBroken) as error:
                 failure = error
             delay = self._delay(failure, attempt)
-            if attempt >= self._tries(model, failure) or delay is None:
+            tries = self._tries(model, failure)
+            if attempt >= tries or delay is None:
                 self._absent = True
                 if self._fallback is None or model is self._fallback:
                     raise failure
@@ -134,7 +137,7 @@ class RetryingModel:
                 self._tell(Retry(failure, attempt, delay, pieces, model.name))
                 attempt = 0
                 continue
-            self._tell(Retry(failure, attempt, delay, pieces, model.name))
+            self._tell(Retry(failure, attempt, delay, pieces, model.name, tries))
             await self._sleep(delay)
 
     async def complete(self, request: Mapping[str, Any]) -> Reply:

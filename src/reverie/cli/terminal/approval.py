@@ -116,16 +116,14 @@ def approval_head(approval: Approval, cwd: Path, paint: Paint, columns: int = 12
     return [f"{paint('?', 'busy')} {paint(name, 'title')}", *(paint(f"  {line}", "dim") for line in folded)]
 
 
-def kept_rules(approval: Approval, cwd: Path) -> list[tuple[str, str, str]]:
+def kept_rules(approval: Approval) -> list[tuple[str, str, str]]:
     """Return the rules that 'always' can keep, as (rule, place, words): each for this session and for this project."""
-    from ...runtime.guard.kept_rules import project_rule
-
     found: list[tuple[str, str, str]] = []
     for rule in approval.suggestions:
-        for place, kept in (("session", rule), ("project", project_rule(rule, cwd))):
+        for place in ("session", "project"):
             exact = approval.access.kind == "run" and rule == f"{approval.tool}({approval.access.target.strip()})"
             note = ", commands that begin so and add no options" if rule.endswith(":words)") else ""
-            found.append((rule, place, "this exact command" if exact else one_word(kept) + note))
+            found.append((rule, place, "this exact command" if exact else one_word(rule) + note))
     return found
 
 
@@ -191,7 +189,7 @@ class ScreenApprover:
 
         if approval.is_plan:
             return await ask_about_plan(self._screen, self._transcript, approval, self._paint)
-        rules = dict(zip("ap1234", kept_rules(approval, self._cwd), strict=False))
+        rules = dict(zip("ap1234", kept_rules(approval), strict=False))
         columns = self._screen.size()[0]
         preview = Preview.of(approval, self._paint, columns=columns)
         options = [

@@ -16,7 +16,7 @@ from ...settings import PRESETS, Mode, Preset
 from ...values import record
 from ..output import counted, dollars, one_word
 from .approval import Preview
-from .calls import one_line
+from .calls import one_line, step_lines
 from .footer import thousands
 from .work_commands import Chat, export, prompt_of, retry, show_diff, show_shells, start_init
 
@@ -29,6 +29,7 @@ KEYS: Final = (
     ("Esc", "interrupt"),
     ("Ctrl-C", "clear the input or interrupt; twice: quit"),
     ("Ctrl-R", "search the input history"),
+    ("Ctrl-O", "show all output of the running or the last tool call"),
     ("Ctrl-X Ctrl-E", "edit the input in $EDITOR"),
     ("Ctrl-Z", "suspend; fg continues"),
     ("Shift-Tab", f"next mode: {', '.join(MODES)}"),
@@ -289,9 +290,7 @@ def _plan_mode(word: str) -> Mode:
 
 async def show_todos(chat: Chat, rest: str) -> None:
     """Show the agent's todo list."""
-    marks = {"completed": "✓", "in_progress": "▸"}
-    todos = chat.agent.parts.context.todos
-    lines = [f"  {marks.get(todo.status, '·')} {one_line(todo.content, 200)}" for todo in todos]
+    lines = step_lines(chat.agent.parts.context.todos, chat.paint)
     chat.transcript.put("block", lines or [chat.paint("the todo list is empty", "dim")])
 
 

@@ -11,15 +11,16 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 
 from ...errors import ReverieError
-from ...events import Event
+from ...events import AgentEnded, Event, QueryEnded, ReplyObserved
 from ...settings import Settings
 from ...values import replace
-from ..output import counted
+from ..output import counted, printable
 from . import states
 from .approval import ScreenApprover
 from .attached_files import attach_files, named_files
@@ -28,9 +29,10 @@ from .calls import one_line
 from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
 from .completion import InputCompleter, project_files
-from .footer import Part, footer_parts
+from .footer import Part, footer_parts, thousands
 from .options import Options
 from .questions import Option
+from .recent_messages import remove_if_unused, was_used
 from .screen import Screen, open_history
 from .states import Effect, Kind, State, Step
 from .transcript import Transcript
@@ -62,17 +64,27 @@ class Conversation:
         self._next: str | None = None
         self._main: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
+        self._may_wake = False
+        """Whether results of agents may start a query: not after one that was interrupted or failed."""
+        self._is_warned = False
         self.own: dict[str, Path] = {}
         self._meanings = {name: command.meaning for name, command in COMMANDS.items()}
         completer = InputCompleter(self._meanings, lambda: self._files, self._values)
         self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
         self.transcript = Transcript(
-            self.screen.app.write_above, paint=self.paint, cwd=options.cwd, size=self.screen.size
+            self.screen.app.write_above,
+            paint=self.paint,
+            cwd=options.cwd,
+            size=self.screen.size,
+            verbose=options.verbose,
         )
+        self.transcript.running_output = self._running_output
+        self.transcript.steps = lambda: self.agent.parts.context.todos if self._is_open else ()
         self.screen.on_submit = self._on_submit
         self.screen.on_key = lambda key, line: self._apply(states.pressed(self.state, key, time.monotonic(), line))
         self.screen.on_typed = lambda: self._apply(states.typed(self.state))
         self.screen.on_mode = self._next_mode
+        self.screen.on_open = self._open_output
         self.screen.live = self._live
         self.screen.footer = self._footer
         self.screen.activity = self._activity
@@ -83,7 +95,7 @@ class Conversation:
         """Run one session after another until the user leaves; restore the terminal even after an error."""
         self._main = asyncio.current_task()
         shown = asyncio.create_task(self.screen.run())
-        shown.add_done_callback(lambda _: None if self._is_leaving else self.leave())
+        shown.add_done_callback(self._on_screen_end)
         name = self._options.session
         with self._signals():
             try:
@@ -91,12 +103,17 @@ class Conversation:
                 while not (is_cancelled or self._is_leaving):
                     name = await self._run_session(name or None)
             finally:
+                shown.remove_done_callback(self._on_screen_end)  # an error must not become an interrupt
                 self.screen.leave()
                 await shown
         if self._error is not None:
             raise self._error
-        if self._is_open and self.agent.session.view.length:
+        if self._is_open and was_used(self.agent):
             print(f"To continue this conversation: reverie chat --resume {self.agent.name}")
+
+    def _on_screen_end(self, _: asyncio.Task[None]) -> None:
+        if not self._is_leaving:
+            self.leave()
 
     @contextmanager
     def _signals(self) -> Generator[None]:
@@ -135,6 +152,8 @@ class Conversation:
                 reading.cancel()
             for line in unfinished_lines(agent):
                 self.transcript.note(line)
+        if name is None:
+            await to_thread.run_sync(remove_if_unused, agent)
         return self._next
 
     def _approver(self) -> ScreenApprover:
@@ -161,7 +180,7 @@ class Conversation:
         await to_thread.run_sync(self._find_own_commands)
         vendor = self.agent.model.name.split(":", 1)[0]
         if vendor in ("anthropic", "openai") and find_spec(vendor) is not None:
-            await to_thread.run_sync(import_module, vendor, abandon_on_cancel=True)
+            Thread(target=import_module, args=(vendor,), daemon=True).start()  # leaving does not wait for it
 
     def _find_own_commands(self) -> None:
         from ...runtime.places.trust import TrustList
@@ -237,6 +256,7 @@ class Conversation:
             self._tasks.pop(number, None)
         is_command = self.state.kind == "command"
         self._apply(states.work_ended(self.state, number, switches=self._next is not None))
+        self._wake()
         if not task.cancelled():
             task.result()
         elif is_command and not self._is_leaving:
@@ -245,17 +265,18 @@ class Conversation:
     async def _handle_line(self, text: str) -> None:
         line = text.strip()
         if self.state.kind == "query":
-            await self._ask(text)
+            await self._ask(text or None)
         elif line.startswith("/"):
             self.transcript.prompt(line)
             await run_command(self, line)
         else:
             await self._shell(line[1:].strip())
 
-    async def _ask(self, prompt: str) -> None:
-        self.transcript.prompt(prompt)
+    async def _ask(self, prompt: str | None) -> None:
         try:
-            await attach_files(self.agent, prompt, self._note_attached)
+            if prompt is not None:
+                self.transcript.prompt(prompt)
+                await attach_files(self.agent, prompt, self._note_attached)
             async with aclosing(self.agent.ask(prompt)) as events:
                 async for _ in events:  # the listener shows each event
                     pass
@@ -354,10 +375,16 @@ class Conversation:
                 return f"{'stopping' if is_stopping else self.transcript.doing}{waiting}"
 
     def _live(self) -> list[str]:
-        lines = self.transcript.live()
-        for text, _ in self.state.queue if self.state.number else ():
-            lines += [self.paint(f"> {one_line(text, 60)} (waiting)", "dim")]
-        return lines
+        waiting = self.state.queue if self.state.number else ()
+        below = [self.paint(f"> {one_line(text, 60)} (waiting)", "dim") for text, _ in waiting]
+        steps = self.transcript.steps()
+        if self.state.number and self.screen.choice is None and any(one.status != "completed" for one in steps):
+            below = ["", *self.transcript.step_lines(), *below]
+        return [*self.transcript.live(below=len(below)), *below]
+
+    def _running_output(self) -> tuple[str, int]:
+        shell = self.agent.parts.context.shells.awaited if self._is_open else None
+        return shell.end_of_output() if shell is not None else ("", 0)
 
     def _footer(self) -> list[Part]:
         return footer_parts(self.agent.status()) if self._is_open else [("footer", "opening the session …")]
@@ -365,9 +392,52 @@ class Conversation:
     def _on_event(self, event: Event) -> None:
         try:
             self.transcript.show(event)
+            if isinstance(event, QueryEnded):
+                self._may_wake = event.end == "completed"
+            elif isinstance(event, AgentEnded) and event.status != "killed":
+                self._may_wake = True
+                asyncio.get_running_loop().call_soon(self._wake)
+            elif isinstance(event, ReplyObserved):
+                self._warn_of_full_window()
         except Exception as error:  # the agent would swallow an error of its listener
             self._fail(error)
         self.screen.app.invalidate()
+
+    def _wake(self) -> None:
+        """Let the model answer to results of background agents, if nothing runs."""
+        if self._may_wake and self._is_open and self.agent.unseen_agents:
+            self._apply(states.woken(self.state))
+
+    def _warn_of_full_window(self) -> None:
+        """Write one line when the window reaches its warning threshold, again only after it was below."""
+        status = self.agent.status()
+        is_near = status.level != "fine"
+        if is_near and not self._is_warned:
+            left = f"; automatic compaction follows in {thousands(status.to_compaction)} tokens"
+            self.transcript.note(
+                f"! the window is {status.window_percent}% full{left if status.to_compaction else ''} · /compact does "
+                "it now, /context shows what fills it",
+                "warning",
+            )
+        self._is_warned = is_near
+
+    def _open_output(self) -> None:
+        """Open the whole output of the running command, or of the last call, in the pager."""
+        number, title = self.transcript.last_call
+        shell = self.agent.parts.context.shells.awaited if self._is_open else None
+        if shell is None and not number:
+            self.screen.change_input(Effect("hint", text="no tool call has finished yet"))
+            return
+
+        async def open_it() -> None:
+            if shell is not None:
+                text = f"{shell.command}\n\n{shell.all_output()}"
+            else:
+                found = await self.agent.session.read_back(number)
+                text = f"{title}\n\n{found.decode('utf-8', 'replace')}"
+            await self.screen.show_page(printable(text))
+
+        self._opening = asyncio.get_running_loop().create_task(open_it())
 
     def _fail(self, error: BaseException) -> None:
         """Leave the chat, and raise this error when the terminal is restored."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 Part = tuple[str, str]
 """A style's name and a text."""
 SEPARATOR: Final = " · "
-FULL_PERCENT: Final = 90
-FILLING_PERCENT: Final = 75
 WORK_NAMES: Final = {"extraction": "saving memories", "notes": "writing notes", "dream": "consolidating memories"}
 PLAN_STATES: Final = {"proposed": "plan waits", "approved": "plan approved"}
 MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "plan", "bypass": "danger"}
@@ -24,7 +22,7 @@ MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "pla
 def footer_parts(status: Status) -> list[Part]:
     """Return the footer's parts about an agent's status, most important first."""
     percent = status.window_percent
-    full = "danger" if percent >= FULL_PERCENT else "warning" if percent >= FILLING_PERCENT else "footer"
+    full = {"fine": "footer", "warning": "warning"}.get(status.level, "danger")
     left = f"{thousands(status.to_compaction)} to compaction"
     cache = "cache –" if status.cache_share is None else f"cache {status.cache_share:.0%}"
     parts: list[Part] = [

@@ -33,6 +33,8 @@ class Options:
     """The name that other agents write to; empty means the session's name."""
     wait_seconds: float = WAIT_SECONDS
     """How long a chat without a person waits for background agents."""
+    verbose: bool = False
+    """Show diagnostics of Reverie itself."""
     approve_plan: Mode | None = None
     """Approve the plan that waits in the session before the prompt, and go on in this mode."""
     listener: Listener | None = None

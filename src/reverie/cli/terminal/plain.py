@@ -25,23 +25,27 @@ from ...settings import Settings
 from ..output import warn
 from .approval import Preview, approval_head, kept_rules
 from .background_work import AnsweredPrompt, unfinished_lines
-from .calls import call_title, one_line, outcome
+from .calls import COMMANDS, call_title, one_line, outcome
 from .colours import Paint
 from .footer import footer_parts
 from .options import Options
 from .print_mode import EXIT_CODES, OTHER_END, QueryResult, on_signal, print_warning, put
+from .recent_messages import remove_if_unused
 from .transcript import ENDS
 
 NO_COLOUR = Paint(colour=False)
 PAGE_ROWS = 200
+PLAIN_ROWS = 6
+"""How many of the last lines of a command's output are printed."""
 
 
 class PlainLines(QueryResult):
     """Prints the events of a query as lines; prints a reply only when complete, since a line cannot be erased."""
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, *, verbose: bool = False) -> None:
         super().__init__()
         self._cwd = cwd
+        self._verbose = verbose
         self._text = ""
         self._titles: dict[str, str] = {}
 
@@ -59,19 +63,24 @@ class PlainLines(QueryResult):
             case ToolStarted():
                 self._titles[event.id] = call_title(event.name, event.input, self._cwd)
             case ToolFinished():
-                title = self._titles.pop(event.id, event.name)
-                lines = event.lines or len(event.text.splitlines())
-                put(f"* {title} {outcome(event.name, event.text, lines=lines, is_error=event.is_error)}")
+                self._put_call(event)
             case CompactionEnded():
                 put(f"* compacted ({event.trigger}): {event.tokens_before:,} to {event.tokens_after:,} tokens")
-            case PermissionDecided(allowed=False):
+            case PermissionDecided(allowed=False) if event.id or self._verbose:
                 put(f"* {event.tool} denied: {one_line(event.reason, 200)}")
             case QueryEnded():
                 self._flush()
                 if event.end != "completed":
                     put(f"! {ENDS.get(event.end, event.end)} {event.detail}")
             case _:
-                print_warning(event)
+                print_warning(event, verbose=self._verbose)
+
+    def _put_call(self, event: ToolFinished) -> None:
+        title = self._titles.pop(event.id, event.name)
+        lines = event.lines or len(event.text.splitlines())
+        put(f"* {title} {outcome(event.name, event.text, lines=lines, is_error=event.is_error, end=event.end)}")
+        if event.name in COMMANDS and (lines > 1 or event.is_error):
+            put("\n".join(f"  | {line}" for line in (event.end or event.text).splitlines()[-PLAIN_ROWS:]))
 
     def _flush(self) -> None:
         text, self._text = self._text.strip("\n"), ""
@@ -83,7 +92,7 @@ async def talk_plainly(options: Options, settings: Settings) -> int:
     """Answer the prompt and, on a terminal, further prompts until the user leaves; return the exit code."""
     person = sys.stdin.isatty()
     agent = options.agent(settings, session=options.session, approve=LineApprover(options.cwd) if person else None)
-    lines = PlainLines(options.cwd)
+    lines = PlainLines(options.cwd, verbose=options.verbose)
     agent.listen(lines.on_event)
     prompt: str | None = options.prompt
     async with agent:
@@ -102,6 +111,8 @@ async def talk_plainly(options: Options, settings: Settings) -> int:
                 prompt = None
         for line in unfinished_lines(agent):
             warn(line)
+    if options.session is None:
+        remove_if_unused(agent)
     if person or lines.ended is None:
         return 0
     return EXIT_CODES.get(lines.ended.end, OTHER_END)
@@ -153,7 +164,7 @@ class LineApprover:
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
         """Print the call whole, page by page, and return the user's answer."""
-        rules = dict(zip("ap1234", kept_rules(approval, self._cwd), strict=False))
+        rules = dict(zip("ap1234", kept_rules(approval), strict=False))
         if approval.is_plan:
             preview = Preview(approval.preview, NO_COLOUR)
             question = "Approve? y: yes, a: yes and accept edits, n: no, or type the changes you want: "

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from ...cache.usage import Usage, usage_of
@@ -31,9 +32,11 @@ from ...runtime.agent.agent import Agent
 from ...runtime.places.projects import log_key, project_slug
 from ...settings import Settings
 from ...values import replace
-from ..output import say, visible, warn
+from ..output import printable, say, visible, warn
 from .background_work import AnsweredPrompt, unfinished_lines
+from .calls import call_title
 from .options import Options
+from .transcript import FOR_USERS
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 EXIT_CODES: Final = {"completed": 0, "aborted": 130}
@@ -88,6 +91,35 @@ class QueryResult:
                 pass
 
 
+class Progress:
+    """Shows a person at a terminal how the query goes: its text as it arrives, and its tool calls on stderr."""
+
+    def __init__(self, cwd: Path, *, with_text: bool) -> None:
+        self._cwd = cwd
+        self._with_text = with_text
+        self._is_line_open = False
+
+    def on_event(self, event: Event) -> None:
+        """Write the text or the call of one event."""
+        match event:
+            case TextStreamed() if self._with_text and event.text:
+                sys.stdout.write(printable(event.text))
+                self._is_line_open = not event.text.endswith("\n")
+                sys.stdout.flush()
+            case ToolStarted():
+                self._end_line()
+                sys.stderr.write(f"* {call_title(event.name, event.input, self._cwd)}\n")
+            case ModelRetried() | ReplyObserved():
+                self._end_line()
+            case _:
+                pass
+
+    def _end_line(self) -> None:
+        if self._is_line_open:
+            self._is_line_open = False
+            put("")
+
+
 async def print_answer(options: Options, settings: Settings, output: OutputFormat) -> int:
     """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, else 1.
 
@@ -95,8 +127,14 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
     """
     quick = replace(settings, switches=replace(settings.switches, extraction=False))
     agent = options.agent(quick, session=options.session, approve=None)
-    answer = QueryResult(put if output == "text" else None)
-    agent.listen((lambda event: write_line(event_body(event))) if output == "stream-json" else print_warning)
+    streams = output == "text" and sys.stdout.isatty()
+    answer = QueryResult(put if output == "text" and not streams else None)
+    if output == "stream-json":
+        agent.listen(lambda event: write_line(event_body(event)))
+    else:
+        if streams or sys.stderr.isatty():
+            agent.listen(Progress(options.cwd, with_text=streams).on_event)
+        agent.listen(lambda event: print_warning(event, verbose=options.verbose))
     agent.listen(answer.on_event)
     async with agent:
         if options.approve_plan is not None:
@@ -175,16 +213,19 @@ def write_line(value: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def print_warning(event: Event) -> None:
-    """Print a fallback, log damage, a denied tool, a retry or an agent's message on stderr; ignore other events."""
+def print_warning(event: Event, *, verbose: bool = False) -> None:
+    """Print a fallback, log damage, a denied tool, a retry or an agent's message on stderr; ignore other events.
+
+    Fallbacks of Reverie itself, and denials of its background work, are printed only if ``verbose``.
+    """
     match event:
         case ModelChanged():
             warn(f"model: {event.line}")
-        case FellBack():
+        case FellBack() if verbose or event.what in FOR_USERS:
             warn(f"{event.what}: {event.why}")
         case LogDamaged():
             warn(f"cannot read line {event.line} of the log: {event.reason}")
-        case PermissionDecided(allowed=False):
+        case PermissionDecided(allowed=False) if verbose or event.id:
             warn(f"{event.tool} was denied: {event.reason}")
         case ModelRetried():
             warn(f"{event.why}; retrying (attempt {event.attempt})")

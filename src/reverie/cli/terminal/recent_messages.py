@@ -1,4 +1,4 @@
-"""Read the last exchange, the log and the notes of a session."""
+"""Read the last exchange, the log and the notes of a session; remove one in which nothing was said."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
-from ...conversation.entries import ASSISTANT, USER, Entry
+from ...conversation.entries import ASSISTANT, DECISION, META, USER, Entry
 from ...conversation.view import View
 from ...runtime.library import Library
 from ...runtime.places.projects import log_key, project_slug, session_key
@@ -50,3 +50,19 @@ def written_notes(agent: Agent) -> str:
     with closing(FileStorage(agent.settings.home)) as storage:
         found = storage.read(f"{session_key(project_slug(agent.cwd), agent.name)}/session-memory/summary.md")
         return found.data.decode("utf-8", "replace") if found is not None else ""
+
+
+def was_used(agent: Agent) -> bool:
+    """Return whether anything was said, attached or received in an agent's session."""
+    view = agent.session.view
+    return bool(view.facts.queued) or any(entry.kind not in (META, DECISION) for entry in view.entries())
+
+
+def remove_if_unused(agent: Agent) -> None:
+    """Remove the files of an agent's closed session in which nothing was said."""
+    if was_used(agent):
+        return
+    slug = project_slug(agent.cwd)
+    with closing(FileStorage(agent.settings.home)) as storage:
+        for key in (*storage.list(session_key(slug, agent.name)), log_key(slug, agent.name)):
+            storage.delete(key)

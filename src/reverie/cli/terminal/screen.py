@@ -46,6 +46,7 @@ class Screen:
         self.on_key: Callable[[Key, InputLine], None] = lambda key, line: None
         self.on_typed: Callable[[], None] = lambda: None
         self.on_mode: Callable[[], None] = lambda: None
+        self.on_open: Callable[[], None] = lambda: None
         self.live: Callable[[], Sequence[str]] = lambda: ()
         self.footer: Callable[[], Sequence[Part]] = lambda: ()
         self.activity: Callable[[], str | None] = lambda: None
@@ -236,6 +237,12 @@ class Screen:
 
         await run_in_terminal(lambda: open_editor(path), in_executor=True)
 
+    async def show_page(self, text: str) -> None:
+        """Show a text in the user's pager, which has the terminal meanwhile."""
+        from ..editor import open_pager
+
+        await run_in_terminal(lambda: open_pager(text), in_executor=True)
+
     async def ask_line(self, mark: str) -> str:
         """Ask for text in the input line and return it; restore the user's draft afterwards."""
         async with self._asking:
@@ -331,6 +338,10 @@ def _bind_other_programs(keys: KeyBindings, screen: Screen) -> None:
     @keys.add("c-x", "c-e", filter=typing)
     def _(event: KeyPressEvent) -> None:
         screen.buffer.open_in_editor(validate_and_handle=False)
+
+    @keys.add("c-o", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        screen.on_open()
 
     @keys.add("c-z", filter=typing)
     def _(event: KeyPressEvent) -> None:

@@ -76,6 +76,11 @@ def submitted(state: State, text: str, kind: Kind, *, beside: bool = False) -> S
     return _next(state) if state.phase == "idle" else (state, ())
 
 
+def woken(state: State) -> Step:
+    """Start a query without a prompt, about results that arrived, if nothing runs."""
+    return submitted(state, "", "query") if state.phase == "idle" else (state, ())
+
+
 def taken(state: State) -> tuple[State, str | None]:
     """Take the prompt that waits first for the running query; None if there is none, or a command comes first."""
     if not state.queue or not state.number or "command" in (state.kind, state.queue[0][1]) or state.is_stopping:

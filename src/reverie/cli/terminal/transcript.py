@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from ...events import (
@@ -39,11 +39,23 @@ from ...events import (
 )
 from ..output import counted, printable
 from .agents import AgentLines
-from .calls import call_title, one_line, outcome
+from .calls import COMMANDS, call_title, one_line, outcome, output_lines, step_lines
 from .colours import Paint
 from .footer import thousands
 
+if TYPE_CHECKING:
+    from ...tools.context import Todo
+
 MIN_LIVE_ROWS: Final = 4
+MAX_LIVE_ROWS: Final = 12
+"""Live lines that do not fit a smaller window go into the terminal's history, so there are few of them."""
+OTHER_ROWS: Final = 9
+"""Rows of the screen that the input, the line above it and the footer take."""
+OUTPUT_ROWS: Final = 3
+SHOWN_ELSEWHERE: Final = frozenset({"Agent", "TodoWrite"})
+"""Tools whose work has lines of its own: agents, and the list of steps."""
+FAILED_ROWS: Final = 6
+"""How many of the last lines of a command's output are shown, and of one that failed."""
 CLOSE: Final = frozenset({"call", "note", "thought"})
 """Kinds of lines that follow each other without an empty line."""
 ENDS: Final = {
@@ -57,8 +69,15 @@ ENDS: Final = {
 }
 
 
+FOR_USERS: Final = frozenset(
+    {"agents", "dream", "flags", "images", "instructions", "log", "mcp", "memory", "model", "plan", "prompt"}
+)
+"""The fallbacks that a user can do something about; the others are diagnostics of Reverie itself."""
+
+
 @dataclass(slots=True)
 class _RunningCall:
+    name: str
     title: str
     since: float
 
@@ -74,7 +93,21 @@ class Transcript:
         cwd: Path,
         size: Callable[[], tuple[int, int]],
         clock: Callable[[], float] = time.monotonic,
+        verbose: bool = False,
     ) -> None:
+        """Show diagnostics of Reverie itself only if ``verbose``."""
+        self.running_output: Callable[[], tuple[str, int]] = lambda: ("", 0)
+        """Returns the end of the output of the command that runs now, and its number of lines."""
+        self.steps: Callable[[], Sequence[Todo]] = lambda: ()
+        """Returns the agent's list of steps."""
+        self.last_call = ("", "")
+        """The id and the title of the call that finished last."""
+        self._verbose = verbose
+        self._steps_changed = False
+        self._is_asking = False
+        """Whether the conversation's request was sent and its reply is not complete."""
+        self._retry: ModelRetried | None = None
+        self._retry_at = 0.0
         self._write = write
         self._paint = paint
         self._cwd = cwd
@@ -117,7 +150,13 @@ class Transcript:
 
     def denied(self, title: str, why: str) -> None:
         """Show a denied tool call."""
-        self.put("call", [f"{self._paint('●', 'failed')} {title} {self._paint(f'denied: {one_line(why)}', 'dim')}"])
+        self._put_call(title, f"denied: {one_line(why)}", is_error=True)
+
+    def _put_call(self, title: str, said: str, *, is_error: bool = False, style: str = "dim") -> None:
+        columns, _ = self._size()
+        said = one_line(said, max(24, columns - 4 - min(len(title), columns // 2)))
+        shown = one_line(title, max(24, columns - len(said) - 4))
+        self.put("call", [f"{self._paint('●', 'failed' if is_error else 'done')} {shown} {self._paint(said, style)}"])
 
     def output(self, text: str, style: str = "") -> None:
         """Show the output of a shell command."""
@@ -137,22 +176,11 @@ class Transcript:
     def show(self, event: Event) -> None:
         """Write the finished lines that an event brings; its unfinished ones appear in ``live``."""
         match event:
-            case TextStreamed():
-                self._end_thinking()
-                self._text += event.text
-                self._write_finished_blocks()
-            case ThinkingStreamed():
-                self._thinking_since = self._thinking_since or self._clock()
-                self._thinking += event.text
-            case RequestPrepared():
-                self._discard_reply("")
-            case ModelRetried():
-                self._discard_reply(f"{one_line(event.why, 200)}; retrying (attempt {event.attempt})")
-            case ReplyObserved():
-                self._end_thinking()
-                self._finish_text()
+            case TextStreamed() | ThinkingStreamed() | RequestPrepared() | ModelRetried() | ReplyObserved():
+                self._show_reply(event)
             case ToolStarted():
-                self._running[event.id] = _RunningCall(call_title(event.name, event.input, self._cwd), self._clock())
+                title = call_title(event.name, event.input, self._cwd)
+                self._running[event.id] = _RunningCall(event.name, title, self._clock())
             case ToolFinished():
                 self._finish_call(event)
             case QueryEnded():
@@ -166,11 +194,11 @@ class Transcript:
 
     def _show_warning(self, event: Event) -> None:
         match event:
-            case PermissionDecided(allowed=False, by=by) if by != "user":
-                self.denied(one_line(event.tool), event.reason)
+            case PermissionDecided(allowed=False, by=by) if by != "user" and (event.id or self._verbose):
+                self.denied(call_title(event.tool, event.input, self._cwd), event.reason)
             case ModelChanged():
                 self.note(f"model: {one_line(event.line, 240)}")
-            case FellBack():
+            case FellBack() if self._verbose or event.what in FOR_USERS:
                 self.note(f"! {one_line(event.what)}: {one_line(event.why, 200)}", "warning")
             case LogDamaged():
                 self.note(f"! cannot read line {event.line} of the log: {one_line(event.reason)}", "warning")
@@ -240,17 +268,28 @@ class Transcript:
     def _finish_call(self, event: ToolFinished) -> None:
         running = self._running.pop(event.id, None)
         title = running.title if running is not None else one_line(event.name)
-        lines = event.lines or len(event.text.splitlines())
-        said = outcome(event.name, event.text, lines=lines, is_error=event.is_error, seconds=event.seconds)
-        mark = self._paint("●", "failed" if event.is_error else "done")
-        self.put("call", [f"{mark} {title} {self._paint(said, 'failed' if event.is_error else 'dim')}"])
+        lines, failed = event.lines or len(event.text.splitlines()), event.is_error
+        said = outcome(event.name, event.text, lines=lines, is_error=failed, seconds=event.seconds, end=event.end)
+        self._steps_changed |= event.name == "TodoWrite"
+        if event.name in SHOWN_ELSEWHERE and not failed:
+            return
+        self.last_call = (event.id, title)
+        self._put_call(title, said, is_error=failed, style="failed" if failed else "dim")
+        if event.name in COMMANDS and (lines > 1 or failed):
+            columns, _ = self._size()
+            rows = FAILED_ROWS if failed else OUTPUT_ROWS
+            end = output_lines(event.end or event.text, rows=rows, columns=columns, total=lines, is_error=failed)
+            self.put("call", [f"  │ {line}" if failed else self._paint(f"  │ {line}", "dim") for line in end])
 
     def _end(self, event: QueryEnded) -> None:
         self._end_thinking()
         self._finish_text()
         for running in self._running.values():
-            self.put("call", [f"{self._paint('●', 'failed')} {running.title} {self._paint('stopped', 'dim')}"])
+            self._put_call(running.title, "stopped", is_error=True)
         self._running.clear()
+        if self._steps_changed:
+            self.put("note", self.step_lines())
+        self._steps_changed, self._is_asking, self._retry = False, False, None
         self._compacting = ""
         self._provider_clears = False
         if event.end != "completed":
@@ -259,14 +298,36 @@ class Transcript:
 
     # -- streamed text
 
-    def _discard_reply(self, why: str) -> None:
-        """Discard an incomplete reply; show ``why`` if given, and a warning if a part was already written."""
+    def _show_reply(
+        self, event: TextStreamed | ThinkingStreamed | RequestPrepared | ModelRetried | ReplyObserved
+    ) -> None:
+        self._retry = None
+        match event:
+            case TextStreamed():
+                self._end_thinking()
+                self._text += event.text
+                self._write_finished_blocks()
+            case ThinkingStreamed():
+                self._thinking_since = self._thinking_since or self._clock()
+                self._thinking += event.text
+            case RequestPrepared():
+                self._discard_reply()
+                self._is_asking = True
+            case ModelRetried():
+                self._discard_reply()
+                if self._is_asking:  # background work asks too, and reports its end elsewhere
+                    self._retry, self._retry_at = event, self._clock()
+            case ReplyObserved():
+                self._is_asking = False
+                self._end_thinking()
+                self._finish_text()
+
+    def _discard_reply(self) -> None:
+        """Discard an incomplete reply; show a warning if a part was already written."""
         written, self._text, self._shown = self._shown, "", 0
         self._thinking, self._thinking_since = "", 0.0
         if written:
             self.note("↑ ignore the incomplete reply above; it starts again", "warning")
-        if why:
-            self.note(f"↻ {why}", "warning")
 
     def _end_thinking(self) -> None:
         if self._thinking:
@@ -292,30 +353,58 @@ class Transcript:
 
     def _live_rows(self) -> int:
         _, rows = self._size()
-        return max(MIN_LIVE_ROWS, rows // 2)
+        return max(MIN_LIVE_ROWS, min(MAX_LIVE_ROWS, rows // 2))
 
-    def live(self) -> list[str]:
-        """Return the lines that may still change: the reply's last lines, running calls, agents and compaction."""
-        columns, _ = self._size()
+    def live(self, *, below: int = 0) -> list[str]:
+        """Return the lines that may still change: the reply's last lines, running calls, agents and compaction.
+
+        ``below`` is the number of lines that the caller adds, so that all of them fit the screen.
+        """
+        columns, rows = self._size()
         lines: list[str] = []
         rest = self._text[self._shown :]
+        others = [*self._live_calls(), *self._agents.live(), *self._live_work()]
         if rest.strip():
             from .markdown import markdown_lines  # rich loads slowly
 
             drawn = markdown_lines(rest, columns=columns - 1, colour=self._paint.colour)
-            lines += [*self._gap("prose"), *drawn[-self._live_rows() :]]
+            room = min(self._live_rows(), rows - OTHER_ROWS - below - len(others))
+            lines += [*self._gap("prose"), *drawn[-max(MIN_LIVE_ROWS, room) :]]
         elif self._thinking:
             tail = one_line(self._thinking[-400:], 10_000)
             lines += [*self._gap("thought"), self._paint(f"✻ thinking … {tail[-(columns - 16) :]}", "thought")]
-        for running in self._running.values():
+        return [*lines, *([] if lines or not others else self._gap("call")), *others]
+
+    def _live_calls(self) -> list[str]:
+        columns, rows = self._size()
+        lines: list[str] = []
+        for running in [one for one in self._running.values() if one.name not in SHOWN_ELSEWHERE]:
             seconds = self._clock() - running.since
             took = f" {seconds:.0f} s" if seconds >= 1 else ""
-            lines += [*([] if lines else self._gap("call")), f"{self._paint('○', 'busy')} {running.title}{took}"]
-        working = self._agents.live()
-        lines += [*([] if lines or not working else self._gap("call")), *working]
-        if self._compacting:
-            lines += [*([] if lines else self._gap("note")), self._paint(f"⌁ {self._compacting}", "dim")]
+            lines.append(f"{self._paint('○', 'busy')} {one_line(running.title, columns - 8)}{took}")
+            if running.name == "Bash":
+                text, total = self.running_output()
+                tail = output_lines(text, rows=FAILED_ROWS if rows >= 30 else OUTPUT_ROWS, columns=columns, total=total)
+                lines += [self._paint(f"  │ {line}", "dim") for line in tail]
         return lines
+
+    def _live_work(self) -> list[str]:
+        """Return a line about the next try of a request, and one about a running compaction."""
+        lines: list[str] = []
+        if (retry := self._retry) is not None:
+            left = max(0.0, self._retry_at + retry.wait_seconds - self._clock())
+            columns, _ = self._size()
+            when = f"try {retry.attempt + 1} of {retry.attempts} in {left:.0f} s" if retry.attempts else "trying again"
+            why = one_line(retry.why, max(20, columns - len(when) - 6))
+            lines.append(self._paint(f"↻ {when}: {why}", "warning"))
+        if self._compacting:
+            lines.append(self._paint(f"⌁ {self._compacting}", "dim"))
+        return lines
+
+    def step_lines(self) -> list[str]:
+        """Return the agent's steps as lines, as many as the screen has room for."""
+        columns, rows = self._size()
+        return step_lines(self.steps(), self._paint, columns=columns, rows=max(3, min(10, rows // 4)))
 
     @property
     def doing(self) -> str:

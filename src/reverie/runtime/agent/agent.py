@@ -386,6 +386,7 @@ class Agent:
             window=at.window,
             window_percent=min(100, round(100 * tokens / max(1, at.window))),
             to_compaction=max(0, at.auto_compact - tokens),
+            level=at.level(tokens),
             cache_share=meter.cache_share,
             cost_usd=meter.cost_usd,
             background=tuple(f"{what} {detail}".strip() for what, detail in meter.background.items()),
@@ -472,7 +473,12 @@ class Agent:
             return []
         with move_on_after(timeout_seconds):
             await self._relay.wait_for_agents()
-        return [*self._relay.spawner.unseen, *self._relay.plans_to_answer()]
+        return self.unseen_agents
+
+    @property
+    def unseen_agents(self) -> list[str]:
+        """The ids of agents whose result or plan waits for the model: it sees them with the next prompt."""
+        return [] if self._relay is None else [*self._relay.spawner.unseen, *self._relay.plans_to_answer()]
 
     def _open_relay(self) -> Relay:
         if self._stack is None:

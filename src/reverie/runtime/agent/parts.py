@@ -149,7 +149,11 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     settings = options.settings
 
     def report(retry: Retry) -> None:
-        events.emit(ModelRetried(options.name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error)))
+        events.emit(
+            ModelRetried(
+                options.name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error), retry.attempts
+            )
+        )
 
     models = Models(settings, report)
     has_parent_model = options.lineage is not None and options.lineage.has_parent_model  # only the parent closes it

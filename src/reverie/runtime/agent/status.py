@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ...cache.usage import Usage, usage_of
 from ...conversation.decisions import AgentFinished, CallRecorded, decision_of
 from ...conversation.entries import DECISION, Entry
+from ...conversation.tokens.window import Level
 from ...events import BackgroundChanged, DecisionMade, DreamChanged, Event
 from ...values import record
 
@@ -26,6 +27,8 @@ class Status:
     """The share (0 to 1) of all input tokens that was read from the provider's cache; None before any input."""
     cost_usd: float | None
     background: tuple[str, ...]
+    level: Level = "fine"
+    """The highest threshold of the window that is reached."""
     agents: int = 0
     """The number of agents of its team that are running."""
     cleared: int = 0

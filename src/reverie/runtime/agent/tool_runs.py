@@ -42,6 +42,7 @@ CUT_OFF: Final = (
     "[Not run: the reply was cut off by the output limit before this call was whole. Make it again, in smaller parts.]"
 )
 _SHOWN_CHARS: Final = 400
+_END_CHARS: Final = 2_000
 _PARALLEL: Final = frozenset({"none", "read", "fetch", "checkout"})
 """Kinds of access whose tool calls may run at the same time."""
 _EXACT: Final = frozenset({"read", "write"})
@@ -201,15 +202,21 @@ class ToolRuns:
         tool = self.tools.get(call.name)
         if tool is None:
             known = ", ".join(self.tools)
-            return Output(f"No tool is called {call.name!r}. There are: {known}.", is_error=True)
+            return self._not_run(call, f"No tool is called {call.name!r}. There are: {known}.")
         if call.name in self.deferred and not self._is_found(call.name):
             self._found.add(call.name)
             return Output(schema_answer(tool), is_error=True, found=(call.name,))
         if malformed_input({"input": call.input}):
-            return Output("The input was not valid JSON, so the call was not run. Make it again.", is_error=True)
+            return self._not_run(call, "The input was not valid JSON, so the call was not run. Make it again.")
         if call.problem is not None:
-            return Output(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
+            return self._not_run(call, f"The input does not fit the tool's schema: {call.problem}")
         return await self._run_if_permitted(tool, call)
+
+    def _not_run(self, call: Call, problem: str) -> Output:
+        """Return the error of a call that cannot run, and report it like a call that failed."""
+        self._emit(ToolStarted(self._session.name, call.id, call.name, dict(call.input)))
+        self._emit(ToolFinished(self._session.name, call.id, call.name, True, problem[:_SHOWN_CHARS], 0.0, 1))
+        return Output(problem, is_error=True)
 
     async def ask_user(self, approval: Approval) -> ApprovalAnswer:
         """Ask the person who approves calls, one question at a time; without an approver return a denial."""
@@ -224,13 +231,13 @@ class ToolRuns:
         given = outcome.updated_input if outcome.updated_input is not None else call.input
         problem = None if given is call.input else input_problem(self.declared, call.name, given)
         if problem is not None:
-            return Output(f"A hook changed the input, and it no longer fits the schema: {problem}", is_error=True)
+            return self._not_run(call, f"A hook changed the input, and it no longer fits the schema: {problem}")
         if outcome.block:
-            self._emit_decision(call.name, False, "hook", outcome.reason)
+            self._emit_decision(call, given, Verdict("deny", outcome.reason, "hook"))
             return Output(f"A hook refused this call: {escaped(outcome.reason) or 'it gave no reason'}", is_error=True)
         access = access_of(tool, given, self.context)
         if isinstance(access, str):
-            return Output(f"The tool failed before the call was permitted, so it was not run: {access}", is_error=True)
+            return self._not_run(call, f"The tool failed before the call was permitted, so it was not run: {access}")
         target = access.target if access.kind in ("read", "write") else ""
         verdict = await self._verdict(tool.name, access)
         if outcome.permission is not None and verdict.outcome != "deny":  # a hook replaces the rules, but no denial
@@ -240,7 +247,7 @@ class ToolRuns:
             if problem:
                 return await self._run(tool, call, given, _failed(problem))
             verdict = await self._ask(tool, given, access, verdict)
-        self._emit_decision(tool.name, verdict.outcome == "allow", verdict.by, verdict.reason)
+        self._emit_decision(call, given, verdict)
         if verdict.outcome != "allow":
             if verdict.by == "user" and verdict.reason:
                 told = f"{call.name} was refused. To tell you how to continue, the user said:\n{verdict.reason}"
@@ -319,8 +326,9 @@ class ToolRuns:
         # The globs of a command are expanded, and a repository may be asked about denied files.
         return await to_thread.run_sync(decide, self.rules, self.mode, tool, access, scope)
 
-    def _emit_decision(self, tool: str, allowed: bool, by: str, reason: str) -> None:
-        self._emit(PermissionDecided(self._session.name, tool, allowed, by, reason))
+    def _emit_decision(self, call: Call, given: Mapping[str, Any], verdict: Verdict) -> None:
+        allowed, by, reason = verdict.outcome == "allow", verdict.by, verdict.reason
+        self._emit(PermissionDecided(self._session.name, call.name, allowed, by, reason, call.id, dict(given)))
 
     async def _run(self, tool: Tool, call: Call, given: Mapping[str, Any], work: Coroutine[Any, Any, Output]) -> Output:
         self._emit(ToolStarted(self._session.name, call.id, call.name, dict(given)))
@@ -332,8 +340,9 @@ class ToolRuns:
         shown = output.text
         self._found.update(output.found)
         seconds = self._clock() - started
-        began, lines = shown[:_SHOWN_CHARS], len(shown.splitlines()) if output.lines is None else output.lines
-        self._emit(ToolFinished(self._session.name, call.id, call.name, output.is_error, began, seconds, lines))
+        began, end = shown[:_SHOWN_CHARS], shown[-_END_CHARS:] if len(shown) > _SHOWN_CHARS else ""
+        lines = len(shown.splitlines()) if output.lines is None else output.lines
+        self._emit(ToolFinished(self._session.name, call.id, call.name, output.is_error, began, seconds, lines, end))
         payload = {
             "tool_name": call.name,
             "tool_input": dict(given),

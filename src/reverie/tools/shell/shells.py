@@ -63,6 +63,10 @@ class OutputBuffer:
         self._read = self.total_bytes
         return data
 
+    def end(self, max_bytes: int) -> bytes:
+        """Return the last bytes of the output."""
+        return bytes((self._head[-max_bytes:] + self._tail[-max_bytes:])[-max_bytes:])
+
     @property
     def has_new(self) -> bool:
         """Whether output was added since the last call of ``new``."""
@@ -185,6 +189,11 @@ class Shell:
         with self._lock:
             return self.output.all().decode("utf-8", "replace")
 
+    def end_of_output(self, max_bytes: int = 4_096) -> tuple[str, int]:
+        """Return the end of the output so far as text, and the number of lines of all of it."""
+        with self._lock:
+            return self.output.end(max_bytes).decode("utf-8", "replace"), self.output.total_lines
+
     def new_output(self) -> str:
         """Return the output since the last call of ``new_output`` as text."""
         with self._lock:
@@ -299,6 +308,11 @@ class Shells:
 
     def __iter__(self) -> Iterator[tuple[str, Shell]]:
         return iter(tuple(self._shells.items()))
+
+    @property
+    def awaited(self) -> Shell | None:
+        """A foreground command that is being awaited; None if there is none."""
+        return next(iter(self._awaited), None)
 
     @property
     def running(self) -> list[str]:
