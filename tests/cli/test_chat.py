@@ -97,6 +97,24 @@ def chat(
 
 
 @pytest.mark.slow
+@pytest.mark.requirement("U5")
+@pytest.mark.parametrize("whose", ["", "project_"])
+@pytest.mark.parametrize("period", ["day", "month"])
+def test_a_spent_budget_stops_every_later_session(
+    chat: Chat, home: Path, capfd: pytest.CaptureFixture[str], whose: str, period: str
+) -> None:
+    (home / "config.toml").write_text(f"[agent]\nbudget_{whose}{period}_usd = 0.00001\n")
+    assert chat("--print", "Hello you there")[0] == 0
+    code, out, err = chat("--print", "Hello again")
+    assert (code, out) == (1, "")
+    assert f"a {period} for {'this project' if whose else 'all sessions'} is spent" in err
+    assert f"agent.budget_{whose}{period}_usd" in err
+    if not whose:
+        assert run(["stats"]) == 0
+        assert "all sessions, t" in capfd.readouterr().out
+
+
+@pytest.mark.slow
 @pytest.mark.requirement("U6")
 def test_telemetry_without_a_collector_changes_no_answer(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:

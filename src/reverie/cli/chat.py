@@ -105,6 +105,8 @@ def command(
     """
     from ..layers.l7_relay import check_agent_name
     from ..runtime.places.projects import canonical_root
+    from ..runtime.places.shared_settings import with_shared
+    from ..runtime.places.trust import root_of
     from ..telemetry.otlp import exporting
 
     if output_format != "text" and not once:
@@ -116,7 +118,10 @@ def command(
     if no_color:
         os.environ["NO_COLOR"] = "1"
     where = (cwd or Path.cwd()).resolve()
-    settings = with_rules(load_settings(project=canonical_root(where)), allow, deny)
+    settings, notice = with_shared(load_settings(project=canonical_root(where)), root_of(where))
+    if notice:
+        warn(notice)
+    settings = with_rules(settings, allow, deny)
     settings = replace(settings, preset=preset) if preset is not None else settings
     alone = once or not sys.stdin.isatty()
     options = Options(

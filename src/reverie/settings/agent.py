@@ -30,6 +30,13 @@ class AgentPolicy:
     """The maximum output tokens of a reply; a reply that was cut off raises it once, to ``max_tokens_raised``."""
     max_tokens_raised: int = 64_000
     budget_usd: float | None = None
+    """The most that one session may cost."""
+    budget_day_usd: float | None = None
+    """The most that all sessions of this home may cost in one UTC day; ``month`` likewise."""
+    budget_month_usd: float | None = None
+    budget_project_day_usd: float | None = None
+    """The most that all sessions of one project may cost in one UTC day; ``month`` likewise."""
+    budget_project_month_usd: float | None = None
     bash_timeout_seconds: float = 120.0
     bash_max_timeout_seconds: float = 600.0
     read_max_lines: int = 2_000

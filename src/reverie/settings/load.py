@@ -26,6 +26,9 @@ RECORDS: Final = frozenset(
 )
 TABLES: Final = frozenset({"hooks", "mcp_servers", "model_aliases", "models", "offload_limits"})
 PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
+SHARED_KEYS: Final = ("permissions", "hooks")
+"""What a project's file may share with users who trust it (``runtime.places.shared_settings``)."""
+PROJECT_FILE: Final = ".reverie.toml"
 
 
 def load_settings(
@@ -50,7 +53,7 @@ def load_settings(
     user_file = settings_file or settings.home / "config.toml"
     settings = applied(settings, read_toml(user_file, private=settings_file is None), source=str(user_file))
     if project is not None:
-        settings = narrowed(settings, project / ".reverie.toml")
+        settings = narrowed(settings, project / PROJECT_FILE)
     settings = applied(settings, from_environment(environment), source="environment")
     settings = applied(settings, arguments or {}, source="argument")
     switches = consistent(turned_off(settings.switches, disabled_by(environment)))
@@ -80,12 +83,14 @@ def narrowed(settings: Settings, file: Path) -> Settings:
     """Return the settings restricted by a project's file, which may only turn switches off and lower limits.
 
     A higher limit is ignored, and anything else too, with a warning: a repository must not stop a user's commands.
+    What it shares with users who trust it is left out.
     """
     try:
         given = read_toml(file)
     except SettingsError as error:
         return _ignored(error, settings)
     switches = given.pop("switches", {})
+    given = {key: value for key, value in given.items() if key not in SHARED_KEYS}
     single = cast("dict[str, object]", switches).items() if isinstance(switches, dict) else [("", switches)]
     for key, value in [*given.items(), *(("switches", {name: one} if name else one) for name, one in single)]:
         try:

@@ -12,7 +12,7 @@ from ..errors import SettingsError
 from ..paths import replace_file
 from ..values import fields_of, record
 from .checks import CHECKS, refuse_unknown
-from .load import RECORDS, TABLES, SettingIgnored, applied, load_settings
+from .load import PROJECT_FILE, RECORDS, TABLES, SettingIgnored, applied, load_settings
 from .records import Settings
 from .sources import DISABLERS, disabled_by, from_environment, read_toml
 
@@ -40,7 +40,7 @@ def setting_origins(
         used = dict(_rows(load_settings(home=home, project=project, environ=environment)))
     defaults = dict(_rows(Settings(home=home)))
     sources: dict[str, str] = {}
-    for file in (home / FILE_NAME, *([project / ".reverie.toml"] if project is not None else [])):
+    for file in (home / FILE_NAME, *([project / PROJECT_FILE] if project is not None else [])):
         sources.update(dict.fromkeys(_keys(read_toml(file)), str(file)))
     for key in _keys(from_environment(environment)):
         head, _, rest = key.partition(".")

@@ -10,7 +10,8 @@ import click
 
 from ...cache.ledger import LedgerAxis, Totals
 from ...runtime.reports.measures import Measures, measure, total_of
-from ...runtime.reports.stats import AXES, BudgetUse, Stats, price_list, stats_of, total_of_rows
+from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
+from ...runtime.session.budgets import BudgetUse
 from ...settings import load_settings
 from ..output import bar, bars, counted, dollars, draw_causes, emit_json, say, sparkline, table, tracked, warn
 from ..sessions.recordings import SESSION, recordings, slug_of
@@ -121,7 +122,7 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
     _draw_costs("project", found.by_project)
     _draw_costs("session", dict(list(found.by_session.items())[:_MOST_SESSIONS]), of=len(found.by_session))
     say()
-    say("background work, against its budget")
+    say("cost against budgets")
     bars([_spent(one) for one in found.budgets], whole=1.0, width=_WIDTH)
 
 
@@ -206,8 +207,9 @@ def _beside_conversation(found: Stats) -> str:
 
 def _spent(one: BudgetUse) -> tuple[str, float, str]:
     share = max(one.usd / one.of_usd if one.of_usd else 0.0, one.tokens / one.of_tokens if one.of_tokens else 0.0)
-    when = "today" if one.per == "day" else "last run"
-    note = f"{dollars(one.usd)} of {dollars(one.of_usd)}, {one.tokens:,} of {one.of_tokens:,} tokens"
+    when = {"day": "today", "month": "this month"}.get(one.per, "last run")
+    tokens = f", {one.tokens:,} of {one.of_tokens:,} tokens" if one.of_tokens else ""
+    note = f"{dollars(one.usd)} of {dollars(one.of_usd)}{tokens}"
     return f"{one.what}, {when}", share, note
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
+from ...runtime.places.shared_settings import shared_settings
 from ...runtime.places.trust import TrustList, root_of
 from ...settings import default_home
 from ..output import emit_json, one_word, say, table, warn
@@ -24,7 +25,8 @@ from ..output import emit_json, one_word, say, table, warn
 def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_rule: int | None, **how: bool) -> int:
     """Trust a directory, or stop trusting it.
 
-    Hooks, servers, skills and importing instruction files of a repository are used only if you trust its directory.
+    Rules, hooks, skills and importing instruction files of a repository are used only if you trust its directory. The
+    rules and hooks that its .reverie.toml shares are printed; after a change of them, trust it again.
     PATH defaults to the current directory; inside a repository, trust applies to the whole repository.
     """
     dry_run, as_json = how["dry_run"], how["as_json"]
@@ -43,8 +45,9 @@ def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_ru
         changed = listed if dry_run else trust.forget(directory)
         words = "is no longer trusted" if changed else "was not trusted"
     else:
-        changed = not trust.is_trusted(directory)
-        known = None if dry_run else trust.trust(directory)
+        shared = shared_settings(root)
+        changed = not trust.is_trusted(directory) or trust.settings_of(root) != shared.digest
+        known = None if dry_run else trust.trust(directory, settings=shared.digest)
         if known is not None and not known.born_ns:
             warn(f"{known.path}: its file system records no birth time, so another directory put there may be trusted")
         words = "is now trusted" if changed else "was trusted already"
@@ -54,6 +57,10 @@ def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_ru
         emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
     else:
         say(f"{root} {words}")
+        if lines := [] if remove else shared_settings(root).lines:
+            say("It shares these rules and hooks; a change of them needs your trust again:")
+            for line in lines:
+                say(f"  {line}")
     return 0
 
 

@@ -102,6 +102,8 @@ class AgentHost:
         spent = self.cost_usd() or 0.0
         if options.budget_usd is not None and spent >= options.budget_usd:
             return QueryEnd("budget", f"${spent:.2f} of ${options.budget_usd:.2f} is spent")
+        if over := self._parts.budgets.over(self._parts.session.log.clock()):
+            return QueryEnd("budget", over)
         return None
 
     async def begin_query(self, prompt: str) -> None:

@@ -31,6 +31,7 @@ from ..guard.kept_rules import KeptRules
 from ..library import Library
 from ..memory.session import Session
 from ..places.projects import project_slug, session_key
+from ..session.budgets import Budgets
 from ..session.prefix import SERVER_TOOL, ProgramTexts
 from .context import AgentContext
 from .event_feed import EventFeed
@@ -105,6 +106,7 @@ class AgentParts:
     memory: AgentMemory | None
     runs: ToolRuns
     idle_cache: IdleCache
+    budgets: Budgets
     asked_models: list[Model] = field(default_factory=list[Model])
     """The models whose provider was asked for their limits."""
 
@@ -210,6 +212,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         memory=memory,
         runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
         idle_cache=IdleCache(session, tasks),
+        budgets=Budgets(options.settings.home, options.settings.agent, project_slug(options.cwd)),
     )
 
 

@@ -35,6 +35,8 @@ class DirectoryEntry:
     born_ns: int | None = None
     """Its birth time; 0 if its file system has none, None in an entry of an older version."""
     rule: str = ""
+    settings: str = ""
+    """The digest of the rules and hooks that the user trusts in it; empty if none."""
 
     def is_same_directory(self) -> bool:
         """Return whether the path is still the directory that was entered, by device, inode and birth time."""
@@ -103,7 +105,7 @@ class DirectoryFile:
                 os.close(lock)
 
 
-def entry_for(directory: Path, doing: str, rule: str = "") -> DirectoryEntry:
+def entry_for(directory: Path, doing: str, rule: str = "", settings: str = "") -> DirectoryEntry:
     """Return an entry for a directory as it is now; raise ``InputError`` if it cannot be ``doing`` (trusted)."""
     try:
         str(directory).encode()
@@ -116,7 +118,7 @@ def entry_for(directory: Path, doing: str, rule: str = "") -> DirectoryEntry:
     if not stat.S_ISDIR(found.st_mode):
         raise InputError(f"{directory} cannot be {doing}: it is not a directory; name one")
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return DirectoryEntry(str(directory), found.st_dev, found.st_ino, since, born, rule)
+    return DirectoryEntry(str(directory), found.st_dev, found.st_ino, since, born, rule, settings)
 
 
 def _table(key: str, entry: DirectoryEntry) -> str:
@@ -124,6 +126,7 @@ def _table(key: str, entry: DirectoryEntry) -> str:
     rows = [f"path = {_quoted(entry.path)}", f"device = {entry.device}", f"inode = {entry.inode}"]
     rows += [] if entry.born_ns is None else [f"born_ns = {entry.born_ns}"]
     rows += [f"rule = {_quoted(entry.rule)}"] if entry.rule else []
+    rows += [f"settings = {_quoted(entry.settings)}"] if entry.settings else []
     return "\n".join([f"[[{key}]]", *rows, f"since = {_quoted(entry.since)}", ""])
 
 
@@ -135,6 +138,7 @@ def _entry_of(table: dict[str, Any]) -> DirectoryEntry:
         str(table.get("since", "")),
         int(table["born_ns"]) if "born_ns" in table else None,
         str(table.get("rule", "")),
+        str(table.get("settings", "")),
     )
 
 

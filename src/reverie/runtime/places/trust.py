@@ -50,9 +50,16 @@ class TrustList:
         above = [entries[str(each)] for each in root.parents if str(each) in entries and _covers(each)]
         return any(entry.is_same_directory() for entry in above)
 
-    def trust(self, directory: Path) -> DirectoryEntry:
-        """Add a directory's repository, or the directory itself outside git, to the file; return the new entry."""
-        entry = entry_for(root_of(directory), "trusted")
+    def settings_of(self, root: Path) -> str:
+        """Return the digest of the rules and hooks that the user trusts in a repository; empty if none."""
+        return next((e.settings for e in self.list() if e.path == str(root) and e.is_same_directory()), "")
+
+    def trust(self, directory: Path, *, settings: str = "") -> DirectoryEntry:
+        """Add a directory's repository, or the directory itself outside git, to the file; return the new entry.
+
+        ``settings`` is the digest of the rules and hooks that it shares.
+        """
+        entry = entry_for(root_of(directory), "trusted", settings=settings)
         self._file.change(lambda entries: [*(each for each in entries if each.path != entry.path), entry])
         return entry
 

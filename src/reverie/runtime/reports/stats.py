@@ -19,24 +19,12 @@ from ...settings import Settings
 from ...storage.files import FileStorage
 from ...values import record
 from ..library import Library
+from ..session.budgets import Budgets, BudgetUse
 from ..session.ledger import LedgerStore
 from .measures import Measures, measure, total_of
 from .pollution import MemoryPollution, pollution_of
 
 AXES: Final[tuple[LedgerAxis, ...]] = ("session", "day", "project", "layer")
-
-
-@record
-class BudgetUse:
-    """The cost and tokens that one kind of background work used, and its budget."""
-
-    what: str
-    usd: float
-    of_usd: float
-    tokens: int
-    of_tokens: int
-    per: str
-    """The period of the budget: ``day`` or ``run``."""
 
 
 @record
@@ -99,7 +87,7 @@ def stats_of(
     measures, imported, newest = _measured(settings, since, project, track)
     with LedgerStore(settings.home) as store:
         sums = {axis: _with(store.by(axis, project=project, since=since), imported, axis) for axis in AXES}
-        budgets = _budgets(store, settings, now)
+        budgets = _budgets(store, settings, now, project)
         notice = store.notice
     memories = pollution_of(settings, now=now, project=project)
     return Stats(
@@ -191,14 +179,15 @@ def total_of_rows(rows: Iterable[Totals]) -> Totals:
     return total
 
 
-def _budgets(store: LedgerStore, settings: Settings, now: datetime) -> tuple[BudgetUse, ...]:
-    """Return today's use of extraction and the use of the last dream, each with its budget."""
+def _budgets(store: LedgerStore, settings: Settings, now: datetime, project: str | None) -> tuple[BudgetUse, ...]:
+    """Return the use of all budgets for sessions, today's use of extraction and the use of the last dream."""
     today = now.astimezone(UTC).strftime("%Y-%m-%d")
     extracted = store.calls(source="extract", day=today)
     dreams = store.calls(source="dream")
     last = [call for call in dreams if call.session == dreams[-1].session] if dreams else []
     extract, dream = settings.extract, settings.dream
     return (
+        *Budgets(settings.home, settings.agent, project or "").used(now.timestamp()),
         BudgetUse(
             "extraction",
             sum(call.usd or 0.0 for call in extracted),

@@ -131,6 +131,12 @@ class LedgerStore:
         reasons = self._lost_by_reason(column, where, given)
         return {row[0]: _totals(row, reasons.get(row[0], {})) for row in rows}
 
+    def spent(self, since: str, *, project: str | None = None) -> float:
+        """Return the cost of all calls, or those of one project, since a day, a date in UTC."""
+        where, given = _where(project=project, since=since)
+        query = f"SELECT COALESCE(SUM(usd), 0) FROM calls {where}"
+        return self._asked(lambda connection: connection.execute(query, given).fetchone()[0], 0.0)
+
     def calls(
         self,
         *,
@@ -236,6 +242,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
         columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
         connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({columns})")
         connection.execute("CREATE INDEX IF NOT EXISTS calls_by_session ON calls (session)")
+        connection.execute("CREATE INDEX IF NOT EXISTS calls_by_day ON calls (day, project, usd)")
         connection.execute(f"PRAGMA user_version = {LEDGER}")
 
 
