@@ -27,7 +27,7 @@ RECORDS: Final = frozenset(
 TABLES: Final = frozenset({"hooks", "mcp_servers", "model_aliases", "models", "offload_limits"})
 PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
 SHARED_KEYS: Final = ("permissions", "hooks")
-"""What a project's file may share with users who trust it (``runtime.places.shared_settings``)."""
+"""Settings that a project's file may share with users who trust it (``runtime.places.shared_settings``)."""
 PROJECT_FILE: Final = ".reverie.toml"
 
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import click
 
 from ...cache.ledger import LedgerAxis, Totals
+from ...runtime.reports.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
-from ...runtime.session.budgets import BudgetUse
 from ...settings import load_settings
 from ..output import bar, bars, counted, dollars, draw_causes, emit_json, say, sparkline, table, tracked, warn
 from ..sessions.recordings import SESSION, recordings, slug_of

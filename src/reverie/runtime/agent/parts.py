@@ -31,7 +31,7 @@ from ..guard.kept_rules import KeptRules
 from ..library import Library
 from ..memory.session import Session
 from ..places.projects import project_slug, session_key
-from ..session.budgets import Budgets
+from ..reports.budgets import Budgets
 from ..session.prefix import SERVER_TOOL, ProgramTexts
 from .context import AgentContext
 from .event_feed import EventFeed

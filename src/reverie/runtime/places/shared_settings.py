@@ -23,7 +23,7 @@ from .trust import TrustList, root_of
 
 @record
 class SharedSettings:
-    """What a repository shares: lists of rules, hooks by event, and a digest of both, empty if there are none."""
+    """Lists of rules and hooks that a repository shares, and a digest of both, empty if there are none."""
 
     permissions: PermissionRules = PermissionRules()
     hooks: Mapping[str, tuple[HookCommand, ...]] = field(
@@ -42,7 +42,7 @@ class SharedSettings:
 
 
 def shared_settings(project: Path) -> SharedSettings:
-    """Return what a project's file shares; raise ``SettingsError`` for a wrong rule or hook."""
+    """Return the rules and hooks of a project's file; raise ``SettingsError`` for a wrong rule or hook."""
     file = project / PROJECT_FILE
     given: dict[str, Any] = {key: value for key, value in read_toml(file).items() if key in ("permissions", "hooks")}
     if not given:

@@ -19,8 +19,8 @@ from ...settings import Settings
 from ...storage.files import FileStorage
 from ...values import record
 from ..library import Library
-from ..session.budgets import Budgets, BudgetUse
 from ..session.ledger import LedgerStore
+from .budgets import Budgets, BudgetUse
 from .measures import Measures, measure, total_of
 from .pollution import MemoryPollution, pollution_of
 

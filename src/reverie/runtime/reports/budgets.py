@@ -8,7 +8,7 @@ from typing import Final
 
 from ...settings import AgentPolicy
 from ...values import record
-from .ledger import LedgerStore
+from ..session.ledger import LedgerStore
 
 _FIRST_DAY: Final = {"day": "%Y-%m-%d", "month": "%Y-%m-01"}
 
