@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 
 from ...cache.ledger import LedgerAxis, Totals
-from ...runtime.reports.budgets import BudgetUse
+from ...runtime.agent.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings

@@ -31,8 +31,8 @@ from ..guard.kept_rules import KeptRules
 from ..library import Library
 from ..memory.session import Session
 from ..places.projects import project_slug, session_key
-from ..reports.budgets import Budgets
 from ..session.prefix import SERVER_TOOL, ProgramTexts
+from .budgets import Budgets
 from .context import AgentContext
 from .event_feed import EventFeed
 from .idle_cache import IdleCache

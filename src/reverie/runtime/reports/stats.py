@@ -18,9 +18,9 @@ from ...conversation.entries import Entry, iso, seconds
 from ...settings import Settings
 from ...storage.files import FileStorage
 from ...values import record
+from ..agent.budgets import Budgets, BudgetUse
 from ..library import Library
 from ..session.ledger import LedgerStore
-from .budgets import Budgets, BudgetUse
 from .measures import Measures, measure, total_of
 from .pollution import MemoryPollution, pollution_of
 
