@@ -17,7 +17,7 @@ from reverie.conversation.entries import META, Entry, encode_entry
 from reverie.conversation.log import parse_log
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical
-from reverie.errors import LogLost, NewerVersion, SessionError
+from reverie.errors import LogLost, NewerVersion
 from reverie.events import Event, FellBack, QueryEnded
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
@@ -315,19 +315,48 @@ def test_a_log_of_a_newer_reverie_is_read_and_not_written(place: Home, body: dic
         with pytest.raises(NewerVersion, match=r"written by a newer Reverie"):
             async with agent_of(place):
                 pass
-        with pytest.raises(NewerVersion, match=r"written by a newer Reverie.*upgrade Reverie, or fork it"):
-            async with place.open():
-                pass
-        reading = place.open(mode="read")
-        reading.listen(events.append)
-        async with reading as session:
-            assert session.view.messages()[0]["content"] == "hello"
-            with pytest.raises(SessionError):
-                await session.say("no")
+        for mode in ("write", "read"):
+            reading = place.open(mode=mode)
+            reading.listen(events.append)
+            async with reading as session:
+                assert session.view.messages()[0]["content"] == "hello"
+                for write in (session.say("no"), session.prepare(model="m", max_tokens=10), session.attach("no")):
+                    with pytest.raises(NewerVersion, match=r"written by a newer Reverie.*upgrade Reverie, or fork it"):
+                        await write
+                async with place.open(mode="write"):
+                    pass  # no lease is held
 
     anyio.run(steps)
     assert place.log.read_bytes() == before
-    assert ["newer Reverie" in event.why for event in events if isinstance(event, FellBack)] == [True]
+    told = [event.why for event in events if isinstance(event, FellBack)]
+    assert ["upgrade Reverie, or fork it" in why for why in told] == [True, True]
+
+
+@pytest.mark.requirement("K1")
+def test_the_terminal_shows_a_log_of_a_newer_reverie_and_answers_no_prompt_in_it(
+    place: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written_by_newer(place, {"schema": 99})
+    before = place.log.read_bytes()
+    monkeypatch.setenv("REVERIE_HOME", str(place.home))
+    monkeypatch.chdir(place.work)
+    monkeypatch.setattr("reverie.cli.chat.run", lambda options, settings, **_: anyio.run(_opened, options, settings))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for words in (["-c"], ["--resume", "S"], ["chat", "--continue"]):
+        assert run(words) == 0, words
+        shown = capsys.readouterr()
+        assert "hello" in shown.out
+        assert len(shown.err.splitlines()) == 1
+        assert "written by a newer Reverie" in shown.err
+    assert run(["-c", "go on"]) != 0
+    assert "upgrade Reverie, or fork it" in capsys.readouterr().err
+    assert place.log.read_bytes() == before
+
+
+async def _opened(options: Any, settings: Settings) -> int:
+    model = ScriptedModel("fine", capabilities=Capabilities(True, window=200_000))
+    async with Agent(model=model, cwd=options.cwd, session=options.session, settings=settings):
+        return 0
 
 
 @pytest.mark.requirement("K1")

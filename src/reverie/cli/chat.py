@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from ..errors import InputError, ModelUnknown
+from ..errors import InputError, ModelUnknown, NewerVersion
 from ..settings import PRESETS, Mode, Preset, Settings, load_settings
 from ..values import replace
-from .output import printable, warn
+from .output import paint, printable, warn
 from .terminal.options import WAIT_SECONDS, Options
 
 if TYPE_CHECKING:
@@ -144,9 +144,23 @@ def command(
         with exporting(os.environ, warn) as listener:
             told = replace(options, listener=listener)
             return run(told, settings, once=once, output=cast("OutputFormat", output_format))
+    except NewerVersion as error:
+        if options.prompt:
+            raise
+        show_newer(settings, error)
+        return 0
     except ModelUnknown as error:
         print(printable(str(error)), file=sys.stderr)
         return BAD_INPUT
+
+
+def show_newer(settings: Settings, error: NewerVersion) -> None:
+    """Print a session that a newer Reverie wrote, then a line on stderr about it."""
+    from ..conversation.log import parse_log
+    from .sessions.transcript import of_entries
+
+    paint(of_entries(parse_log((settings.home / error.path).read_bytes()).entries))
+    warn(str(error))
 
 
 def run(options: Options, settings: Settings, *, once: bool, output: OutputFormat) -> int:

@@ -260,6 +260,8 @@ async def _opened_session(options: AgentOptions, model: Model, events: EventFeed
     session.listen(events.emit)
     events.meter = await to_thread.run_sync(_meter_of_log, options, f"{folder}.jsonl")
     await stack.enter_async_context(session)
+    if session.log.newer_version:  # an agent does nothing but write
+        raise session.log.newer_version
     return session
 
 

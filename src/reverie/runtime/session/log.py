@@ -13,7 +13,7 @@ from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
-from ...errors import LogLost
+from ...errors import LogLost, NewerVersion
 from ...events import DecisionMade, EntryAppended, Event, FellBack, Listener
 from ...ports import Storage
 from .writer import LogWriter
@@ -50,7 +50,7 @@ class SessionLog:
     async def open(self, take: Callable[[Entry, View], None]) -> ParsedLog:
         """Take the lease in write mode, load the log, fold it into the view, and return the parsed log.
 
-        ``take`` is called with each entry and the view before it.
+        ``take`` is called with each entry and the view before it. A log of a newer Reverie is open for reading only.
         """
         given_up = ThreadEvent()
         try:
@@ -61,8 +61,15 @@ class SessionLog:
             given_up.set()  # a cancelled caller does not stop the thread that opens for it
             self._writer.close()
             raise
+        if self._writer.newer_version:
+            self.mode = "read"
         self._since_request = decisions_since_call(loaded.entries)
         return loaded
+
+    @property
+    def newer_version(self) -> NewerVersion | None:
+        """The error of a write to a log that a newer Reverie wrote; None for every other log."""
+        return self._writer.newer_version
 
     async def settle(self) -> None:
         """Load the log again if the last append failed, because its line may have been written."""

@@ -14,7 +14,6 @@ from ...cache.economics import PING_SECONDS, IdleChoice
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, USER, Entry, new_uuid
 from ...conversation.file_reads import FileRead, named_files
-from ...conversation.log import newer_part
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
@@ -88,6 +87,7 @@ class Session:
     ) -> Self:
         """Return a session to enter with ``async with``, which opens its log; write mode creates a missing one.
 
+        A log of a newer Reverie is only read: an event says so, and the first write raises ``NewerVersion``.
         ``capabilities`` names provider features beyond the public rules (``cache_edits``); ``model`` writes notes
         and summaries, with ``memory`` also memories; ``folder`` is the session's place in the storage, if not among
         its project's sessions. ``memory`` shows the index of the project's memories, recalls those that fit a message
@@ -128,8 +128,8 @@ class Session:
         self.log.emit(SessionOpened(self.name, len(loaded.entries), self.log.mode))
         for damage in loaded.damage:
             self.log.emit(LogDamaged(self.name, damage.line, damage.reason))
-        if self.log.mode == "read" and (part := newer_part(loaded.entries)):
-            self.log.emit(FellBack(self.name, "log", f"was written by a newer Reverie: {part}"))
+        if self.log.newer_version:
+            self.log.emit(FellBack(self.name, "log", str(self.log.newer_version)))
         await read_windows(self.log, self.parts)
         self.parts.resume(loaded, self.view)
         if self.log.mode == "write":

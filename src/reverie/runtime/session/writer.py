@@ -15,7 +15,7 @@ from ...conversation.decisions import Decision, body_of
 from ...conversation.entries import DECISION, META, USER, Entry, decode_entry, encode_entry, iso, new_uuid
 from ...conversation.log import LoggedEntries, LogScan, ParsedLog, newer_entry
 from ...conversation.view import View
-from ...errors import LogLost, SessionReadOnly, StorageConflict, StorageError
+from ...errors import LogLost, NewerVersion, SessionReadOnly, StorageConflict, StorageError
 from ...ports import Lease, Storage
 from ...schemas import LOG, newer
 from ...storage.files import FileStorage
@@ -70,8 +70,8 @@ class LogWriter:
 
         ``take`` is called with each entry and the view before it; the parsed log does not keep them in memory.
 
-        Raise ``NewerVersion`` if it is to be written and a newer Reverie wrote it. With ``given_up``, a caller that
-        no longer waits lets go of the lease.
+        A log that a newer Reverie wrote is only read. With ``given_up``, a caller that no longer waits lets go of the
+        lease.
         """
         self._access = "write" if write else "read"
         if write:
@@ -82,8 +82,8 @@ class LogWriter:
                     self.close()
         try:
             loaded = self._load(take)
-            if write and self._newer:
-                raise newer(f"session {self.session} ({self._newer})", self.key, _FORK.format(self.session))
+            if self._newer:
+                self.close()
             return loaded
         except BaseException:
             self.close()
@@ -114,6 +114,13 @@ class LogWriter:
             raise SessionReadOnly(f"session {self.session} {_NOT_WRITABLE[self._access]}")
 
     @property
+    def newer_version(self) -> NewerVersion | None:
+        """The error of a write to a log that a newer Reverie wrote; None for every other log."""
+        if not self._newer:
+            return None
+        return newer(f"session {self.session} ({self._newer})", self.key, _FORK.format(self.session))
+
+    @property
     def entries(self) -> int:
         """The number of entries in the log."""
         return len(self._logged)
@@ -132,11 +139,11 @@ class LogWriter:
     def append(self, kind: str, body: dict[str, Any], *, sync: bool = True) -> Entry:
         """Append one entry and return it, in the view and durable, unless ``sync`` leaves that to a later call.
 
-        Raise ``SessionReadOnly`` without the lease.
+        Raise ``SessionReadOnly`` without the lease, ``NewerVersion`` if a newer Reverie wrote the log.
         """
         with self._appending:
             if self._lease is None:
-                raise SessionReadOnly(f"session {self.session} {_NOT_WRITABLE[self._access]}")
+                raise self.newer_version or SessionReadOnly(f"session {self.session} {_NOT_WRITABLE[self._access]}")
             self._settle()
             if self._lost is not None:
                 self._rescue(self._lost)
