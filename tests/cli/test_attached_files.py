@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from reverie import Settings
-from reverie.cli.terminal.attached_files import attach_files, named_files
+from reverie.cli.terminal.attached_files import attach_files, image_path, named_files, pasted_image
 from reverie.conversation.wire.validate import problems
 from reverie.models import ScriptedModel
 from reverie.runtime.agent.agent import Agent
@@ -81,3 +81,25 @@ def test_an_image_is_attached_and_a_denied_file_is_not(home: Path, project: Path
     blocks = [block for message in requests[0]["messages"] for block in message["content"] if isinstance(block, dict)]
     assert any(block.get("type") == "image" for block in blocks)
     assert "TOKEN=1" not in repr(requests)
+
+
+def test_a_pasted_path_of_an_image_is_attached_and_other_text_stays_text(project: Path) -> None:
+    (project / "two dots.PNG").write_bytes(base64.b64decode(PIXEL))
+    for pasted in (f"{project}/two\\ dots.PNG", f"'{project}/two dots.PNG'\n", f"file://{project}/two%20dots.PNG"):
+        word = image_path(pasted)
+        assert named_files(f"see {word}", project) == [f"{project}/two dots.PNG"]
+    for text in (f"{project}/app.py", f"{project}/none.png", "dot.png", "a 'quote", "two\nlines.png", ""):
+        assert image_path(text) == ""
+
+
+def test_the_image_in_the_clipboard_becomes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert pasted_image(tmp_path / "pasted") is None
+    (tmp_path / "data").write_bytes(base64.b64decode(PIXEL))
+    (tmp_path / "xclip").write_text(f"#!/bin/sh\nexec /bin/cat {tmp_path}/data\n")
+    (tmp_path / "xclip").chmod(0o755)
+    path = pasted_image(tmp_path / "pasted")
+    assert path is not None
+    assert path.read_bytes() == base64.b64decode(PIXEL)
+    (tmp_path / "data").write_text("no image")
+    assert pasted_image(tmp_path / "pasted") is None

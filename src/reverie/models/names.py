@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ModelUnknown
+from ..errors import ModelError, ModelUnknown
 from ..extras import install_command
 from ..model_facts import ModelFacts, default_model, facts_of
 from ..ports import Model
@@ -34,6 +34,24 @@ _PACKAGES: Final = {
     "local": "xllamacpp",
 }
 _EXTRAS: Final = {"openai-chat": "openai", "openai-responses": "openai"}
+
+
+async def usable_models(aliases: Mapping[str, str], environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the names of models that can be used now: aliases, then the models that each provider with a key lists."""
+    known = os.environ if environ is None else environ
+    found = list(aliases)
+    for provider in ("anthropic", "openai"):
+        is_set_up = any(known.get(f"{provider.upper()}_{key}") for key in ("API_KEY", "AUTH_TOKEN", "BASE_URL"))
+        if not is_set_up or find_spec(_PACKAGES[provider]) is None:
+            continue
+        model: Any = open_model(provider, environ=known)
+        try:
+            found += [f"{provider}:{name}" for name in await model.listed()]
+        except ModelError:
+            continue  # a provider without a list is no reason to show none
+        finally:
+            await model.aclose()
+    return found
 
 
 def how_to_get_a_model() -> str:

@@ -15,7 +15,6 @@ from ..model_facts import ModelFacts, facts_of
 from ..ports import Capabilities
 from .chat_reply import ChatAssembly
 from .chat_request import chat_body, limit_field_of, used_ids
-from .failures import failure_of_exception
 from .sdk_client import SdkModel
 from .wire import ReplyAssembly, body_bytes
 
@@ -73,16 +72,16 @@ class OpenAIModel(SdkModel):
         Raise ``ModelUnknown`` if the server has none or several.
         """
         if self._only_model is None:
-            try:
-                client, _ = await self._opened()
-                found = [str(model.id) async for model in client.models.list()]
-            except Exception as error:
-                raise failure_of_exception(self.name, error) from error
+            found = await self.listed()
             if len(found) != 1:
                 names = ", ".join(f"openai:{name}" for name in found[:10]) or "none"
                 raise ModelUnknown(f"the server at {self._base_url} has {len(found)} models, name one of: {names}")
             self._only_model = found[0]
         return self._only_model
+
+    async def check(self) -> None:
+        """Raise ``ModelError`` if the server does not have this model; ``default`` means its only one."""
+        await (self._single_model() if self._id == DEFAULT else super().check())
 
     def _connect(self, sdk: Any) -> Any:
         key = self._api_key or (None if is_openai(self._base_url) else "none")

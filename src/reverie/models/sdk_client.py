@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ import anyio.to_thread
 
 from ..cache.prices import listed_window
 from ..conversation.tokens.window import window_for
-from ..errors import ModelUnknown
+from ..errors import ModelRefused, ModelUnknown
 from ..extras import install_command
-from ..model_facts import ModelFacts, facts_of
+from ..model_facts import ModelFacts, bare_model, facts_of
 from .failures import failure_of_exception
 from .wire import CONNECT_SECONDS, READ_SECONDS, StreamedModel, is_loopback
 
@@ -68,6 +69,35 @@ class SdkModel(StreamedModel):
             await self._opened()
         except Exception as error:
             raise failure_of_exception(self.name, error) from error
+
+    async def listed(self) -> list[str]:
+        """Ask the provider for the ids of its models; raise ``ModelError`` if it does not list them."""
+        try:
+            client, _ = await self._opened()
+            return [str(model.id) async for model in client.models.list()]
+        except Exception as error:
+            raise failure_of_exception(self.name, error) from error
+
+    async def check(self) -> None:
+        """Raise ``ModelError`` if the provider knows neither this model nor the key, or cannot be reached.
+
+        A server that describes no single model is asked for its list; one without a list is believed.
+        """
+        try:
+            client, _ = await self._opened()
+            await client.models.retrieve(bare_model(self._id))
+            return
+        except Exception as error:
+            failure = failure_of_exception(self.name, error)
+        if not isinstance(failure, ModelRefused | ModelUnknown):
+            raise failure
+        try:
+            known = await self.listed()
+        except (ModelRefused, ModelUnknown):
+            return
+        if self._id not in known:
+            near = ", ".join(f"{self.vendor}:{name}" for name in get_close_matches(self._id, known, n=3, cutoff=0.4))
+            raise ModelUnknown(f"{self.vendor} has no model {self._id}" + (f"; did you mean {near}?" if near else ""))
 
     async def aclose(self) -> None:
         """Close the client; the next request opens a new one."""

@@ -240,6 +240,7 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "compact_percent": read_percent,
     "preset": read_preset,
     "keep_warm": read_truth,
+    "vim_keys": read_truth,
     "flag_provider": read_provider,
 }
 

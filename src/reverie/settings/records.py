@@ -71,6 +71,8 @@ class Settings:
     """How readily context is given up for money: ``faithful``, ``balanced`` or ``thrifty``."""
     keep_warm: bool = False
     """Whether the cache is renewed while the user is away, as long as that costs less than writing it again."""
+    vim_keys: bool = False
+    """Whether the input line of ``reverie chat`` has the keys of vim."""
     switches: Switches = field(default_factory=Switches)
     offload_limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType[str, int]({}))
     """The maximum characters of a tool result before it is offloaded, by tool name."""

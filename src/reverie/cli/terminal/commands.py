@@ -18,6 +18,7 @@ from ..output import counted, dollars, one_word
 from .approval import Preview
 from .calls import one_line, step_lines
 from .footer import thousands
+from .questions import Option
 from .work_commands import Chat, export, prompt_of, retry, show_diff, show_shells, start_init
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ KEYS: Final = (
     ("Ctrl-R", "search the input history"),
     ("Ctrl-O", "show all output of the running or the last tool call"),
     ("Ctrl-X Ctrl-E", "edit the input in $EDITOR"),
+    ("Ctrl-V", "attach the image in the clipboard; a pasted path of an image is attached too"),
     ("Ctrl-Z", "suspend; fg continues"),
     ("Shift-Tab", f"next mode: {', '.join(MODES)}"),
     ("@file", "attach a file or an image; Tab completes its name"),
@@ -90,17 +92,27 @@ async def show_cost(chat: Chat, rest: str) -> None:
 
 
 async def set_model(chat: Chat, rest: str) -> None:
-    """Switch to the model named ``rest``, or show the current model and the aliases if no name is given."""
+    """Switch to the model named ``rest``, or to one that the user chooses, after asking its provider for it."""
     if not rest:
-        aliases = ", ".join(f"{name} = {full}" for name, full in chat.settings.model_aliases.items())
-        chat.transcript.note(f"model: {chat.agent.model.name}; /model NAME switches")
-        if aliases:
-            chat.transcript.note(f"aliases: {aliases}")
+        from ...models.names import usable_models
+
+        aliases, now = chat.settings.model_aliases, chat.agent.model.name
+        names = [name for name in await usable_models(aliases) if name != now]
+        shown = [Option("", f"{name} = {aliases[name]}" if name in aliases else name, name) for name in names]
+        rest = await chat.choose("Which model? (Esc cancels)", [Option("", f"{now}, as now", ""), *shown]) or ""
+    if not rest:
         return
-    await chat.agent.use_model(rest)
+    await chat.agent.use_model(rest, check=True)
     if chat.agent.session.view.token_count.known:
         return  # the event of the change says it
     chat.transcript.note(f"model: {chat.agent.model.name}")
+
+
+async def set_vim(chat: Chat, rest: str) -> None:
+    """Turn the keys of vim in the input line on or off."""
+    is_on = chat.toggle_vim()
+    kept = f"'reverie config vim_keys {str(is_on).lower()}' keeps it so"
+    chat.transcript.note(f"the keys of vim are {'on' if is_on else 'off'}; {kept}")
 
 
 async def set_mode(chat: Chat, rest: str) -> None:
@@ -363,8 +375,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "help": Command("commands and keys", show_help, anytime=True),
     "context": Command("context usage by category", show_context, anytime=True),
     "cost": Command("cost and cache hits of this session", show_cost, anytime=True),
-    "model": Command("switch the model: /model NAME", set_model),
+    "model": Command("choose or switch the model: /model [NAME]", set_model),
     "mode": Command(f"permission mode: {', '.join(MODES)}", set_mode, anytime=True),
+    "vim": Command("turn the keys of vim on or off", set_vim, anytime=True),
     "preset": Command(f"how readily context is given up for money: {', '.join(PRESETS)}", set_preset, anytime=True),
     "permissions": Command("rules and kept answers: /permissions [drop NUMBER]", show_permissions, anytime=True),
     "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),

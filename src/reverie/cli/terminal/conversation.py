@@ -18,12 +18,13 @@ from anyio import to_thread
 
 from ...errors import ReverieError
 from ...events import AgentEnded, Event, QueryEnded, ReplyObserved
+from ...runtime.places.projects import project_slug, session_key
 from ...settings import Settings
 from ...values import replace
 from ..output import counted, printable
 from . import states
 from .approval import ScreenApprover
-from .attached_files import attach_files, named_files
+from .attached_files import attach_files, attachment, named_files, pasted_image
 from .background_work import unfinished_lines
 from .calls import one_line
 from .colours import Paint
@@ -71,6 +72,7 @@ class Conversation:
         self._meanings = {name: command.meaning for name, command in COMMANDS.items()}
         completer = InputCompleter(self._meanings, lambda: self._files, self._values)
         self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
+        self.screen.vim = settings.vim_keys
         self.transcript = Transcript(
             self.screen.app.write_above,
             paint=self.paint,
@@ -85,6 +87,7 @@ class Conversation:
         self.screen.on_typed = lambda: self._apply(states.typed(self.state))
         self.screen.on_mode = self._next_mode
         self.screen.on_open = self._open_output
+        self.screen.on_paste_image = self._paste_image
         self.screen.live = self._live
         self.screen.footer = self._footer
         self.screen.activity = self._activity
@@ -132,7 +135,10 @@ class Conversation:
         self._next = None
         for module in SLOW:  # the user can already type
             await to_thread.run_sync(import_module, module, abandon_on_cancel=True)
-        agent = self._options.agent(self.settings, session=name, approve=self._approver())
+        options = self._options
+        if name is None and self._is_open:  # a new session goes on with the model and the mode of now
+            options = replace(options, model=self.agent.model.name, mode=self.agent.mode)
+        agent = options.agent(self.settings, session=name, approve=self._approver())
         agent.listen(self._on_event)
         agent.next_prompt = self._next_prompt
         async with agent:
@@ -348,7 +354,16 @@ class Conversation:
             Option(keys[number] if number < len(keys) else "", one.about, one.session)
             for number, one in enumerate(found)
         ]
-        return await self.screen.choose("Continue which session? (Esc cancels)", options)
+        return await self.choose("Continue which session? (Esc cancels)", options)
+
+    async def choose(self, title: str, options: Sequence[Option]) -> str | None:
+        """Return the value that the user chooses; None if cancelled."""
+        return await self.screen.choose(title, options)
+
+    def toggle_vim(self) -> bool:
+        """Turn the keys of vim on or off, and return whether they are on."""
+        self.screen.vim = not self.screen.vim
+        return self.screen.vim
 
     # -- callbacks of the screen
 
@@ -420,6 +435,19 @@ class Conversation:
                 "warning",
             )
         self._is_warned = is_near
+
+    def _paste_image(self) -> None:
+        """Save the image in the clipboard in the session's folder, and name it in the input."""
+        if not self._is_open:
+            return
+        folder = self.settings.home / session_key(project_slug(self.agent.cwd), self.agent.name) / "pasted"
+        path = pasted_image(folder)
+        if path is None:
+            self.screen.change_input(Effect("hint", text="the clipboard holds no image (wl-paste, xclip or pngpaste)"))
+            return
+        context = self.agent.parts.context
+        context.directories = tuple(dict.fromkeys((*context.directories, folder)))
+        self.screen.buffer.insert_text(f"{attachment(str(path))} ")
 
     def _open_output(self) -> None:
         """Open the whole output of the running command, or of the last call, in the pager."""

@@ -13,10 +13,12 @@ from typing import Any, Final
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, Filter, has_completions, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
@@ -25,6 +27,7 @@ from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from .attached_files import image_path
 from .colours import STYLES
 from .footer import Part, footer_lines
 from .inline import InlineApplication
@@ -47,6 +50,7 @@ class Screen:
         self.on_typed: Callable[[], None] = lambda: None
         self.on_mode: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
+        self.on_paste_image: Callable[[], None] = lambda: None
         self.live: Callable[[], Sequence[str]] = lambda: ()
         self.footer: Callable[[], Sequence[Part]] = lambda: ()
         self.activity: Callable[[], str | None] = lambda: None
@@ -115,7 +119,8 @@ class Screen:
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:
             return [("", "  ")]
-        return [("class:chosen", self._reply_mark or "> ")]
+        is_normal = self.vim and self.app.vi_state.input_mode == InputMode.NAVIGATION
+        return [("class:chosen", self._reply_mark or (": " if is_normal else "> "))]
 
     def _busy_line(self) -> StyleAndTextTuples:
         doing = self.activity() or ""
@@ -171,6 +176,16 @@ class Screen:
                 self.app.invalidate()
             if not busy:
                 self._busy_since = None
+
+    @property
+    def vim(self) -> bool:
+        """Whether the input line has the keys of vim."""
+        return self.app.editing_mode == EditingMode.VI
+
+    @vim.setter
+    def vim(self, is_on: bool) -> None:
+        self.app.editing_mode = EditingMode.VI if is_on else EditingMode.EMACS
+        self.app.vi_state.input_mode = InputMode.INSERT
 
     def leave(self) -> None:
         """End the application and restore the terminal."""
@@ -339,6 +354,15 @@ def _bind_other_programs(keys: KeyBindings, screen: Screen) -> None:
     def _(event: KeyPressEvent) -> None:
         screen.buffer.open_in_editor(validate_and_handle=False)
 
+    @keys.add("c-v", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        screen.on_paste_image()
+
+    @keys.add(Keys.BracketedPaste, filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        screen.buffer.insert_text(image_path(text) or text)
+
     @keys.add("c-o", filter=typing)
     def _(event: KeyPressEvent) -> None:
         screen.on_open()
@@ -384,4 +408,5 @@ def _submit(screen: Screen) -> None:
         return
     buffer.append_to_history()
     buffer.reset()
+    screen.app.vi_state.input_mode = InputMode.INSERT
     screen.on_submit(text)

@@ -178,6 +178,8 @@ class Transcript:
         match event:
             case TextStreamed() | ThinkingStreamed() | RequestPrepared() | ModelRetried() | ReplyObserved():
                 self._show_reply(event)
+            case ToolStarted(id="attached") | ToolFinished(id="attached"):
+                pass  # a file of the prompt, which has a line of its own
             case ToolStarted():
                 title = call_title(event.name, event.input, self._cwd)
                 self._running[event.id] = _RunningCall(event.name, title, self._clock())

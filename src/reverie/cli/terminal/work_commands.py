@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
     from ...settings import Settings
     from .colours import Paint
+    from .questions import Option
     from .transcript import Transcript
 
 INIT: Final = (
@@ -47,6 +48,8 @@ class Chat(Protocol):
     def go_to(self, session: str) -> None: ...
     def leave(self) -> None: ...
     def session_named(self, name: str) -> str: ...
+    def toggle_vim(self) -> bool: ...
+    async def choose(self, title: str, options: Sequence[Option]) -> str | None: ...
     async def pick_session(self) -> str | None: ...
     async def edit_file(self, path: Path) -> None: ...
 

@@ -318,12 +318,16 @@ class Agent:
         """Ask the running query to stop, without waiting; everything it did so far stays in the log."""
         self._interrupt.request()
 
-    async def use_model(self, name: str) -> None:
-        """Use the model with this name or alias from the next request on; the agent must be open."""
+    async def use_model(self, name: str, *, check: bool = False) -> None:
+        """Use the model with this name or alias from the next request on; the agent must be open.
+
+        With ``check``, raise ``ModelError`` and change nothing if its provider does not have it or rejects the key.
+        """
         parts = self.parts
+        model = await parts.models.checked(name) if check else parts.models.open(name)
         if self._host is not None:
             self._host.has_fallen_back = False
-        parts.use_model(parts.models.open(name))
+        parts.use_model(model)
         await parts.session.parts.tell_change(parts.session.log, parts.model.model_id)
 
     # -- state

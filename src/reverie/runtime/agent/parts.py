@@ -18,6 +18,7 @@ from ...errors import ModelError
 from ...events import Event, ModelRetried
 from ...models import Retry, RetryingModel, open_model
 from ...models.anthropic import AnthropicModel
+from ...models.sdk_client import SdkModel
 from ...ports import Model
 from ...settings import AgentPolicy, Settings
 from ...storage.files import FileStorage
@@ -71,6 +72,14 @@ class Models:
         is_replaceable = self._settings.fallback_model is not None
         model = RetryingModel(named, on_retry=self._on_retry, is_replaceable=is_replaceable)
         self._open.append(model)
+        return model
+
+    async def checked(self, name: str) -> Model:
+        """Open a model by name; raise ``ModelError`` if its provider does not have it or rejects the key."""
+        model = self.open(name)
+        inner = model.inner if isinstance(model, RetryingModel) else model
+        if isinstance(inner, SdkModel):
+            await inner.check()
         return model
 
     def small(self) -> Model | None:
