@@ -97,7 +97,30 @@ def test_texts_that_only_look_like_secrets_raise_no_alarm() -> None:
 
 
 KEY_START = "-----BEGIN RSA PRIVATE KEY-----\\nMIIEowIBAAKCAQEA" + "kX7qPz2Wv9" * 4
+JWT_HEAD, JWT_SEAL = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "jiMyrsmD8AoHWeQgmxZ5yq8z0lXS67_QGs52AzC8Ru8"
 NO_SECRETS = {
+    "type of a parameter": (
+        "encrypt(password: Uint8Array | string, salt?: Uint8Array)",
+        "encrypt(password: Uint8Array9x, salt: no)",
+    ),
+    "type of credentials": (
+        "use(credentials: AwsIdentity | AwsIdentityProvider): void",
+        "credentials: admin | Provider77x): void",
+    ),
+    "place of an object": (
+        "v2password = client.auth.identity.v2:Password",
+        "v2password = client.auth.identity.v2:P4sswxq0",
+    ),
+    "call in a list": ("pws = [uuid.uuid4().bytes for one in all]", "pws = uuid4Qbytes7Zq"),
+    "id beside a comma": (
+        "equal(auth_ref.user_id, 'c4da488862bd435c9e6c0275a0d0e49a')",
+        "equal(auth_ref.token, 'c4da488862bd435c9e6c0275a0d0e49a')",
+    ),
+    "few bytes": (r'SECRET_KEY = b"\x9e\x8f\x14"', r'SECRET_KEY = b"\x9e\x8f\x14\x1e\x8b\x04\xfe\x8a\x94\x3e"'),
+    "web token without claims": (
+        f'token = "{JWT_HEAD}.eyJhIjoiYiJ9.{JWT_SEAL}"',
+        f'token = "{JWT_HEAD}.eyJzdWIiOiIxMjM0NSJ9.{JWT_SEAL}"',
+    ),
     "documented key": ("key AKIAIOSFODNN7EXAMPLE", "key AKIAIOSFODNN7EXBMQLF"),
     "documented secret": (
         "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",

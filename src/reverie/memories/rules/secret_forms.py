@@ -21,6 +21,7 @@ from .secret_values import (
     HEX,
     UUID,
     is_counted,
+    is_issued,
     is_odd,
     is_password,
     is_placeholder,
@@ -42,8 +43,12 @@ _STANDS_ALONE: Final = re.compile(
 )
 _NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,]")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
-_CODE: Final = re.compile(r"[{}]|&&|\|\||^\*?[,)\]]|^[A-Za-z_][\w.]*\([^()]*\)|^-(?![\w-]{30})|=(?=[A-Za-z_$])")
+_CODE: Final = re.compile(
+    r"[{}]|&&|\|\||^\*?[,)\]]|^\[?[A-Za-z_][\w.]*\([^()]*\)|^-(?![\w-]{30})|=(?=[A-Za-z_$])|^[a-z_]\w*(?:\.[a-z_]\w*)+:[A-Za-z_]+$"
+)
 """Signs of an expression or of an option in a value without quotes."""
+_TYPE: Final = re.compile(r"(?:[A-Z][a-z]+[0-9]*)*[A-Z][a-z]+(?=,[ ]\w+\??:|[ ]\||\)(?::|[ ]=>|[ ]\{))")
+"""The type of a parameter, as in ``password: Uint8Array | string``."""
 _FIELD: Final = re.compile(r"(?:[?&]|(?<!\S)--)[\w.-]*\Z")
 """The name of an option or of a field in a URL, up to its keyword."""
 _NAME: Final = re.compile(r"[\w-]*\Z")
@@ -88,6 +93,7 @@ _ABOUT: Final = re.compile(
 """Ends of a key that make its value a fact about the secret."""
 _NO_COOKIES: Final = ("expires", "path", "domain", "max-age", "samesite")
 _KEY_ID: Final = re.compile(r"key[_-]?id(?![a-z])", re.IGNORECASE)
+_ID: Final = re.compile(r"[._]id\Z")
 _ESCAPE: Final = re.compile(r"(?:\\+[nrt]?|&(?:quot|apos|lt|gt|#34|#39))$")
 _MIN_CUT_KEY: Final = 400
 """The characters from which the start of a private key is reported even where dots replace the rest."""
@@ -244,9 +250,13 @@ def _is_marked(found: re.Match[str]) -> bool:
 
 
 def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, weak: bool) -> bool:
-    if len(value) < 6 or is_placeholder(value) or is_counted(value) or _is_marked(found):
+    if len(value) < 6 or not is_issued(value) or is_counted(value) or _is_marked(found):
         return False
-    if not found["quote"] and (_CODE.search(value) or (len(value) < 32 and text[at : at + 3] in value)):
+    if not found["quote"] and (
+        _CODE.search(value)
+        or _TYPE.match(text, found.start("value"))
+        or (len(value) < 32 and text[at : at + 3] in value)
+    ):
         return False  # an expression, or the name of another variable
     if _repeats_name(text, found, value, at) or (
         found["sign"] and (_ABOUT.fullmatch(found["name"]) or _KEY_ID.match(text, at))
@@ -258,7 +268,9 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
         return False
     if found["blank"] is not None:
         return _is_after_blank(text, found, value, at, weak=weak)
-    if found["pair"] is not None and (BRACKET.search(value) or not (weak or (DIGIT.search(value) and value.isalnum()))):
+    if found["pair"] is not None and (
+        _ID.search(found["name"]) or BRACKET.search(value) or not (weak or (DIGIT.search(value) and value.isalnum()))
+    ):
         return False
     named = text[at : at + 3].isupper() or "api" in text[max(0, at - 5) : at].lower()
     clear = bool(found["quote"] or found["verb"] or found["pair"] or named or found["sign"] in (":", "：", ">"))

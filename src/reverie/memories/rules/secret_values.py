@@ -53,6 +53,7 @@ _PASSPHRASE: Final = re.compile(r"(?=.*[0-9])[A-Z][a-z]{2,}[0-9]*(?:([-_.~])[A-Z
 """Words that a password manager joins: capitalized, one sign between them, a digit."""
 _INNER_DIGITS: Final = re.compile("(?<=[A-Za-z])[0-9]+(?=[A-Za-z])")
 _MARKS: Final = re.compile("[\u0300-\u036f]")
+_CLAIM: Final = re.compile(b'"(?:iss|sub|aud|exp|nbf|iat|jti)"')
 UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -80,6 +81,19 @@ def plain_text(value: str) -> str:
 def is_placeholder(value: str) -> bool:
     """Say whether a value is a placeholder for a secret."""
     return len(set(value)) < _MIN_DISTINCT or _any("placeholders").search(value, 0, _HEAD) is not None
+
+
+def is_issued(token: str) -> bool:
+    """Say whether a token is more than a sample; a web token without any of the registered claims is one."""
+    parts = token.split(".")
+    if token.startswith("eyJ") and len(parts) == 3:
+        try:
+            claims = base64.urlsafe_b64decode(parts[1] + "==")
+        except ValueError:
+            return True
+        if not _CLAIM.search(claims):
+            return False
+    return not is_placeholder(token)
 
 
 def is_counted(value: str) -> bool:

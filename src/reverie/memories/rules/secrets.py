@@ -6,7 +6,6 @@ Nothing here ever returns, logs or raises the value itself: a finding states the
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 from ...errors import InputError
 from ...values import record
 from .secret_forms import of_forms
-from .secret_values import FORMATS, is_name, is_placeholder
+from .secret_values import FORMATS, is_issued, is_name, is_placeholder
 
 
 @record
@@ -39,7 +38,6 @@ long text in base64 spells every short prefix now and then."""
 _MIN_CHARS: Final = 16
 """The fewest characters of a token."""
 _LONG_WORD: Final = re.compile(rf"(?<!\S)\S{{{_MIN_CHARS},}}")
-_CLAIM: Final = re.compile(b'"(?:iss|sub|aud|exp|nbf|iat|jti)"')
 _PARTS: Final = re.compile("[A-Za-z0-9]+")
 _NO_WORD: Final = re.compile("[0-9A-Z]")
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff\U000e0000-\U000e0fff]")
@@ -113,7 +111,7 @@ def _of_formats(text: str) -> Iterator[tuple[int, int, str]]:
             yield from _around(text, name, needle, *_infix(needle, before, after))
     for name, shape in _long_shapes():
         if shape.search(long):
-            yield from ((*found.span(), name) for found in shape.finditer(text) if _is_issued(found[0]))
+            yield from ((*found.span(), name) for found in shape.finditer(text) if is_issued(found[0]))
 
 
 def _token(text: str, start: int, name: str, prefix: str, shape: re.Pattern[str]) -> tuple[int, int, str] | None:
@@ -124,14 +122,6 @@ def _token(text: str, start: int, name: str, prefix: str, shape: re.Pattern[str]
     if prefix.isalnum() and text[start - 1 : start] == "/":
         return None  # a part of a path, or of a long text in base64
     return start, found.end(), name
-
-
-def _is_issued(token: str) -> bool:
-    """Say whether a token is more than a sample; a web token without any of the registered claims is one."""
-    parts = token.split(".")
-    if token.startswith("eyJ") and len(parts) == 3 and not _CLAIM.search(urlsafe_b64decode(parts[1] + "==")):
-        return False
-    return not is_placeholder(token)
 
 
 def _consists_of_words(rest: str) -> bool:
