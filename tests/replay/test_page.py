@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
-import urllib.request
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from browser import Browser, opened_browser
 from reverie.replay.outcome import LayerAction, Point, ReplayBreak, ReplayOutcome, ReplayReport
 from reverie.replay.page import page
 from reverie.replay.scales import buckets, by_number, by_time, nice_ticks
@@ -242,80 +238,9 @@ def test_neighbourhoods_keep_everything_in_order(items: list[int], most: int) ->
     assert all(found)
 
 
-class Browser:
-    """A headless Chromium, driven over the WebDriver protocol."""
-
-    def __init__(self, driver: str, chromium: str, profile: Path, width: int) -> None:
-        self.process = subprocess.Popen(
-            [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self.session = ""
-        try:
-            self._start(chromium, profile, width)
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, chromium: str, profile: Path, width: int) -> None:
-        self.base = f"http://127.0.0.1:{self._port()}"
-        arguments = [
-            "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-            "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}",
-        ]  # fmt: skip
-        metrics = {"width": width, "height": 900, "pixelRatio": 1, "mobile": False, "touch": False}
-        options = {"binary": chromium, "args": arguments, "mobileEmulation": {"deviceMetrics": metrics}}
-        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
-        self.session = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
-
-    def _port(self) -> int:
-        assert self.process.stdout is not None
-        while line := self.process.stdout.readline():
-            if found := re.search(r"successfully on port (\d+)", line):
-                return int(found.group(1))
-        raise AssertionError("the driver did not start")
-
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
-            return json.load(answer)["value"]
-
-    def tell(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        return self.ask(method, f"/session/{self.session}{path}", body)
-
-    def run(self, script: str) -> Any:
-        return self.tell("POST", "/execute/sync", {"script": script, "args": []})
-
-    def visit(self, file: Path) -> tuple[list[str], list[str]]:
-        """Open a file; return what the console said and what else was asked for."""
-        self.tell("POST", "/url", {"url": "about:blank"})
-        self.tell("POST", "/se/log", {"type": "performance"})  # what the browser's own first page asked for
-        self.tell("POST", "/url", {"url": file.as_uri()})
-        self.run("return document.readyState")
-        said = [entry["message"] for entry in self.tell("POST", "/se/log", {"type": "browser"})]
-        events = [
-            json.loads(entry["message"])["message"] for entry in self.tell("POST", "/se/log", {"type": "performance"})
-        ]
-        asked = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
-        return said, [url for url in asked if url != file.as_uri() and not url.startswith("data:")]
-
-    def close(self) -> None:
-        try:
-            if self.session:
-                self.ask("DELETE", f"/session/{self.session}")
-        finally:
-            self.process.terminate()
-            self.process.communicate(timeout=60)
-
-
 @pytest.fixture
 def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
-    driver, chromium = shutil.which("chromedriver"), shutil.which("chromium") or shutil.which("chromium-browser")
-    if driver is None or chromium is None:
-        pytest.skip("no Chromium here: install chromium and chromium-driver")
-    opened = Browser(driver, chromium, tmp_path / "profile", request.param)
-    yield opened
-    opened.close()
+    yield from opened_browser(tmp_path / "profile", request.param)
 
 
 @pytest.mark.requirement("B1")
@@ -334,7 +259,7 @@ def test_a_browser_opens_it_without_a_complaint_a_request_or_a_sideways_scroll(
         "return [...document.querySelectorAll('.session[open] .chart svg')].filter(e => e.checkVisibility())"
         ".map(e => e.querySelector('title').textContent)"
     )
-    assert browser.run(visible) == ["Window over request: reverie", "Input cost over request, summed up"]
+    assert browser.run(visible) == ["Window over request: balanced", "Input cost over request, summed up"]
     browser.run(
         "document.querySelector('label[for=axis-time]').click(); document.querySelector('label[for=pick-2]').click()"
     )

@@ -20,6 +20,7 @@ from ...layers.l4_compact import QuotedWords, loss_text
 from ...ports import Model
 from ...runtime.library import Library
 from ...runtime.places.projects import inbox_key, log_key, project_slug
+from ...runtime.reports.compaction_losses import loss_report
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.inbox import post
 from ...runtime.session.parts import SessionOptions
@@ -28,7 +29,6 @@ from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import console, counted, emit_json, printable, say, warn
 from ..sessions.recordings import SESSION, opened_storage
-from .loss import loss_report
 
 
 @click.command()

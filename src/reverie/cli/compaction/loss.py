@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from ...conversation.decisions import Compacted, decision_of
-from ...conversation.entries import DECISION, Entry
-from ...conversation.view import View
-from ...layers.l4_compact import LossReport, loss_of, loss_text
-from ...values import record, replace
+from ...layers.l4_compact import loss_text
+from ...runtime.reports.compaction_losses import CompactionLoss, loss_report, losses
 from ..output import console, emit_json, say
 from ..sessions.recordings import SESSION, recordings
-
-
-@record
-class CompactionLoss:
-    """One compaction in a log, with its token counts and a report of the names it kept and removed from view."""
-
-    uuid: str
-    time: str
-    decision: Compacted
-    tokens_before: int
-    tokens_after: int
-    undone: bool
-    loss: LossReport
 
 
 @click.command()
@@ -53,26 +36,6 @@ def command(session: str, as_json: bool) -> None:
             say(f"  {one.tokens_before:,} tokens before, {one.tokens_after:,} after; {one.uuid}")
             say(loss_text(one.loss, width=console().width))
             say()
-
-
-def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
-    """Return a log's compactions, each with the names that the view had before but not after it."""
-    out: list[CompactionLoss] = []
-    view = View()
-    for entry in entries:
-        before, view = view, view.fold(entry)
-        decision = decision_of(entry.body) if entry.kind == DECISION and view.cuts != before.cuts else None
-        if isinstance(decision, Compacted):
-            loss = loss_of(before, view, decision)
-            tokens_before = decision.tokens_before or before.token_count.raw_tokens
-            tokens_after = decision.tokens_after or view.token_count.tokens
-            out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens_before, tokens_after, False, loss))
-    return [replace(one, undone=one.uuid in view.facts.undone) for one in out]
-
-
-def loss_report(loss: LossReport) -> dict[str, Any]:
-    """Return a loss as a dict for JSON: counts by kind of name, share of names kept, and the lost names."""
-    return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
 
 
 def _json_object(one: CompactionLoss) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ...conversation.entries import META
 from ...conversation.log import Damage, newer_part
 from ...errors import InputError, SessionNotFound
 from ...importers import ImportedSession, read_session
-from ...runtime.library import Library
+from ...runtime.library import Library, agent_log
 from ...runtime.places.projects import project_slug
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
@@ -70,6 +70,21 @@ def recordings(name: str) -> list[ImportedSession]:
             raise InputError(
                 f"{name!r} is neither a session nor a file; 'reverie sessions' lists all sessions"
             ) from None
+
+
+def with_agents(name: str) -> list[tuple[ImportedSession, bytes]]:
+    """Return a session with the agents it started, the main one first, each with its log if that is one of ours."""
+    if os.path.isfile(name):
+        data = Path(name).read_bytes()
+        return [(one, data if one.format == "reverie" else b"") for one in read_session(name)]
+    with opened_library() as library:
+        try:
+            main = library.find(name)
+        except SessionNotFound:
+            return [(one, b"") for one in recordings(name)]  # which says what is wrong
+        keys = [main, *map(agent_log, reversed(library.agents_of(main))), *library.recorded_agents(main)]
+        kept = set(library.all_keys())
+        return [(_from_library(library, key), library.export(key)) for key in dict.fromkeys(keys) if key in kept]
 
 
 def slug_of(project: str | None) -> str | None:

@@ -117,7 +117,8 @@ class CachePlan:
         self._logged: _CacheState | None = None
         self._logged_cache: CacheState | None = None
         self._requests = 0
-        self._ttl = ttl
+        self.fixed_ttl = ttl
+        """The lifetime of every write; None if prices choose it."""
         self._pauses = 0
         self.meter = CarryingMeter()
         self.bill = SessionBill()
@@ -310,7 +311,7 @@ class CachePlan:
         A request with changed messages writes an unknown part of them again, so the long lifetime waits for the next.
         """
         life = "cold" if is_changed else self.life(now)
-        return self._ttl or self.bill.lifetime(view.token_count.tokens, life, self.rates)
+        return self.fixed_ttl or self.bill.lifetime(view.token_count.tokens, life, self.rates)
 
     def turns_ahead(self, view: View) -> float:
         """Estimate how many turns this session will still have before its next compaction."""
