@@ -81,7 +81,7 @@ def with_agents(name: str) -> list[tuple[ImportedSession, bytes]]:
         try:
             main = library.find(name)
         except SessionNotFound:
-            return [(one, b"") for one in recordings(name)]  # which says what is wrong
+            return [(one, b"") for one in recordings(name)]  # raises the error for an unknown name
         keys = [main, *map(agent_log, reversed(library.agents_of(main))), *library.recorded_agents(main)]
         kept = set(library.all_keys())
         return [(_from_library(library, key), library.export(key)) for key in dict.fromkeys(keys) if key in kept]

@@ -1,4 +1,4 @@
-"""The acts of the layers: every logged decision with its reason, what it removed and what the model sees instead."""
+"""The acts of the layers: every logged decision with its reason, the removed blocks and their replacements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Act:
     undone: bool = False
 
     def data(self, command: str) -> dict[str, Any]:
-        """Return the act as values of JSON; ``command`` takes it back or reads what left."""
+        """Return the act as values of JSON; ``command`` undoes it or reads the removed content."""
         cause = self.decision.cause
         return {
             "n": self.number,
@@ -115,7 +115,7 @@ def _without(blocks: list[int], others: list[int]) -> list[int]:
 
 
 def command_of(act: Act, acts: Iterable[Act], session: str) -> str:
-    """Return the command that undoes an act or reads what it removed; empty if there is none."""
+    """Return the command that undoes an act or reads the removed content; empty if there is none."""
     decision = act.decision
     if isinstance(decision, Compacted) and not act.undone:
         standing = [one.uuid for one in acts if isinstance(one.decision, Compacted) and not one.undone]

@@ -52,6 +52,8 @@ class PricedBreak:
     reason: str
     expected: int
     actual: int
+    input: int
+    """All input tokens of the request."""
     usd: float | None
     announced: bool
     """Whether a logged decision explains it; then it is part of a plan and no loss."""
@@ -60,13 +62,13 @@ class PricedBreak:
     def cause(self) -> Cause:
         """The cause in plain words, and its remedy."""
         if self.announced:
-            return Cause(f"planned: {self.reason}", "nothing; the log holds the decision and its reason")
+            return Cause(self.reason, "nothing; the log holds the decision and its reason")
         return cause_of(self.reason)
 
     @property
     def tokens(self) -> int:
-        """The tokens that were billed again."""
-        return self.expected - self.actual
+        """The tokens that were billed again; others may have left the request."""
+        return max(0, min(self.expected, self.input) - self.actual)
 
     @property
     def is_named(self) -> bool:
@@ -122,11 +124,19 @@ def _own(session: ImportedSession, requests: Sequence[LoggedRequest]) -> tuple[l
         if found is not None and found.broke is not None:
             broke = found.broke
             breaks.append(
-                PricedBreak(one.number, broke.reason, broke.expected, broke.actual, found.lost_usd, announced=False)
+                PricedBreak(
+                    one.number,
+                    broke.reason,
+                    broke.expected,
+                    broke.actual,
+                    used.input,
+                    found.lost_usd,
+                    announced=False,
+                )
             )
         elif registered and _falls(readable, used):
             why = ", ".join(dict.fromkeys(name.replace("_", " ") for name in registered))
-            breaks.append(PricedBreak(one.number, why, readable, used.read, None, announced=True))
+            breaks.append(PricedBreak(one.number, why, readable, used.read, used.input, None, announced=True))
         readable = used.readable
     return calls, breaks
 
@@ -139,19 +149,20 @@ def _falls(readable: int, used: Usage) -> bool:
 def _recorded(
     session: ImportedSession, requests: Sequence[LoggedRequest]
 ) -> tuple[list[BilledCall], list[PricedBreak]]:
-    found = drops(recording_of(session, session.session_id))
+    calls = [_reported(one) for one in requests]
     breaks = [
         PricedBreak(
             one.number,
             one.reason.removesuffix(" (registered)"),
             one.expected,
             one.actual,
+            used.input if (used := calls[one.number].usage) is not None else 0,
             one.usd,
             announced=one.registered,
         )
-        for one in found
+        for one in drops(recording_of(session, session.session_id))
     ]
-    return [_reported(one) for one in requests], breaks
+    return calls, breaks
 
 
 def _reported(one: LoggedRequest) -> BilledCall:

@@ -149,8 +149,8 @@ def _notes(
     notes: list[str] = []
     if not own:
         notes.append(
-            "Another program recorded this session. Requests are rebuilt from the recorded messages; what the program "
-            "added without recording it (often system prompt, tools and reminders) counts as system and tools."
+            "Another program recorded this session. Requests are rebuilt from the recorded messages; content that "
+            "the program added and did not record (often system prompt, tools, reminders) counts as system and tools."
         )
     unmarked = sum(one.marks is None for one in requests) if own else 0
     if unmarked:
@@ -235,7 +235,7 @@ def _sizes(content: Any, tables: Tables, tokens: Sequence[int]) -> list[int]:
 
 
 def _fitted(sums: Sequence[int], billed_input: int | None) -> list[int]:
-    """Return sums whose total is the bill: what messages do not explain lies beside them, an excess is scaled."""
+    """Return sums whose total is the bill: tokens beyond the messages count as beside them, an excess is scaled."""
     total = sum(sums)
     if billed_input is None:
         return list(sums)

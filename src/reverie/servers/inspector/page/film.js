@@ -98,7 +98,7 @@ function lanes(film, state) {
 
 // One row of marks; where they would touch, neighbours share one.
 function lane(film, state, name, found, kind, say) {
-  const last = film.requests.length - 1, slots = 70;
+  const last = film.requests.length - 1, slots = innerWidth < 600 ? 28 : 70;
   const groups = groupBy(found, (one) => Math.floor(position(film, Math.min(one.n, last)) * slots));
   const marks = [...groups].map(([, group]) => {
     const n = Math.min(group[0].n, last);
@@ -149,8 +149,8 @@ function share(film, row) {
 
 function breakCard(film, one, state) {
   return h("article", { class: one.announced ? "card" : "card bad" },
-    h("h3", null, one.announced ? "Cache rewritten as planned" : "Cache break", one.usd === null ? null : h("span", { class: "tag loud" }, `lost ${usd(one.usd)}`)),
-    h("p", null, `${one.cause}: ${count(one.tokens)} tokens that were in the cache were billed again (${count(one.actual)} of ${count(one.expected)} were read).`),
+    h("h3", null, one.announced ? "Cache rewritten by a decision" : "Cache break", one.usd === null ? null : h("span", { class: "tag loud" }, `lost ${usd(one.usd)}`)),
+    h("p", null, `${one.cause}. Of ${count(one.expected)} tokens in the cache, ${count(one.actual)} were read; ${count(one.tokens)} were billed again${one.expected - one.actual > one.tokens ? `, the others had left the request` : ""}.`),
     one.reason && !one.cause.includes(one.reason) ? h("p", { class: "soft" }, `Seen: ${one.reason}.`) : null,
     one.remedy && !one.announced ? h("p", null, h("b", null, "Remedy: "), one.remedy, ".") : null,
     state.name === "film" ? h("button", { type: "button", class: "quiet", onclick: () => state.show("request") }, `what changed since request ${count(one.n)}`) : null);

@@ -1,0 +1,72 @@
+"""``reverie inspect`` writes a page of a session, a recording or an agent's log, and refuses to overwrite one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions" / "sample.jsonl"
+
+Reverie = Callable[..., tuple[int, str, str]]
+Asked = Callable[..., Any]
+
+
+def film_in(page: Path) -> Any:
+    """Return the data inside a page."""
+    packed = re.search(r'id="film">([^<]*)<', page.read_text("utf-8"))
+    assert packed is not None
+    return json.loads(gzip.decompress(b64decode(packed.group(1))))
+
+
+def test_a_recording_opens_without_an_import(asked: Asked, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    said = asked("inspect", SAMPLE, "--html", page)
+    film = film_in(page)
+    assert said["requests"] == sum(len(one["requests"]) for one in film["sessions"]) > 0
+    assert said["bytes"] == page.stat().st_size
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert all(act["command"] == "" for act in film["sessions"][0]["acts"])
+
+
+def test_a_session_of_the_library_names_lines_and_commands(stocked: str, reverie: Reverie, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    code, out, err = reverie("inspect", stocked, "--html", page)
+    assert (code, err) == (0, "")
+    assert "--redact writes one that can be shared" in out
+    session = film_in(page)["sessions"][0]
+    assert [act["line"] for act in session["acts"]] == sorted(act["line"] for act in session["acts"])
+    cuts = [act for act in session["acts"] if act["name"] == "compacted"]
+    assert cuts[-1]["command"] == f"reverie undo {session['id']}"
+
+
+@pytest.mark.parametrize("name", ["none.jsonl", "no-such-session"])
+def test_a_name_that_is_nothing_is_an_error(reverie: Reverie, tmp_path: Path, name: str) -> None:
+    code, _, err = reverie("inspect", name, "--html", tmp_path / "page.html")
+    assert code == 2
+    assert name in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_is_overwritten_only_on_request(reverie: Reverie, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    assert reverie("inspect", SAMPLE, "--html", page)[0] == 2
+    assert page.read_text() == "mine"
+    assert reverie("inspect", SAMPLE, "--html", page, "--force")[0] == 0
+
+
+def test_a_redacted_page_has_no_word_of_the_session(reverie: Reverie, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    code, out, _ = reverie("inspect", SAMPLE, "--html", page, "--redact")
+    assert code == 0
+    assert "holds the whole session" not in out
+    film = film_in(page)
+    assert film["redacted"]
+    assert set(film["sessions"][0]["title"]) <= {"x", "\n"}
