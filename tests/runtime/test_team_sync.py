@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reverie.cli.main import run
 from reverie.errors import InputError
 from reverie.memories.store.index import lines_of
 from reverie.runtime.memory.memory import Memory
@@ -60,6 +61,36 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Person, Per
     for one in found:
         one.sync.agree(str(remote))
     return found
+
+
+def test_a_dry_run_names_the_files_to_send_and_writes_nothing_here_or_there(
+    people: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ada, ben = people
+    remote = ada.sync.agreed_remote
+
+    def everything() -> dict[str, bytes]:
+        places = (ada.team, ada.home, Path(remote))
+        return {str(path): path.read_bytes() for place in places for path in place.rglob("*") if path.is_file()}
+
+    first = ada.save("The ward of floor 1 has 3 beds", "ward")
+    before = everything()
+    result, has_news = ada.sync.preview(remote)
+    assert (result.sent, has_news, everything() == before) == ((first,), False, True)
+    ada.sync.run()
+    assert ada.sync.preview(remote)[0].sent == ()
+    ben.save("The lab closes at 15 hours", "lab")
+    ben.sync.run()
+    second = ada.save("The ward of floor 2 has 4 beds", "ward 2")
+    before = everything()
+    result, has_news = ada.sync.preview(remote)
+    monkeypatch.setenv("REVERIE_HOME", str(ada.home))
+    monkeypatch.setenv("REVERIE_TEAM_MEMORY", str(ada.team))
+    assert run(["memory", "sync", "--dry-run"]) == 0
+    assert capsys.readouterr().out == f"{remote}: would send 1 file; it has changes of others.\n"
+    assert (result.sent, has_news, everything() == before) == ((second,), True, True)
+    with pytest.raises(InputError, match="cannot be reached"):
+        ada.sync.preview(str(ada.home / "nowhere"))
 
 
 @pytest.mark.requirement("M12")

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from ...digests import hex_of
@@ -120,6 +121,28 @@ class TeamSync:
             if "rejected" not in pushed.stderr and "fetch first" not in pushed.stderr:
                 raise InputError(f"nothing was sent to {remote}: {_last_line(pushed.stderr)}")
         raise InputError(f"others write to {remote} all the time; try again")
+
+    def preview(self, remote: str) -> tuple[SyncResult, bool]:
+        """Return the files that ``run`` would send, and whether the remote has commits that are not here.
+
+        Nothing is written. Raise ``InputError`` where ``run`` would, if that is known without its merge.
+        """
+        self._check()
+        branch = self._git("symbolic-ref", "--short", "HEAD")
+        with TemporaryDirectory() as scratch:
+            listed = run_remote_git(
+                self._objects, Path(scratch), "ls-remote", "--heads", remote, f"refs/heads/{branch}"
+            )
+        if listed.returncode:
+            raise InputError(f"{remote} cannot be reached: {_last_line(listed.stderr)}")
+        theirs = listed.stdout.partition("\t")[0].strip()
+        has_news = bool(theirs) and run_git(self.folder, "cat-file", "-e", theirs).returncode != 0
+        base = self._head() if has_news else theirs
+        changed = self._git("diff", "--name-only", "-z", "--relative", base, "--", ".") if base else ""
+        kinds = ("--others",) if base else ("--others", "--cached")
+        changed += self._git("ls-files", "-z", "--exclude-standard", *kinds, "--", ".")
+        sent = sorted({name for name in changed.split("\0") if name.endswith(".md") and name != INDEX})
+        return SyncResult(remote, branch, sent=tuple(sent)), has_news
 
     def _fetched(self, remote: str, branch: str) -> str:
         """Fetch the branch of the remote and return its commit; empty if the remote has no such branch."""
