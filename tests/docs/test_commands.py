@@ -84,10 +84,12 @@ def inline_calls(text: str) -> list[list[str]]:
 
 def unknown_words(words: list[str]) -> list[str]:
     """Return the commands and options of a call that do not exist."""
-    if words[0].startswith("-") or words[0] not in {*COMMANDS, *OLD_NAMES, "help", "version", "ledger", "measures"}:
-        return [word for word in words[:1] if word not in {*ROOT_OPTIONS, "-c", "-p", "COMMAND"} and len(words) == 1]
-    if words[0] in ("help", "version", "ledger", "measures"):
+    if words[0] in {*ROOT_OPTIONS, "help", "version", "ledger", "measures", "COMMAND"}:
         return []
+    if words[0].startswith("-") or len(words) > 1 and words[0] not in {*COMMANDS, *OLD_NAMES}:
+        words = ["chat", *words]
+    if words[0] not in {*COMMANDS, *OLD_NAMES}:
+        return words[:1]
     command = group.get_command(click.Context(group), words[0])
     rest = words[1:]
     if isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
