@@ -312,8 +312,10 @@ def test_a_log_of_a_newer_reverie_is_read_and_not_written(place: Home, body: dic
     before, events = place.log.read_bytes(), list[Event]()
 
     async def steps() -> None:
+        agent = agent_of(place)
+        agent.listen(events.append)
         with pytest.raises(NewerVersion, match=r"written by a newer Reverie"):
-            async with agent_of(place):
+            async with agent:
                 pass
         for mode in ("write", "read"):
             reading = place.open(mode=mode)

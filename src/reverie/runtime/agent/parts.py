@@ -266,7 +266,7 @@ async def _opened_session(options: AgentOptions, model: Model, events: EventFeed
         model=model,
         folder=folder,
     )
-    session.listen(events.emit)
+    session.listen(lambda event: None if session.log.newer_version else events.emit(event))  # the error below says it
     events.meter = await to_thread.run_sync(_meter_of_log, options, f"{folder}.jsonl")
     await stack.enter_async_context(session)
     if session.log.newer_version:  # an agent does nothing but write
