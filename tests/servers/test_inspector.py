@@ -6,12 +6,14 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
 from played_sessions import ForgetfulProvider, played
+from random_logs import random_log
 from reverie import load_settings
 from reverie.conversation.authorship import strings_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, encode_entry, iso
@@ -162,6 +164,21 @@ def test_a_recording_of_another_program_says_what_it_does_not_hold(corpus: Path)
     assert "Another program recorded this session" in data["notes"][0]
     assert all(row["marks"] is None for row in data["requests"])
     assert "tools" not in dict(data["heads"][0])
+
+
+def test_every_possible_log_opens_and_can_be_shared(seed: int, torture: bool) -> None:
+    for number in range(1_000 if torture else 40):
+        entries = random_log(Random(f"{seed}-{number}"))
+        data = session_data(ImportedSession("reverie", "any", "", "", "", tuple(entries)), name="any")
+        for at in range(len(data["requests"])):
+            request_at(data, at)
+        assert len(redacted(data, 1)["blocks"]) == len(data["blocks"])
+
+
+def test_an_entry_of_another_kind_may_hold_anything() -> None:
+    odd = Entry("odd", None, iso(1_800_000_000), "long", "telemetry", {"message": {"role": "user", "content": 7}})
+    session = long_session(2)
+    assert len(session_data(replace(session, entries=(odd, *session.entries)))["requests"]) == 2
 
 
 # -- size

@@ -25,6 +25,7 @@ from .shared_work import SharedWork
 _SECONDS_BETWEEN: Final = 10.0  # for a recording without times
 _LEAST, _MOST = 0.75, 1.35  # bounds for scaling an estimate to the bill; the rest counts as unrecorded or removed
 UNRECORDED: Final = "unrecorded"
+_MESSAGES: Final = (USER, ASSISTANT, ATTACHMENT)
 _REMOVED: Final = 2_000  # fewer missing tokens do not count as removed
 
 
@@ -139,7 +140,7 @@ def _is_cut(entry: Entry) -> bool:
 
 def _normal(entry: Entry) -> Entry:
     """Return a message's entry with its content as valid blocks; any other entry as it is."""
-    if entry.kind not in (USER, ASSISTANT, ATTACHMENT) or entry.message is None:
+    if entry.kind not in _MESSAGES or entry.message is None:
         return entry
     role = ASSISTANT if entry.kind == ASSISTANT else USER
     message = accepted_message(entry.message, role)
@@ -177,7 +178,7 @@ def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> R
 
 
 def _blocks(entry: Entry) -> list[Block]:
-    return as_blocks(entry.message) if entry.message is not None and entry.kind != DECISION else []
+    return as_blocks(entry.message) if entry.message is not None and entry.kind in _MESSAGES else []
 
 
 def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[RecordedRequest], tuple[int, ...]]:
