@@ -13,7 +13,9 @@ command's own door, and is undone.
 With ``--check`` it exits with 1 if a memory is merged or dated wrongly, if a pair with equal texts is neither
 merged nor asked about, if the undo is not byte-equal, or if more than a tenth of the questions are false.
 
-Run: python benchmarks/dream.py [--json] [--check]
+With ``--embedder``, memories that are each other's nearest by their vectors are asked about too.
+
+Run: python benchmarks/dream.py [--embedder NAME] [--json] [--check]
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ def judged(report: Any, labels: dict[str, Any], before: dict[str, bytes], after:
     }
 
 
-async def dreamt(source: Path) -> dict[str, Any]:
+async def dreamt(source: Path, embedder: str | None = None) -> dict[str, Any]:
     """Dream over the memories of one file of data, undo it, and return the counts."""
     data = json.loads(source.read_text("utf-8"))
     labels = data["labels"]
@@ -121,9 +123,11 @@ async def dreamt(source: Path) -> dict[str, Any]:
         home, project, memory_dir = Path(place) / "home", Path(place) / "project", Path(place) / "memory"
         project.mkdir()
         written(memory_dir, data["memories"])
-        settings = load_settings(home=home, arguments={"memory_dir": str(memory_dir)}, environ={})
+        arguments = {"memory_dir": str(memory_dir), **({"embedder": embedder} if embedder else {})}
+        settings = load_settings(home=home, arguments=arguments, environ={})
         memory = Memory.open(project, settings=settings)
         memory.reindex()
+        memory.recall("vectors are saved before the first prompt")
         before = contents(memory_dir)
         dreams = Dreams(memory, settings, project=project, clock=lambda: day)
         report = await dreams.run()
@@ -150,8 +154,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--embedder", help="local:/path/model.gguf or the URL of an endpoint")
     options = parser.parse_args()
-    rows = [anyio.run(dreamt, source) for source in sorted(DATA.glob("*.json"))]
+    rows = [anyio.run(dreamt, source, options.embedder) for source in sorted(DATA.glob("*.json"))]
     if options.json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))
     else:

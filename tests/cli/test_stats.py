@@ -146,6 +146,15 @@ def test_the_pollution_of_memories_is_told_before_and_after_a_dream(tmp_path: Pa
     assert "before" in CliRunner().invoke(command, [], catch_exceptions=False).output
 
 
+@pytest.mark.requirement("B7")
+def test_a_memory_whose_session_is_gone_counts_as_unsupported(tmp_path: Path) -> None:
+    memory = Memory.open(tmp_path)
+    memory.save("Ask Ines before a release of the billing service", type="feedback", why="fines", source="gone m1")
+    memory.save("Releases of the shop need no approval at all", type="feedback", why="they are small")
+    told = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).output)["memories"]
+    assert told["reasons"] == {"unsupported": 1}
+
+
 def test_with_nothing_to_tell_it_says_what_to_do() -> None:
     assert "reverie demo" in CliRunner().invoke(command, [], catch_exceptions=False).output
     assert CliRunner().invoke(command, ["--project", "/nowhere"]).exit_code != 0

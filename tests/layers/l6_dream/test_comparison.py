@@ -66,6 +66,21 @@ def test_no_similar_pair_is_passed_over_and_no_other_one_is_asked_about(
 
 
 @pytest.mark.requirement("L6.11")
+def test_memories_that_are_alike_by_meaning_are_similar_unless_they_are_about_two_things() -> None:
+    bodies = {
+        "a.md": "A canary comes before each deploy",
+        "b.md": "New versions go to a few users first",
+        "c.md": "The sales team of Ulm sits in room 4 near the lift",
+        "d.md": "The sales team of Bonn sits in room 9 near the lift",
+    }
+    given_ = {file: MemoryRecord(file, file, body=body, type="project") for file, body in bodies.items()}
+    given_["b.md"] = MemoryRecord("b.md", "b", body=bodies["b.md"], type="feedback")
+    assert similar_groups(given_, 0.8) == []
+    alike = {("a.md", "b.md"), ("c.md", "d.md"), ("a.md", "gone.md")}
+    assert similar_groups(given_, 0.8, alike) == [["a.md", "b.md"]]
+
+
+@pytest.mark.requirement("L6.11")
 @given(memories)
 def test_only_equal_words_in_order_are_one(given_: dict[str, MemoryRecord]) -> None:
     for group in equal_groups(given_):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from array import array
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,35 @@ def test_without_a_model_the_local_dreamer_does_it_all_and_again_nothing(house: 
     assert report.by == "local"
     assert "2026-11-11" in house.memory.get("freeze").body
     assert run(house.dreams()).changes == ()
+
+
+class Rollouts:
+    """An embedder with one dimension for rollouts and one for each other text."""
+
+    name = "rollouts"
+
+    def vectors(self, texts: Sequence[str]) -> list[array[float]]:
+        places = [0 if "canary" in text or "few users" in text else 1 + len(text) for text in texts]
+        return [array("f", (float(at == place) for at in range(400))) for place in places]
+
+
+@pytest.mark.requirement("L6.10", "L6.11")
+@pytest.mark.parametrize("embedder", [Rollouts(), None], ids=["vectors", "twin"])
+def test_memories_that_say_it_in_other_words_are_asked_about_by_their_vectors_and_never_merged(
+    tmp_path: Path, embedder: Rollouts | None
+) -> None:
+    house = House(tmp_path)
+    house.memory = Memory(house.root, clock=lambda: EARLIER, embedder=embedder)
+    ours = {
+        house.memory.save(text, type="project", why="two outages").file
+        for text in ("A canary comes before each deploy", "New versions go to a few users first")
+    }
+    before = house.state()
+    report = run(house.dreams(), dry_run=True)
+    asked = [set(question.files) for question in report.questions if question.topic == "similar"]
+    assert asked == ([ours] if embedder else [])
+    assert not report.changes
+    assert house.state() == before
 
 
 @pytest.mark.requirement("L6.9", "B5")

@@ -37,7 +37,7 @@ _MOST_SYMBOLS: Final = 0.1
 _NAME_PART: Final = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
 _SAME_SHARE: Final = 0.5
 _EQUAL_SHARE: Final = 0.9
-_SAME_COSINE: Final = 0.6
+_SAME_COSINE: Final = 0.5
 _NEAR_BEST: Final = 0.5
 _QUOTE_CHARS: Final = 300
 _RULE_WORDS: Final = 5

@@ -71,5 +71,7 @@ class DreamFacts:
     """Files that a person restored by undoing a dream; they stay as they are."""
     gone_sessions: frozenset[str] = frozenset()
     """Sessions that memories name as their source and that no longer exist."""
+    alike: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of files whose memories are each other's nearest by meaning, each pair in order."""
     unsupported: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     """Memories that their source does not support, with the reason."""

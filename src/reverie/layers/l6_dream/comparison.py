@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -45,8 +45,10 @@ def adds_words(one: MemoryRecord, other: MemoryRecord | None = None) -> int:
     return len({*words(one.name), *words(one.description)} - known)
 
 
-def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[list[str]]:
-    """Return groups of files whose memories have the same type and nearly the same words.
+def similar_groups(
+    memories: Mapping[str, MemoryRecord], least: float, alike: Collection[tuple[str, str]] = ()
+) -> list[list[str]]:
+    """Return groups of files whose memories have the same type and nearly the same words, or are ``alike``.
 
     Two are similar if they differ in one word, if they differ in at most two words at one place and those are at most
     a third, or if they have at least ``least`` of their words in common (Dice). Two that put other words into the
@@ -57,11 +59,13 @@ def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[l
     group = {file: {file} for file in memories}
     for equal in map(set, equal_groups(memories)):
         group.update((file, equal) for file in equal)
-    for one, other in _candidates(claims, least):
+    meant = [pair for pair in sorted(alike) if memories.keys() >= {*pair}]
+    for one, other in (*_candidates(claims, least), *meant):
         same_type = memories[one].type == memories[other].type
-        if not same_type or group[one] is group[other] or _are_of_two_things(said[one], said[other]):
+        if group[one] is group[other] or _are_of_two_things(said[one], said[other]):
             continue
-        if _is_similar(claims[one], claims[other], least) or _differs_at_one_place(said[one], said[other]):
+        by_words = _is_similar(claims[one], claims[other], least) or _differs_at_one_place(said[one], said[other])
+        if (same_type and by_words) or (one, other) in alike:
             group[one] |= group[other]
             group.update(dict.fromkeys(group[other], group[one]))
     found = {id(files): sorted(files) for files in group.values() if len(files) > 1}

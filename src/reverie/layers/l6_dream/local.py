@@ -60,7 +60,7 @@ def dream(
         _merge(copy, policy)
         if copy.files == before:
             break
-    groups = similar_groups(copy.ours, policy.similar)
+    groups = similar_groups(copy.ours, policy.similar, known.alike)
     questions += [similarity_question([copy.record(file) for file in group]) for group in groups]
     questions += _undated(copy)
     questions += _ended(copy, now.date())

@@ -81,6 +81,7 @@ class Dreams:
     ) -> None:
         """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``."""
         self._root = str(memory.path)
+        self._vectors = memory.vectors
         self._settings = settings
         self._policy = settings.dream
         self._project = Path(project)
@@ -205,6 +206,7 @@ class Dreams:
             project=self._project,
             dreamt=DreamLock(self._root).last(),
             excluded=excluded,
+            vectors=self._vectors,
         )
         facts = replace(facts, restored=before.restored)
         dreamed = dream_locally(files, now=self._clock(), policy=self._policy, facts=facts)

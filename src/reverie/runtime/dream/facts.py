@@ -14,6 +14,7 @@ from ...layers.l6_dream import DreamFacts, links_in
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record
 from ..memory.daily_logs import drafts_from_logs, logged_since
+from ..memory.vectors import MemoryVectors
 
 _MAX_PATHS: Final = 20_000
 _MAX_BYTES: Final = 64_000
@@ -44,6 +45,7 @@ def facts_for(
     project: Path,
     dreamt: float | None,
     excluded: Iterable[str] = (),
+    vectors: MemoryVectors | None = None,
 ) -> DreamFacts:
     """Return facts about these files, read from the disk; ``excluded`` files exist but are not part of the dream.
 
@@ -63,7 +65,8 @@ def facts_for(
         others,
         frozenset(path for path in linked if not is_memory(path) and path not in others and _is_missing(project, path)),
         {draft.file: draft.content() for draft in drafts},
-        frozenset(_deleted_sessions(records.values(), home / "projects" / slug)),
+        gone_sessions=frozenset(_deleted_sessions(records.values(), home / "projects" / slug)),
+        alike=vectors.alike(records) if vectors is not None else frozenset(),
     )
 
 

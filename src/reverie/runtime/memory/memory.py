@@ -31,7 +31,7 @@ from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
 from .scopes import Scopes, author_trust, iso_time, memory_directory, source_tuple
 from .search import MemorySearch
-from .vectors import delete_vectors
+from .vectors import MemoryVectors, delete_vectors
 
 __all__ = ["Memory", "memory_directory"]
 
@@ -132,6 +132,11 @@ class Memory:
     def recalls_meaning(self) -> bool:
         """Whether recall uses embeddings; without them a question finds a memory only by common words."""
         return self._found.vectors is not None
+
+    @property
+    def vectors(self) -> MemoryVectors | None:
+        """The vectors of the memories; None without an embedder."""
+        return self._found.vectors
 
     @property
     def recall_problem(self) -> str:

@@ -10,6 +10,8 @@ import sqlite3
 from array import array
 from collections.abc import Mapping
 from contextlib import closing
+from heapq import nlargest
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,8 @@ _FILE: Final = "vectors.sqlite"
 _JOURNAL: Final = ".journal"
 _BUSY_SECONDS: Final = 5.0
 _BODY_CHARS: Final = 500
+_LEAST_LEAD: Final = 0.5
+"""The least likeness of two alike memories, less half of that of the next one to either."""
 
 
 def delete_vectors(directory: str | os.PathLike[str]) -> None:
@@ -81,6 +85,29 @@ class MemoryVectors:
         if asked is None or asked[0] != query or not isinstance(embedder, PromptEmbedder):
             return False
         return embedder.is_general(asked[1])
+
+    def alike(self, memories: Mapping[str, MemoryRecord]) -> frozenset[tuple[str, str]]:
+        """Return the pairs of memories, by file, that are each other's nearest and clearly nearer than all others.
+
+        Only saved vectors that are up to date count, and nothing is written.
+        """
+        try:
+            rows = self._read() if self._path.is_file() else {}
+        except (ReverieError, sqlite3.Error, OSError, ValueError, TypeError):
+            return frozenset()
+        vectors = {
+            file: rows[file][1] for file, one in memories.items() if rows.get(file, ("",))[0] == self._digest(one)
+        }
+        near: dict[str, list[tuple[float, str]]] = {file: [(0.0, ""), (0.0, "")] for file in vectors}
+        for one, other in combinations(vectors, 2):
+            value = likeness(vectors[one], vectors[other])
+            near[one] = nlargest(2, [*near[one], (value, other)])
+            near[other] = nlargest(2, [*near[other], (value, one)])
+        return frozenset(
+            (one, other)
+            for one, ((value, other), (second, _)) in near.items()
+            if one < other and near[other][0][1] == one and value - max(second, near[other][1][0]) / 2 >= _LEAST_LEAD
+        )
 
     def _digest(self, memory: MemoryRecord) -> str:
         return hex_of(f"{self._embedder.name}\0{_text(memory)}".encode("utf-8", "replace"))[:32]
