@@ -133,7 +133,9 @@ def test_without_the_rule_an_upgrade_rewrites_the_prefix(
 
 
 @pytest.mark.requirement("K11")
-@pytest.mark.parametrize("why", ["a tool refuses logged calls", "the user turned a tool on", "another model"])
+@pytest.mark.parametrize(
+    "why", ["a tool refuses logged calls", "the user turned a tool on", "a timeout", "another model"]
+)
 def test_the_newer_prefix_holds_at_once_where_the_logged_one_cannot(
     world: World, upgrade: Callable[..., None], why: str
 ) -> None:
@@ -142,6 +144,8 @@ def test_the_newer_prefix_holds_at_once_where_the_logged_one_cannot(
         upgrade(**({"required": ["file_path", "limit"]} if why == "a tool refuses logged calls" else {}))
         if why == "the user turned a tool on":
             world.settings = replace(world.settings, agent=AgentPolicy(web_fetch=True))
+        if why == "a timeout":
+            world.settings = replace(world.settings, agent=AgentPolicy(bash_timeout_seconds=77))
         if why == "another model":
             world.model = ScriptedModel(
                 lambda request: "Fine.", name="scripted:other", capabilities=world.model.capabilities
@@ -152,6 +156,7 @@ def test_the_newer_prefix_holds_at_once_where_the_logged_one_cannot(
     assert "Novelty" in _names(request)
     assert "As short as you can" in str(request)
     assert "the tools changed, and this model takes new tools only in the prefix" in world.rendered()
+    assert ("77 seconds" in str(request["tools"])) == (why == "a timeout")
     assert ("WebFetch" in _names(request)) == (why == "the user turned a tool on")
 
 

@@ -227,14 +227,16 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
 
 def program_texts(parts: AgentParts) -> ProgramTexts:
     """Return the texts of an open agent that this program wrote, with the user's choices that they depend on."""
-    options, switches = parts.options, parts.options.settings.switches
+    options, switches, limits = parts.options, parts.options.settings.switches, parts.options.settings.agent
+    seconds, usual = ((one.bash_timeout_seconds, one.bash_max_timeout_seconds) for one in (limits, AgentPolicy()))
     chosen = {
         "own tools": options.tools is not None,
         "own prompt": options.system is not None,
         "small window": has_small_window(parts.session),
         "no memory": not switches.memory,
         "no relay": not switches.relay,
-        "web fetch": options.settings.agent.web_fetch,
+        "web fetch": limits.web_fetch,
+        f"timeouts {seconds}": seconds != usual,
         "team memory": options.settings.team_memory is not None,
         "daily logs": options.settings.daily_logs,
     }

@@ -39,13 +39,16 @@ class ProgramTexts:
         ``choices`` are those of the logged texts. Where the user chose otherwise since, where another program wrote
         them, and where a tool is gone or refuses calls by its logged schema, all texts are those of now.
         """
-        if choices != self.choices and (choices or _first_line(logged[0]) != _first_line(now[0])):
+        is_foreign = choices != self.choices and (choices or _first_line(logged[0]) != _first_line(now[0]))
+        if is_foreign or logged == now:
             return now
         new = {str(tool.get("name")): tool for tool in now[1]}
         old = {str(tool.get("name")): tool for tool in logged[1]}
         for name, tool in old.items():
             if name in new:
-                changed = name in self.tools and not takes_inputs_of(new[name]["input_schema"], tool["input_schema"])
+                changed = name in self.tools and not takes_inputs_of(
+                    new[name]["input_schema"], tool.get("input_schema")
+                )
             else:
                 changed = not name.startswith(SERVER_TOOL)
             if changed:
