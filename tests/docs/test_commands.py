@@ -86,7 +86,7 @@ def unknown_words(words: list[str]) -> list[str]:
     """Return the commands and options of a call that do not exist."""
     if words[0] in {*ROOT_OPTIONS, "help", "version", "ledger", "measures", "COMMAND"}:
         return []
-    if words[0].startswith("-") or len(words) > 1 and words[0] not in {*COMMANDS, *OLD_NAMES}:
+    if words[0].startswith("-") or (len(words) > 1 and words[0] not in {*COMMANDS, *OLD_NAMES}):
         words = ["chat", *words]
     if words[0] not in {*COMMANDS, *OLD_NAMES}:
         return words[:1]
