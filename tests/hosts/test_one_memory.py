@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import reverie.cli.hosts.install as installing
 from reverie.cli.hosts.install import command, remove
 from reverie.errors import InputError
 from reverie.hosts.hook import answer
+from reverie.hosts.shared_memory import is_shared
 from reverie.hosts.worker import work
 from reverie.runtime.memory.memory import Memory
 
@@ -156,6 +158,17 @@ def test_a_setting_that_the_user_made_and_edits_since_stay(run: Run, project: Pa
     local.write_text(local.read_text().replace("{", '{"model": "opus",', 1))
     run(undo=True)
     assert json.loads(local.read_text()) == {"model": "opus"}
+
+
+@pytest.mark.requirement("H1")
+def test_a_pipe_in_place_of_the_settings_keeps_no_hook_waiting(run: Run, project: Path, tmp_path: Path) -> None:
+    memory = Memory.open(project)
+    (project / ".claude").mkdir()
+    os.mkfifo(project / ".claude" / "settings.local.json")
+    assert not is_shared(str(project), str(memory.path))
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(json.dumps({"autoMemoryDirectory": str(memory.path)}))
+    assert is_shared(str(project), str(memory.path)), "the user's settings are read behind it"
 
 
 def test_install_asks_and_writes_nothing_without_a_yes(

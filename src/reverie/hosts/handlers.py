@@ -205,10 +205,14 @@ def _on_tool_call(event: HookEvent, settings: HookSettings) -> HookResponse:
     shown = state.shown_memories()
     read = MemoryReader(_memory_directory(event, settings), settings.team_memory, query="", home=settings.home)
     context = RecallContext(shown.files, now=now)
+
+    def in_project(path: str) -> bool:
+        return os.path.lexists(os.path.join(event.cwd, path))
+
     named = [
         file
         for file, memory in read.records.items()
-        if may_show(memory, context) and is_about(read.names[file], event.input)
+        if may_show(memory, context) and is_about(read.names[file], event.input, in_project)
     ]
     certain = [memory for memory in read.whole(named) if memory.trust == "user"][:_MOST_BEFORE_TOOL]
     return _shown(event, settings, state, shown, certain, now) if certain else HookResponse()

@@ -1,13 +1,14 @@
 """The files and commands that a memory names, and whether a tool call is about one of them. Pure.
 
 Only names that leave no doubt count: a path or a file name with its ending, a path that begins with ``/``, ``~/`` or
-``./`` or is alone in backticks, a command in backticks, or two words before an option (``git push --force``).
+``./`` or is alone in backticks, a command in backticks, or two words before an option (``git push --force``). In a
+command, a word without a directory is a file only if the project has it (``Node.js`` is also a product).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ..lazy import pattern
 from ..values import cast
@@ -53,15 +54,20 @@ def search_strings(names: Iterable[str]) -> list[str]:
     return sorted({name[2:] if name.startswith(_FILE_MARK) else name[2:].split(" ")[0] for name in names})
 
 
-def is_about(names: Iterable[str], given: object) -> bool:
-    """Return whether the arguments of a tool call name one of these files, or run one of these commands."""
+def is_about(names: Iterable[str], given: object, exists: Callable[[str], bool]) -> bool:
+    """Return whether the arguments of a tool call name one of these files, or run one of these commands.
+
+    ``exists`` says whether a path is there.
+    """
     files, commands = _parts(given)
     run = {words[:count] for words in map(_command, commands) for count in (1, 2)}
     for name in names:
         if name.startswith(_COMMAND_MARK):
             if tuple(name[2:].split(" ")) in run:
                 return True
-        elif any(_names_file(name[2:], text) for text in (*files, *commands)):
+        elif any(_paths(name[2:], text) for text in files) or any(
+            "/" in path or exists(path) for one in commands for path in _paths(name[2:], one)
+        ):
             return True
     return False
 
@@ -92,6 +98,8 @@ def _plain_words(text: str) -> Iterator[str]:
         yield word.strip("'\"")
 
 
-def _names_file(name: str, text: str) -> bool:
-    """Return whether a text holds this path by whole names, also at the end of a longer path."""
-    return name in text and re.search(rf"(?<![\w.@+-]){re.escape(name)}(?![\w/@+-]|\.\w)", text) is not None
+def _paths(name: str, text: str) -> list[str]:
+    """Return the places where a text holds this path by whole names, with a directory before it."""
+    if name not in text:
+        return []
+    return re.findall(rf"(?<![\w.@+-])/?(?:[\w.@+~-]+/)*{re.escape(name)}(?![\w/@+-]|\.\w)", text)

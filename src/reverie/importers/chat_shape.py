@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
+from ..values import object_of, rows_of
+from .foreign_values import Record, as_count, as_list, as_text, compact_json, first_of
 from .record_files import decode_record
 
 _STOPS: Final = {
@@ -28,7 +29,7 @@ def usage_of(recorded: Record) -> Record | None:
     ``prompt_tokens`` includes cached tokens; ``input_tokens`` of the result does not.
     """
     prompt = as_count(recorded.get("prompt_tokens")) or as_count(recorded.get("input_tokens"))
-    details = as_dict(recorded.get("prompt_tokens_details")) or as_dict(recorded.get("input_tokens_details"))
+    details = object_of(recorded.get("prompt_tokens_details")) or object_of(recorded.get("input_tokens_details"))
     read = (
         as_count(details.get("cached_tokens"))
         or as_count(recorded.get("cached_input_tokens"))
@@ -68,7 +69,7 @@ def reply_of(response: Record, fallback_id: str) -> Record:
         reply["model"] = model
     if stop := stop_reason_of(choice.get("finish_reason")):
         reply["stop_reason"] = stop
-    recorded = as_dict(response.get("usage"))
+    recorded = object_of(response.get("usage"))
     if usage := usage_of(recorded):
         reply["usage"] = usage
     if recorded:
@@ -87,7 +88,7 @@ def arguments_of(recorded: Any) -> Record:
         except ValueError:
             return {"arguments": recorded} if recorded else {}
     if isinstance(recorded, dict):
-        return as_dict(recorded)
+        return object_of(recorded)
     return {} if recorded is None else {"arguments": compact_json(recorded)}
 
 
@@ -95,7 +96,7 @@ def tool_uses(calls: Any) -> list[Record]:
     """Return chat tool calls as a list of ``tool_use`` blocks; a call without an id or a name is left out."""
     out: list[Record] = []
     for call in rows_of(calls):
-        function = as_dict(call.get("function"))
+        function = object_of(call.get("function"))
         name, id = as_text(function.get("name")), as_text(call.get("id"))
         if name and id:
             out.append({"type": "tool_use", "id": id, "name": name, "input": arguments_of(function.get("arguments"))})
@@ -133,9 +134,11 @@ def declared_tools(tools: Any) -> list[Record]:
     """Return chat tool declarations in the shape of the Messages API; those without a name are left out."""
     out: list[Record] = []
     for tool in rows_of(tools):
-        function = as_dict(tool.get("function")) or tool
+        function = object_of(tool.get("function")) or tool
         if name := as_text(function.get("name")):
-            schema = as_dict(function.get("parameters")) or as_dict(function.get("input_schema")) or {"type": "object"}
+            schema = (
+                object_of(function.get("parameters")) or object_of(function.get("input_schema")) or {"type": "object"}
+            )
             out.append({"name": name, "description": as_text(function.get("description")), "input_schema": schema})
     return out
 
@@ -162,10 +165,10 @@ def content_of(content: Any) -> str | list[Record]:
         if isinstance(part, str):
             out.append({"type": "text", "text": part})
             continue
-        block = as_dict(part)
+        block = object_of(part)
         kind = as_text(block.get("type"))
         url = block.get("image_url")
-        address = as_text(url) or as_text(as_dict(url).get("url"))
+        address = as_text(url) or as_text(object_of(url).get("url"))
         if kind in _TEXTS:
             if text := as_text(block.get("text")):
                 out.append({"type": "text", "text": text})

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
-from ..values import record
+from ..values import object_of, record, rows_of
 from . import claude_requests
 from .chains import STRAY, Branch, Node, newest_branch, replies_together
-from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, rows_of
+from .foreign_values import Record, as_count, as_list, as_number, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain, sound_content
 
 NAME: Final = "claude-code"
@@ -47,7 +47,7 @@ def looks(row: Record) -> bool:
     """Return whether a record is a line of a Claude Code session."""
     kind = as_text(row.get("type"))
     if kind in _SPEAKING or kind == "progress":
-        of_qwen = "systemPayload" in row or "parts" in as_dict(row.get("message"))  # its chats have the same outline
+        of_qwen = "systemPayload" in row or "parts" in object_of(row.get("message"))  # its chats have the same outline
         return "parentUuid" in row and ("sessionId" in row or "uuid" in row) and not of_qwen
     if kind == "summary":
         return "leafUuid" in row
@@ -126,7 +126,7 @@ def _node(at: int, row: Record, kind: str, uuid: str) -> Node:
     parent = as_text(row.get("parentUuid")) or as_text(row.get("logicalParentUuid")) or None
     if parent is None and not as_text(row.get("sessionId")):
         parent = STRAY  # Claude Code names the session in every line: this is no new beginning of it
-    message = as_dict(row.get("message"))
+    message = object_of(row.get("message"))
     blocks = rows_of(message.get("content"))
     reply, uses, answers = "", (), ()
     if kind == "assistant" and not _synthetic(row, message):
@@ -135,7 +135,7 @@ def _node(at: int, row: Record, kind: str, uuid: str) -> Node:
     elif kind == "user":
         answers = tuple(as_text(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result")
     boundary = row.get("subtype") == "compact_boundary" or row.get("isCompactSummary") is True
-    preserved = as_text(as_dict(as_dict(row.get("compactMetadata")).get("preservedSegment")).get("tailUuid"))
+    preserved = as_text(object_of(object_of(row.get("compactMetadata")).get("preservedSegment")).get("tailUuid"))
     return Node(at, uuid, parent, kind in _SPEAKING, reply, uses, answers, kind == "attachment", boundary, preserved)
 
 
@@ -201,7 +201,7 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
     if kind == "system":
         _emit_system(draft, line, summaries, time)
     elif kind == "attachment":
-        attachment, content = as_dict(row.get("attachment")), _attached(row)
+        attachment, content = object_of(row.get("attachment")), _attached(row)
         name = as_text(attachment.get("type"))
         if name == "prompt_snapshot":
             draft.tally.skip("bookkeeping: prompt_snapshot", line.number)
@@ -215,11 +215,11 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
     elif row.get("isCompactSummary") is True:
         _emit_compacted(draft, line, line, time)
     else:
-        content = sound_content(as_dict(row.get("message")).get("content"))
+        content = sound_content(object_of(row.get("message")).get("content"))
         if content is None:
             draft.tally.skip("message without content", line.number)
             return
-        stored = as_text(as_dict(row.get("toolUseResult")).get("persistedOutputPath")).replace("\\", "/")
+        stored = as_text(object_of(row.get("toolUseResult")).get("persistedOutputPath")).replace("\\", "/")
         if stored and len(line.node.answers) == 1:
             draft.stored_results[stored.rsplit("/", 1)[-1]] = line.node.answers[0]
         more: Record = {"meta": True} if row.get("isMeta") is True else {}
@@ -228,7 +228,7 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
 
 def _emit_reply(draft: SessionDraft, line: TranscriptLine, time: str) -> None:
     row = line.row
-    message = as_dict(row.get("message"))
+    message = object_of(row.get("message"))
     content = sound_content(message.get("content"))
     if _synthetic(row, message):
         body: Record = {"subtype": "synthetic", "text": plain(content), "error": row.get("isApiErrorMessage") is True}
@@ -252,7 +252,7 @@ def _emit_reply(draft: SessionDraft, line: TranscriptLine, time: str) -> None:
 
 def _sound_usage(usage: Any) -> Record | None:
     """Return the usage as it was reported; None if a count is invalid or all are zero."""
-    counts = as_dict(usage)
+    counts = object_of(usage)
     given = [counts[name] for name in _TOKENS if counts.get(name) is not None]
     if not any(given) or any(as_count(count) != count for count in given):
         return None
@@ -277,7 +277,7 @@ def _emit_system(
 
 
 def _summary_text(line: TranscriptLine) -> str:
-    return plain(as_dict(line.row.get("message")).get("content"))
+    return plain(object_of(line.row.get("message")).get("content"))
 
 
 def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: TranscriptLine, time: str) -> None:
@@ -285,8 +285,8 @@ def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: Tran
     if not text:
         draft.tally.skip("compaction without a readable summary", boundary.number)
         return
-    said = as_dict(boundary.row.get("compactMetadata"))
-    segment = as_dict(said.get("preservedSegment"))
+    said = object_of(boundary.row.get("compactMetadata"))
+    segment = object_of(said.get("preservedSegment"))
     head = as_text(segment.get("headUuid")) or as_text(segment.get("head"))
     known = {entry.uuid for entry in draft.entries if entry.message is not None}
     draft.compacted(
@@ -305,13 +305,13 @@ def _attached(row: Record) -> str | list[Record]:
     if "rendered" in row:
         texts = [plain(one.get("content")) for one in rows_of(row["rendered"])]
         return [{"type": "text", "text": text} for text in texts if text.strip()]
-    attachment = as_dict(row.get("attachment"))
+    attachment = object_of(row.get("attachment"))
     if as_text(attachment.get("type")) in _UNSENT:
         return ""
     for name in ("content", "prompt", "snippet", "stdout"):
         value = attachment.get(name)
-        inner = as_dict(value)
-        text = plain(value) or as_text(as_dict(inner.get("file")).get("content")) or as_text(inner.get("content"))
+        inner = object_of(value)
+        text = plain(value) or as_text(object_of(inner.get("file")).get("content")) or as_text(inner.get("content"))
         text = text or "\n".join(item for item in as_list(value) if isinstance(item, str))
         if text.strip():
             path = as_text(attachment.get("filename")) or as_text(attachment.get("path"))
@@ -341,7 +341,7 @@ def _said(kept: Sequence[TranscriptLine]) -> Iterator[tuple[int, Record]]:
     """
     open_as, blocks = "", list[Any]()
     for place, line in enumerate(kept):
-        content = as_dict(line.row.get("message")).get("content")
+        content = object_of(line.row.get("message")).get("content")
         if line.row.get("type") not in ("user", "assistant") or not content:
             continue
         joins = line.node.reply or ("results" if line.node.answers else "")

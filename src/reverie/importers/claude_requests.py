@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from ..cache.usage import Usage, usage_of
-from ..values import record
-from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, rows_of
+from ..values import object_of, record, rows_of
+from .foreign_values import Record, as_count, as_list, as_number, as_text
 from .import_result import RecordedBill, plain
 
 RECORDS: Final = frozenset({"api-request", "api-request-shape", "api-request-blob", "cost-state"})
@@ -74,7 +74,7 @@ def requests_in(rows: Iterable[Record]) -> RecordedRequests:
     for row in rows:
         if (kind := kinds.get(as_text(row.get("type")))) is not None:
             into, key, value = kind
-            into[as_text(row.get(key))] = as_dict(row.get(value)) if value else row
+            into[as_text(row.get(key))] = object_of(row.get(value)) if value else row
     return found
 
 
@@ -86,7 +86,7 @@ def bill_in(rows: Iterable[Record]) -> RecordedBill | None:
     states: dict[float | None, Record] = {}
     replies: dict[str, Record] = {}
     for row in rows:
-        message = as_dict(row.get("message"))
+        message = object_of(row.get("message"))
         if row.get("type") == "cost-state":
             states[as_number(row.get("startTime"))] = row
         elif message.get("usage"):
@@ -95,9 +95,9 @@ def bill_in(rows: Iterable[Record]) -> RecordedBill | None:
         return None
     other: dict[str, Usage] = {}
     for state in states.values():
-        for model, usage in as_dict(state.get("modelUsage")).items():
-            other[model] = other.get(model, Usage()).plus(_counted(as_dict(usage)))
-    calls = [(as_text(one.get("model")), usage_of(as_dict(one.get("usage")))) for one in replies.values()]
+        for model, usage in object_of(state.get("modelUsage")).items():
+            other[model] = other.get(model, Usage()).plus(_counted(object_of(usage)))
+    calls = [(as_text(one.get("model")), usage_of(object_of(one.get("usage")))) for one in replies.values()]
     for model, usage in calls:
         if model in other:
             other[model] = other[model].minus(usage)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
-from ..values import replace
+from ..values import object_of, replace, rows_of
 from .chat_shape import arguments_of, content_of, usage_of
-from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
+from .foreign_values import Record, as_count, as_list, as_text, compact_json, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, first_words, plain
 
 NAME: Final = "codex"
@@ -59,7 +59,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
 def _rows(source: RecordSource) -> Iterator[tuple[int, Record]]:
     for number, row in source.records:
         if isinstance(row.get("items"), list) and "type" not in row:
-            yield number, as_dict(row.get("session"))
+            yield number, object_of(row.get("session"))
             for item in rows_of(row["items"]):
                 yield number, item
         else:
@@ -71,15 +71,17 @@ class _Rollout:
 
     def __init__(self, source: RecordSource) -> None:
         head = first_of([row for _, row in _rows(source) if _is_head(row)])
-        meta = as_dict(head.get("payload")) or head
+        meta = object_of(head.get("payload")) or head
         id, parent = as_text(meta.get("id")) or as_text(meta.get("session_id")), as_text(meta.get("parent_thread_id"))
-        spawned = as_dict(as_dict(as_dict(meta.get("source")).get("subagent")).get("thread_spawn"))
+        spawned = object_of(object_of(object_of(meta.get("source")).get("subagent")).get("thread_spawn"))
         parent = parent or as_text(spawned.get("parent_thread_id"))
         self.draft = draft = SessionDraft(NAME, f"{parent}.agent-{id}" if parent else id, source)
         draft.agent = (as_text(meta.get("agent_path")) or id) if parent else None
         self.inherited = as_count(meta.get("subagent_history_start_ordinal")) if parent else 0
         draft.cwd = as_text(meta.get("cwd"))
-        instructions = as_text(as_dict(meta.get("base_instructions")).get("text")) or as_text(meta.get("instructions"))
+        instructions = as_text(object_of(meta.get("base_instructions")).get("text")) or as_text(
+            meta.get("instructions")
+        )
         draft.system = instructions or None
         self.reply: Record | None = None
         self.speaking = False
@@ -92,7 +94,7 @@ class _Rollout:
     def take(self, row: Record, line: int) -> None:
         """Add one line to the draft, or count it there as skipped."""
         kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
-        payload = as_dict(row.get("payload"))
+        payload = object_of(row.get("payload"))
         if kind == "response_item" and as_count(row.get("ordinal")) < self.inherited:
             self.draft.tally.skip("inherited from its parent", line)
         elif kind == "response_item":
@@ -154,7 +156,7 @@ class _Rollout:
 
     def _event(self, event: Record, line: int) -> None:
         kind = as_text(event.get("type"))
-        info = as_dict(event.get("info"))
+        info = object_of(event.get("info"))
         if kind == "token_count" and info:
             self._counted(info)
         elif kind == "thread_rolled_back":
@@ -169,7 +171,7 @@ class _Rollout:
 
     def _counted(self, info: Record) -> None:
         """Add reported usage to the last reply; a repeated total is not a new call and is ignored."""
-        total, last = info.get("total_token_usage"), as_dict(info.get("last_token_usage"))
+        total, last = info.get("total_token_usage"), object_of(info.get("last_token_usage"))
         if total is not None and total == self.total:
             return
         self.total = total
@@ -228,7 +230,7 @@ def _is_turn(entry: Entry) -> bool:
 def _use(item: Record, kind: str) -> list[Record]:
     id = as_text(item.get("call_id")) or as_text(item.get("id"))
     if kind == "local_shell_call":
-        name, given = "local_shell", as_dict(item.get("action"))
+        name, given = "local_shell", object_of(item.get("action"))
     elif kind == "custom_tool_call":
         name, given = as_text(item.get("name")), {"input": as_text(item.get("input"))}
     else:
@@ -241,7 +243,7 @@ def _use(item: Record, kind: str) -> list[Record]:
 def _result(call: str, output: Any) -> Record:
     """Return a tool result; the output is a text, a list of parts, or in older files ``{content, success}``."""
     result: Record = {"type": "tool_result", "tool_use_id": call}
-    said = as_dict(output)
+    said = object_of(output)
     if said:
         if said.get("success") is False:
             result["is_error"] = True

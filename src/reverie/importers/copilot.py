@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from ..conversation.entries import ASSISTANT, SYSTEM, USER
+from ..values import object_of, rows_of
 from .chat_shape import arguments_of, usage_fields
-from .foreign_values import Record, as_count, as_dict, as_text, rows_of
+from .foreign_values import Record, as_count, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "copilot"
@@ -23,17 +24,17 @@ def looks(row: Record) -> bool:
 
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return the session of an event log, then its agents."""
-    starts = (as_dict(row.get("data")) for _, row in source.records if row.get("type") == "session.start")
+    starts = (object_of(row.get("data")) for _, row in source.records if row.get("type") == "session.start")
     session = next((id for data in starts if (id := as_text(data.get("sessionId")))), source.folder or source.stem)
     drafts: dict[str, SessionDraft] = {"": SessionDraft(NAME, session, source)}
     usages: dict[str, Record] = {}
     for number, row in source.records:
-        agent, data = as_text(row.get("agentId")), as_dict(row.get("data"))
+        agent, data = as_text(row.get("agentId")), object_of(row.get("data"))
         if agent not in drafts:
             drafts[agent] = SessionDraft(NAME, f"{session}.agent-{agent}", source)
             drafts[agent].agent, drafts[agent].cwd = agent, drafts[""].cwd
         if row.get("type") == "session.usage_record":
-            usage = as_dict(data.get("usage"))
+            usage = object_of(data.get("usage"))
             usages[as_text(usage.get("apiCallId"))] = usage
         _emit(drafts[agent], row, data, usages, number)
     made = [draft.done(source.damage if not id else ()) for id, draft in drafts.items()]
@@ -52,8 +53,8 @@ def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Reco
             result: Record = {"type": "tool_result", "tool_use_id": call}
             if data.get("success") is False:
                 result["is_error"] = True
-            error = as_text(as_dict(data.get("error")).get("message"))
-            result["content"] = as_text(as_dict(data.get("result")).get("content")) or error
+            error = as_text(object_of(data.get("error")).get("message"))
+            result["content"] = as_text(object_of(data.get("result")).get("content")) or error
             draft.say(USER, "user", [result], time, id)
         case "session.compaction_complete" if summary := as_text(data.get("summaryContent")):
             manual, tokens = data.get("trigger") == "manual", as_count(data.get("preCompactionTokens"))
@@ -62,7 +63,7 @@ def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Reco
             draft.add(SYSTEM, {"subtype": "error", "text": as_text(data.get("message"))}, time, id)
         case _:
             draft.system = text or draft.system if kind == "system.message" else draft.system
-            draft.cwd = as_text(as_dict(data.get("context")).get("cwd")) or draft.cwd
+            draft.cwd = as_text(object_of(data.get("context")).get("cwd")) or draft.cwd
             draft.tally.skip(f"bookkeeping: {kind}" if _EVENT.fullmatch(kind) else f"unknown type: {kind[:40]}", line)
 
 

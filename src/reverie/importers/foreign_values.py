@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..conversation.entries import clean
+from ..values import rows_of
 
 Record = dict[str, Any]
 
@@ -18,19 +19,9 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def as_dict(value: Any) -> Record:
-    """Return the value if it is a dict, else an empty dict."""
-    return cast(Record, value) if isinstance(value, dict) else {}
-
-
 def as_list(value: Any) -> list[Any]:
     """Return the value if it is a list, else an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def rows_of(value: Any) -> list[Record]:
-    """Return a list of the dicts in a list, without other items; an empty list if the value is not a list."""
-    return [cast(Record, item) for item in as_list(value) if isinstance(item, dict)]
 
 
 def first_of(value: Any) -> Record:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
-from .foreign_values import Record, as_dict, as_list, as_text, rows_of
+from ..values import object_of, rows_of
+from .foreign_values import Record, as_list, as_text
 from .gemini_shape import blocks_of, result_of, usage_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -48,7 +49,7 @@ class _Chat:
 
     def __init__(self, source: RecordSource) -> None:
         rows = [row for _, row in source.records]
-        heads = [*rows, *(as_dict(row.get("$set")) for row in rows)]
+        heads = [*rows, *(object_of(row.get("$set")) for row in rows)]
         id = next((name for row in heads if (name := as_text(row.get("sessionId")))), "")
         self.draft = SessionDraft(NAME, id or source.stem, source)
         self.kind = next((as_text(row.get("kind")) for row in rows if "projectHash" in row), "")
@@ -64,7 +65,7 @@ class _Chat:
             for id in later[later.index(back) :] if back in later else later:
                 self.draft.abandon(id, self.messages.pop(id)[0])
             return
-        changed = as_dict(row.get("$set"))
+        changed = object_of(row.get("$set"))
         for one in [*rows_of(row.get("messages")), *rows_of(changed.get("messages"))]:
             if not self._is_known(one):
                 self.messages[as_text(one.get("id"))] = line, one
@@ -111,7 +112,7 @@ class _Chat:
     def _reply(self, row: Record, blocks: list[Record], time: str, id: str) -> None:
         """Append a reply, each call as an entry of its own, because a later line adds it; then the results."""
         calls = rows_of(row.get("toolCalls"))
-        tokens = as_dict(row.get("tokens"))
+        tokens = object_of(row.get("tokens"))
         reply: Record = {"id": id}
         if model := as_text(row.get("model")):
             reply["model"] = self.draft.model = model
@@ -126,7 +127,7 @@ class _Chat:
                 "type": "tool_use",
                 "id": call["id"],
                 "name": as_text(call.get("name")),
-                "input": as_dict(call.get("args")),
+                "input": object_of(call.get("args")),
             }
             for call in calls
             if as_text(call.get("id")) and call["id"] not in named
@@ -141,9 +142,9 @@ class _Chat:
 
 def _results(message: Record) -> Iterator[Record]:
     for part in as_list(message.get("content")):
-        response = as_dict(as_dict(part).get("functionResponse"))
+        response = object_of(object_of(part).get("functionResponse"))
         if id := as_text(response.get("id")) or as_text(response.get("name")):
-            yield result_of(id, as_dict(response.get("response")))
+            yield result_of(id, object_of(response.get("response")))
 
 
 def _text(blocks: list[Record]) -> str:

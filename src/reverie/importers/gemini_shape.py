@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..values import object_of
 from .chat_shape import usage_fields
-from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json
+from .foreign_values import Record, as_count, as_list, as_text, compact_json
 
 
 def blocks_of(content: Any) -> list[Record]:
     """Return a text, or a list of parts, as blocks; a thought is left out, and an unknown part becomes its JSON."""
     parts = [{"text": content}] if isinstance(content, str) else as_list(content)
-    return [block for part in parts if (block := _block(as_dict(part)))]
+    return [block for part in parts if (block := _block(object_of(part)))]
 
 
 def _block(part: Record) -> Record | None:
-    call, response = as_dict(part.get("functionCall")), as_dict(part.get("functionResponse"))
+    call, response = object_of(part.get("functionCall")), object_of(part.get("functionResponse"))
     if part.get("thought") is True or not part:
         return None
     if call:
@@ -24,14 +25,14 @@ def _block(part: Record) -> Record | None:
             "type": "tool_use",
             "id": as_text(call.get("id")) or name,
             "name": name,
-            "input": as_dict(call.get("args")),
+            "input": object_of(call.get("args")),
         }
     if response:
         id = as_text(response.get("id")) or as_text(response.get("name"))
-        return result_of(id, as_dict(response.get("response")))
+        return result_of(id, object_of(response.get("response")))
     if isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]} if part["text"] else None
-    data = as_dict(part.get("inlineData"))
+    data = object_of(part.get("inlineData"))
     if as_text(data.get("mimeType")).startswith("image/"):
         source = {"type": "base64", "media_type": data["mimeType"], "data": as_text(data.get("data"))}
         return {"type": "image", "source": source}

@@ -9,7 +9,8 @@ from typing import Final
 
 from ..conversation.entries import USER, iso
 from ..digests import hex_of
-from .foreign_values import Record, as_dict, as_number, as_text
+from ..values import object_of
+from .foreign_values import Record, as_number, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft, first_words
 
 NAME: Final = "history"
@@ -46,5 +47,5 @@ def read(source: RecordSource) -> list[ImportedSession]:
 def _prompt(row: Record) -> str:
     """Return a prompt with the texts that were pasted into it."""
     text = as_text(row.get("display")) or as_text(row.get("text"))
-    pasted = (as_text(as_dict(one).get("content")) for one in as_dict(row.get("pastedContents")).values())
+    pasted = (as_text(object_of(one).get("content")) for one in object_of(row.get("pastedContents")).values())
     return "\n\n".join([text, *(one for one in pasted if one and one not in text)])

@@ -13,8 +13,8 @@ from ..conversation.decisions import Cause, Compacted, Decision, body_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry
 from ..conversation.log import Damage
 from ..schemas import LOG
-from ..values import field, record
-from .foreign_values import Record, as_dict, as_list, as_text, compact_json
+from ..values import field, object_of, record
+from .foreign_values import Record, as_list, as_text, compact_json
 
 _NAMESPACE: Final = uuid.UUID("5f0f3b52-6f5e-5b0a-9a36-6d1f7f1f0c11")
 _MESSAGES: Final = frozenset({USER, ASSISTANT, ATTACHMENT})
@@ -133,7 +133,7 @@ class SessionDraft:
         """
         name = given if given and given not in self._seen else self._derived(kind, time, body)
         self._seen.add(name)
-        if "message" in body and self._is_ours(as_dict(body["message"]).get("content")):
+        if "message" in body and self._is_ours(object_of(body["message"]).get("content")):
             body = {**body, OUR_RESULTS: True}
         parent = self.entries[-1].uuid if self.entries else self._meta
         entry = Entry(name, parent, time, self.session_id, kind, body)
@@ -144,7 +144,7 @@ class SessionDraft:
 
     def _is_ours(self, content: Any) -> bool:
         """Return whether a message holds results alone, all of them from tools of Reverie; remember its calls."""
-        blocks = [as_dict(block) for block in as_list(content)]
+        blocks = [object_of(block) for block in as_list(content)]
         self._tools |= {
             as_text(one.get("id")): as_text(one.get("name")) for one in blocks if one.get("type") == "tool_use"
         }
@@ -251,7 +251,7 @@ def plain(content: Any) -> str:
     """Return the text of a message's content: the string, or the texts of its blocks joined by line ends."""
     if isinstance(content, str):
         return content
-    texts = [as_text(as_dict(block).get("text")) for block in as_list(content)]
+    texts = [as_text(object_of(block).get("text")) for block in as_list(content)]
     return "\n".join(text for text in texts if text)
 
 

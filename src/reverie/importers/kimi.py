@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, iso
+from ..values import object_of
 from .chat_shape import arguments_of, content_of, declared_tools, stop_reason_of, usage_fields
-from .foreign_values import Record, as_count, as_dict, as_number, as_text, compact_json
+from .foreign_values import Record, as_count, as_number, as_text, compact_json
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 
 NAME: Final = "kimi"
@@ -48,26 +49,26 @@ class _EventLog:
         time = iso(at / 1000) if at and 0 < at < 1e14 else ""
         match kind:
             case "context.append_message":
-                self._message(as_dict(row.get("message")), time, line)
+                self._message(object_of(row.get("message")), time, line)
             case "context.append_loop_event":
-                self._event(as_dict(row.get("event")), time, line)
+                self._event(object_of(row.get("event")), time, line)
             case "context.apply_compaction":
                 self._compaction(row, time)
             case _:
                 if kind == "profile.bind":
                     draft.system = as_text(row.get("systemPrompt")) or draft.system
-                    draft.cwd = as_text(as_dict(row.get("environmentDisclosure")).get("cwd")) or draft.cwd
+                    draft.cwd = as_text(object_of(row.get("environmentDisclosure")).get("cwd")) or draft.cwd
                 elif kind == "llm.tools_snapshot":
                     draft.tools = declared_tools(row.get("tools"))
                 elif kind == "llm.request":
                     draft.model = as_text(row.get("model")) or draft.model
                 elif kind == "usage.record":
-                    self.used = as_dict(row.get("usage"))
+                    self.used = object_of(row.get("usage"))
                 draft.tally.skip(f"bookkeeping: {kind[:40]}", line)
 
     def _message(self, message: Record, time: str, line: int) -> None:
         content = content_of(message.get("content"))
-        origin = as_dict(message.get("origin"))
+        origin = object_of(message.get("origin"))
         if message.get("role") != "user" or not content:
             self.draft.tally.skip("message without content" if not content else "message repeated by an event", line)
         elif origin.get("kind") == "user" or not origin:
@@ -79,7 +80,7 @@ class _EventLog:
 
     def _event(self, event: Record, time: str, line: int) -> None:
         kind, id = as_text(event.get("type")), as_text(event.get("uuid"))
-        part = as_dict(event.get("part"))
+        part = object_of(event.get("part"))
         call = as_text(event.get("toolCallId"))
         if kind == "content.part" and (text := as_text(part.get("text"))):
             self._say({"type": "text", "text": text}, event, time, id)
@@ -87,7 +88,7 @@ class _EventLog:
             use = {"type": "tool_use", "id": call, "name": as_text(event.get("name"))}
             self._say({**use, "input": arguments_of(event.get("args"))}, event, time, id)
         elif kind == "tool.result" and call:
-            said = as_dict(event.get("result"))
+            said = object_of(event.get("result"))
             result: Record = {"type": "tool_result", "tool_use_id": call}
             if said.get("isError") is True:
                 result["is_error"] = True

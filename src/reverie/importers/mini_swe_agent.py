@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from ..conversation.entries import ASSISTANT, USER, iso
+from ..values import object_of, rows_of
 from .chat_shape import CallIds, content_of, reply_of, tool_uses
-from .foreign_values import Record, as_count, as_dict, as_number, as_text, rows_of
+from .foreign_values import Record, as_count, as_number, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 
 NAME: Final = "mini-swe-agent"
@@ -22,10 +23,10 @@ def looks(row: Record) -> bool:
     """Return whether a document is a trajectory of mini-swe-agent."""
     if not isinstance(row.get("messages"), list):
         return False
-    if any("response" in as_dict(message.get("extra")) for message in rows_of(row["messages"])[:8]):
+    if any("response" in object_of(message.get("extra")) for message in rows_of(row["messages"])[:8]):
         return True
     return as_text(row.get("trajectory_format")).startswith("mini-swe-agent") or bool(
-        _SIGNS & as_dict(row.get("info")).keys()
+        _SIGNS & object_of(row.get("info")).keys()
     )
 
 
@@ -39,23 +40,23 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def _read_one(source: RecordSource, row: Record, line: int, *, first: bool) -> ImportedSession:
-    info = as_dict(row.get("info"))
-    config = as_dict(info.get("config"))
+    info = object_of(row.get("info"))
+    config = object_of(info.get("config"))
     draft = SessionDraft(NAME, as_text(row.get("instance_id")), source)
     draft.title = as_text(row.get("instance_id"))
-    draft.cwd = as_text(as_dict(config.get("environment")).get("cwd"))
-    draft.model = as_text(as_dict(config.get("model")).get("model_name"))
+    draft.cwd = as_text(object_of(config.get("environment")).get("cwd"))
+    draft.model = as_text(object_of(config.get("model")).get("model_name"))
     calls = CallIds()
     for place, message in enumerate(rows_of(row.get("messages"))):
         _emit(draft, calls, message, place, line)
-    cost = as_number(as_dict(info.get("model_stats")).get("instance_cost"))
+    cost = as_number(object_of(info.get("model_stats")).get("instance_cost"))
     draft.cost_usd = cost if cost is not None else draft.cost_usd
     return draft.done(source.damage if first else ())
 
 
 def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line: int) -> None:
     role, content = as_text(message.get("role")), content_of(message.get("content"))
-    extra = as_dict(message.get("extra"))
+    extra = object_of(message.get("extra"))
     if role == "system":
         draft.system = plain(content) if draft.system is None else f"{draft.system}\n\n{plain(content)}"
     elif role == "assistant":
@@ -88,7 +89,7 @@ def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line
 def _emit_reply(
     draft: SessionDraft, uses: list[Record], content: str | list[Record], extra: Record, place: int, line: int
 ) -> None:
-    response = as_dict(extra.get("response"))
+    response = object_of(extra.get("response"))
     if uses:
         text: list[Record] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
         content = [*(content if isinstance(content, list) else text), *uses]
@@ -97,7 +98,7 @@ def _emit_reply(
         return
     reply = reply_of(response, f"{draft.session_id}-{place}")
     cost = as_number(extra.get("cost"))
-    cost = cost if cost is not None else as_number(as_dict(response.get("usage")).get("cost"))
+    cost = cost if cost is not None else as_number(object_of(response.get("usage")).get("cost"))
     if cost is not None:
         reply["cost_usd"] = cost
         draft.spend(cost)

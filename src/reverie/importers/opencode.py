@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, SYSTEM, USER, iso
 from ..errors import InputError
+from ..values import object_of, rows_of
 from .chat_shape import image_of, stop_reason_of, usage_fields
-from .foreign_values import Record, as_count, as_dict, as_number, as_text, compact_json, rows_of
+from .foreign_values import Record, as_count, as_number, as_text, compact_json
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "opencode"
@@ -29,7 +30,7 @@ _STEPS: Final = frozenset({"step-start", "step-finish", "patch", "snapshot", "ag
 def looks(row: Record) -> bool:
     """Return whether a record is an exported session."""
     messages = rows_of(row.get("messages"))
-    return "directory" in as_dict(row.get("info")) and all("parts" in one for one in messages)
+    return "directory" in object_of(row.get("info")) and all("parts" in one for one in messages)
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
@@ -88,20 +89,20 @@ def _rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
 
 def _decoded(data: Any) -> Record:
     try:
-        return as_dict(json.loads(data))
+        return object_of(json.loads(data))
     except (TypeError, ValueError):
         return {}
 
 
 def _session(source: RecordSource, document: Record) -> ImportedSession:
-    info = as_dict(document.get("info"))
+    info = object_of(document.get("info"))
     id, parent = as_text(info.get("id")), as_text(info.get("parentID"))
     draft = SessionDraft(NAME, f"{parent}.agent-{id}" if parent else id, source)
     draft.agent = as_text(info.get("agent")) or id if parent else None
     draft.cwd, draft.title = as_text(info.get("directory")), as_text(info.get("title"))
     kept = ""
     for number, message in enumerate(rows_of(document.get("messages")), 1):
-        about, parts = as_dict(message.get("info")), rows_of(message.get("parts"))
+        about, parts = object_of(message.get("info")), rows_of(message.get("parts"))
         compaction = next((part for part in parts if part.get("type") == "compaction"), None)
         if compaction is not None:
             kept = as_text(compaction.get("tail_start_id")) or " "
@@ -128,8 +129,8 @@ def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) 
         reply["model"] = draft.model = model
     if stop := stop_reason_of(as_text(about.get("finish")).replace("-", "_")):
         reply["stop_reason"] = stop
-    tokens = as_dict(about.get("tokens"))
-    counts = {**tokens, **as_dict(tokens.get("cache"))}
+    tokens = object_of(about.get("tokens"))
+    counts = {**tokens, **object_of(tokens.get("cache"))}
     if usage := usage_fields(counts, "input", "read", "write", "output", "reasoning"):
         reply["usage"] = usage
     cost = as_number(about.get("cost"))
@@ -139,21 +140,26 @@ def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) 
     before = len(draft.entries)
     for part in parts:
         _emit_part(draft, part, reply, time, number)
-    if len(draft.entries) == before and (error := as_dict(about.get("error"))):
-        text = as_text(as_dict(error.get("data")).get("message")) or as_text(error.get("name"))
+    if len(draft.entries) == before and (error := object_of(about.get("error"))):
+        text = as_text(object_of(error.get("data")).get("message")) or as_text(error.get("name"))
         draft.add(SYSTEM, {"subtype": "error", "text": text}, time, id)
 
 
 def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str, number: int) -> None:
     """Append a part of a reply; a call and its result are entries of their own, because the result comes later."""
-    kind, id, state = as_text(part.get("type")), as_text(part.get("id")), as_dict(part.get("state"))
+    kind, id, state = as_text(part.get("type")), as_text(part.get("id")), object_of(part.get("state"))
     call = as_text(part.get("callID"))
     if kind == "text" and (block := _said(part)):
         draft.say(ASSISTANT, "assistant", [block], time, id, reply=reply)
     elif kind == "tool" and call and state.get("status") == "pending":
         draft.tally.skip("call that is being written", number)
     elif kind == "tool" and call:
-        use = {"type": "tool_use", "id": call, "name": as_text(part.get("tool")), "input": as_dict(state.get("input"))}
+        use = {
+            "type": "tool_use",
+            "id": call,
+            "name": as_text(part.get("tool")),
+            "input": object_of(state.get("input")),
+        }
         draft.say(ASSISTANT, "assistant", [use], time, id, reply=reply)
         if (status := as_text(state.get("status"))) in ("completed", "error"):
             result: Record = {"type": "tool_result", "tool_use_id": call}
@@ -188,5 +194,5 @@ def _said(part: Record) -> Record | None:
 
 
 def _time(about: Record) -> str:
-    made = as_number(as_dict(about.get("time")).get("created")) or 0
+    made = as_number(object_of(about.get("time")).get("created")) or 0
     return iso(made / 1000) if 0 < made < 1e14 else ""

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from ..conversation.decisions import Cause, Collapsed, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER
+from ..values import object_of, rows_of
 from .chat_shape import CallIds, content_of, declared_tools, image_of, reply_of, tool_uses
-from .foreign_values import Record, as_dict, as_list, as_number, as_text, compact_json, first_of, rows_of
+from .foreign_values import Record, as_list, as_number, as_text, compact_json, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "openhands"
@@ -55,10 +56,10 @@ class _RunReader:
         self.replies: set[str] = set()
         self.calls = CallIds()
         self.placed: dict[int, str] = {}
-        metadata = as_dict(row.get("metadata"))
+        metadata = object_of(row.get("metadata"))
         draft.title = as_text(row.get("instance_id"))
-        draft.model = as_text(as_dict(metadata.get("llm_config")).get("model"))
-        draft.cost_usd = as_number(as_dict(row.get("metrics")).get("accumulated_cost"))
+        draft.model = as_text(object_of(metadata.get("llm_config")).get("model"))
+        draft.cost_usd = as_number(object_of(row.get("metrics")).get("accumulated_cost"))
         for event in _events(row):
             before = len(draft.entries)
             self._emit(event, as_text(event.get("timestamp")))
@@ -67,8 +68,8 @@ class _RunReader:
                 self.placed[place] = draft.entries[-1].uuid
 
     def _emit(self, event: Record, time: str) -> None:
-        draft, action, args = self.draft, as_text(event.get("action")), as_dict(event.get("args"))
-        called = as_dict(event.get("tool_call_metadata"))
+        draft, action, args = self.draft, as_text(event.get("action")), object_of(event.get("args"))
+        called = object_of(event.get("tool_call_metadata"))
         if "observation" in event:
             self._observed(event, called, time)
         elif action == "system":
@@ -106,12 +107,12 @@ class _RunReader:
 
     def _replied(self, called: Record, event: Record, time: str) -> None:
         """Add the model's whole reply at the first of its calls; at its other calls do nothing."""
-        response = as_dict(called.get("model_response"))
+        response = object_of(called.get("model_response"))
         id = as_text(response.get("id")) or f"{self.draft.session_id}-{as_text(called.get('tool_call_id'))}"
         if id in self.replies:
             return
         self.replies.add(id)
-        message = as_dict(first_of(response.get("choices")).get("message"))
+        message = object_of(first_of(response.get("choices")).get("message"))
         content = content_of(message.get("content"))
         words: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
         uses = self.calls.renamed(tool_uses(message.get("tool_calls")) or _call_of(called, event))
@@ -129,7 +130,7 @@ class _RunReader:
             if kind == "error":
                 result["is_error"] = True
             self.draft.say(USER, "user", [result], time)
-        elif kind == "recall" and (recalled := _recalled(as_dict(event.get("extras")))):
+        elif kind == "recall" and (recalled := _recalled(object_of(event.get("extras")))):
             self.draft.say(ATTACHMENT, "user", recalled, time, attachment={"type": "recall"})
         elif kind in _BOOKKEEPING:
             self.draft.tally.skip(f"bookkeeping: {kind}", self.line)
@@ -158,7 +159,7 @@ class _RunReader:
 
 def _call_of(called: Record, event: Record) -> list[Record]:
     id, name = as_text(called.get("tool_call_id")), as_text(called.get("function_name"))
-    return [{"type": "tool_use", "id": id, "name": name, "input": as_dict(event.get("args"))}] if id and name else []
+    return [{"type": "tool_use", "id": id, "name": name, "input": object_of(event.get("args"))}] if id and name else []
 
 
 def _recalled(extras: Record) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
+from ..values import object_of
 from .chains import Node, newest_branch
 from .chat_shape import arguments_of, stop_reason_of, usage_fields
-from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
+from .foreign_values import Record, as_count, as_list, as_number, as_text, compact_json, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "pi"
@@ -25,7 +26,7 @@ def looks(row: Record) -> bool:
     if kind == "session":
         return "cwd" in row and "id" in row
     if kind == "message":
-        return "parentUuid" not in row and "role" in as_dict(row.get("message"))
+        return "parentUuid" not in row and "role" in object_of(row.get("message"))
     return kind in ("compaction", "thinking_level_change", "model_change", "branch_summary") and "timestamp" in row
 
 
@@ -84,7 +85,7 @@ class _EntryWriter:
         given = as_text(row.get("id"))
         before = len(draft.entries)
         if kind == "message":
-            self._message(as_dict(row.get("message")), given, time, line)
+            self._message(object_of(row.get("message")), given, time, line)
         elif kind == "compaction":
             self._compaction(row, time, line)
         elif kind == "branch_summary" and as_text(row.get("summary")):
@@ -124,7 +125,7 @@ class _EntryWriter:
             draft.tally.skip("message without content" if empty else f"unknown role: {role[:40]}", line)
 
     def _reply(self, message: Record, content: str | list[Record], given: str, time: str) -> None:
-        draft, recorded = self.draft, as_dict(message.get("usage"))
+        draft, recorded = self.draft, object_of(message.get("usage"))
         stop = as_text(message.get("stopReason"))
         if not content:
             draft.add(SYSTEM, {"subtype": stop or "empty", "text": as_text(message.get("errorMessage"))}, time, given)
@@ -137,7 +138,7 @@ class _EntryWriter:
             reply["stop_reason"] = stop_reason_of(stop)
         if usage := usage_fields(recorded, "input", "cacheRead", "cacheWrite", "output"):
             reply["usage"], reply["recorded"] = usage, recorded
-        cost = as_number(as_dict(recorded.get("cost")).get("total"))
+        cost = as_number(object_of(recorded.get("cost")).get("total"))
         if cost is not None:
             reply["cost_usd"] = cost
             draft.spend(cost)
@@ -166,7 +167,7 @@ class _EntryWriter:
 def _content(content: Any) -> str | list[Record]:
     if isinstance(content, str):
         return content
-    return [block for part in as_list(content) if (block := _block(as_dict(part)))]
+    return [block for part in as_list(content) if (block := _block(object_of(part)))]
 
 
 def _block(part: Record) -> Record | None:

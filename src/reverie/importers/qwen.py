@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ..conversation.entries import ASSISTANT, SYSTEM, USER
+from ..values import object_of, rows_of
 from .chains import Node, newest_branch
-from .foreign_values import Record, as_count, as_dict, as_text, first_of, rows_of
+from .foreign_values import Record, as_count, as_text, first_of
 from .gemini_shape import blocks_of, usage_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -22,7 +23,7 @@ def looks(row: Record) -> bool:
         return False
     if row.get("type") == "system":
         return "systemPayload" in row
-    return as_text(row.get("type")) in _SPEAKERS and isinstance(as_dict(row.get("message")).get("parts"), list)
+    return as_text(row.get("type")) in _SPEAKERS and isinstance(object_of(row.get("message")).get("parts"), list)
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
@@ -54,13 +55,13 @@ def _node(uuid: str, number: int, row: Record) -> Node:
 
 
 def _ids(row: Record, kind: str) -> tuple[str, ...]:
-    parts = rows_of(as_dict(row.get("message")).get("parts"))
-    return tuple(as_text(as_dict(part.get(kind)).get("id")) for part in parts if kind in part)
+    parts = rows_of(object_of(row.get("message")).get("parts"))
+    return tuple(as_text(object_of(part.get(kind)).get("id")) for part in parts if kind in part)
 
 
 def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
     kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
-    blocks = blocks_of(as_dict(row.get("message")).get("parts"))
+    blocks = blocks_of(object_of(row.get("message")).get("parts"))
     if kind == "system":
         _emit_system(draft, row, node, time)
     elif not blocks:
@@ -69,7 +70,7 @@ def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
         reply: Record = {"id": node.uuid}
         if model := as_text(row.get("model")):
             reply["model"] = draft.model = model
-        used = as_dict(row.get("usageMetadata"))
+        used = object_of(row.get("usageMetadata"))
         names = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
         if usage := usage_of(used, *names):
             reply["usage"] = usage
@@ -81,11 +82,11 @@ def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
 
 
 def _emit_system(draft: SessionDraft, row: Record, node: Node, time: str) -> None:
-    subtype, payload = as_text(row.get("subtype")), as_dict(row.get("systemPayload"))
+    subtype, payload = as_text(row.get("subtype")), object_of(row.get("systemPayload"))
     history = rows_of(payload.get("compressedHistory"))
     if subtype == "chat_compression" and history:
         texts = [block["text"] for one in history for block in blocks_of(one.get("parts")) if block["type"] == "text"]
-        info = as_dict(payload.get("info"))
+        info = object_of(payload.get("info"))
         draft.compacted(
             "Qwen Code",
             texts[0] if texts else "",

@@ -7,8 +7,8 @@ from typing import Final
 from ..conversation.entries import META, Entry
 from ..conversation.log import Damage, newer_part
 from ..schemas import LOG
-from ..values import replace
-from .foreign_values import Record, as_dict, as_text
+from ..values import object_of, replace
+from .foreign_values import Record, as_text
 from .import_result import ImportedSession, RecordSource, SkipCounts, safe_id
 
 NAME: Final = "reverie"
@@ -37,7 +37,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
             seen.add(row["uuid"])
             entries.append(_entry(row))
             if row["kind"] == META:
-                meta.update(as_dict(row["body"]))
+                meta.update(object_of(row["body"]))
     session = next((entry.session for entry in entries if entry.session), "") or source.stem
     if newer_part(entries):
         tally.skip("a decision of a newer Reverie", 1)

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, USER
+from ..values import object_of, rows_of
 from .chat_shape import CallIds, content_of, tool_uses
-from .foreign_values import Record, as_dict, as_list, as_number, as_text, rows_of
+from .foreign_values import Record, as_list, as_number, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 from .record_files import decode_record
 
@@ -64,7 +65,7 @@ def _steps(trajectory: list[Record]) -> list[Record]:
 
 
 def _fill(draft: SessionDraft, row: Record, messages: list[Record], line: int) -> None:
-    stats = as_dict(as_dict(row.get("info")).get("model_stats"))
+    stats = object_of(object_of(row.get("info")).get("model_stats"))
     draft.cost_usd = as_number(stats.get("instance_cost"))
     draft.model = _model(row.get("replay_config"))
     for directory in _directories(row):
@@ -117,9 +118,9 @@ def _model(replay: Any) -> str:
             replay = decode_record(replay.encode("utf-8", "replace"))
         except ValueError:
             return ""
-    agent = as_dict(as_dict(replay).get("agent"))
+    agent = object_of(object_of(replay).get("agent"))
     model = agent.get("model")
-    return as_text(as_dict(model).get("name")) or as_text(as_dict(model).get("model_name"))
+    return as_text(object_of(model).get("name")) or as_text(object_of(model).get("model_name"))
 
 
 def _directories(row: Record) -> Iterator[str]:
@@ -130,5 +131,5 @@ def _directories(row: Record) -> Iterator[str]:
                 state = decode_record(state.strip().encode("utf-8", "replace"))
             except ValueError:
                 continue
-        if directory := as_text(as_dict(state).get("working_dir")):
+        if directory := as_text(object_of(state).get("working_dir")):
             yield directory

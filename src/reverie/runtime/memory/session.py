@@ -7,8 +7,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
-from anyio import create_task_group
-
 from ...errors import InputError, SessionError
 from ...models import RetryingModel, open_model
 from ...ports import Model, Storage
@@ -18,6 +16,7 @@ from ...tools.function_tool import FunctionTool
 from ...tools.tool import Output, error_output
 from ..places.projects import canonical_root, inbox_key, project_slug
 from ..session import session
+from ..session.background import IndependentTaskGroup
 from ..session.inbox import post
 from ..session.parts import NoMemory
 from ..session.replies import Call, output_or_error
@@ -93,7 +92,7 @@ class LoopMemory(NoMemory):
             small = self._small_model()
             if small is not None:
                 stack.push_async_callback(small.aclose)
-            tasks = await stack.enter_async_context(create_task_group())
+            tasks = await stack.enter_async_context(IndependentTaskGroup())
             stack.callback(tasks.cancel_scope.cancel)
             memory = SessionMemory(session, self._cwd, session.settings, model=session.model, small=small, tasks=tasks)
             memory.context.add_to_session()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
+from types import TracebackType
 
 import anyio
 from anyio.abc import TaskGroup
@@ -29,7 +31,7 @@ class BackgroundTasks:
         if self._notes.forks is None:
             return
         async with AsyncExitStack() as stack:
-            self._tasks = self._notes.tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._tasks = self._notes.tasks = await stack.enter_async_context(IndependentTaskGroup())
             self._compaction.tasks = self._tasks
             self._stack = stack.pop_all()
 
@@ -47,3 +49,34 @@ class BackgroundTasks:
                     self._session.emit(FellBack(self._session.name, task, LEFT))
         self._tasks.cancel_scope.cancel()
         await stack.aclose()
+
+
+class IndependentTaskGroup:
+    """A task group in a task of its own: groups of one task must end in the reverse order of their begin."""
+
+    def __init__(self) -> None:
+        self._begun, self._ended = anyio.Event(), anyio.Event()
+        self._group: TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> TaskGroup:
+        """Begin the group and return it."""
+        self._task = asyncio.create_task(self._hold())
+        await self._begun.wait()
+        assert self._group is not None
+        return self._group
+
+    async def __aexit__(
+        self, type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for the tasks of the group, or cancel them after an error."""
+        if error is not None and self._group is not None:
+            self._group.cancel_scope.cancel()
+        self._ended.set()
+        if self._task is not None:
+            await self._task
+
+    async def _hold(self) -> None:
+        async with anyio.create_task_group() as self._group:
+            self._begun.set()
+            await self._ended.wait()
