@@ -10,6 +10,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,44 @@ def test_opencode_sends_the_view_of_a_session_only_where_the_switch_is_on(tmp_pa
     print(sizes)
     assert len(sizes["1"]) == len(sizes["0"])
     assert max(sizes["1"]) < 0.7 * max(sizes["0"])
+
+
+@pytest.mark.requirement("H3")
+def test_opencode_sends_old_results_as_handles_that_can_be_read(tmp_path: Path) -> None:
+    program = installed("opencode")
+    cleared = re.compile(r"Old tool result content cleared\] handle: (call_\d+)")
+    with LoopbackNamespace() as namespace:
+        world = make_world(program, namespace, tmp_path)
+        world.env |= {"OPENCODE_REVERIE_VIEW": "1", "REVERIE_WINDOW_TOKENS": "60000"}
+        world.reverie("install", "--yes", "--host", "opencode")
+        for number in range(7):
+            counted = program.call(f"seq -f 'row %.0f of table {number}' 1 700")
+            assert world.ask(f"Count table {number}.\n{counted}", resume=number > 0).code == 0
+        sent = world.sent()
+        found = [cleared.findall(one) for one in sent]
+        [session] = [path.stem for path in (tmp_path / "reverie" / "projects").rglob("opencode-ses_*.jsonl")]
+        whole = world.reverie("read", session, found[-1][0]).out
+    assert found[0] == [], "the known-bad twin: a result that is new is sent whole"
+    assert "row 700 of table 0" in sent[1]
+    assert "row 700 of table 0" not in sent[-1]
+    assert "row 700 of table 6" in sent[-1]
+    assert "row 700 of table 0" in whole
+    assert all(len(now) <= len(later) for now, later in pairwise(found)), "a cleared result stays cleared"
+
+
+@pytest.mark.requirement("H2")
+def test_codex_declares_the_tools_once_the_server_has_started(tmp_path: Path) -> None:
+    program = installed("codex")
+    with LoopbackNamespace() as namespace:
+        world = make_world(program, namespace, tmp_path)
+        reverie = world.run(["sh", "-c", "command -v reverie"]).out.strip()
+        assert world.run(["codex", "mcp", "add", "reverie", "--", reverie, "mcp"]).code == 0
+        calls = [program.call(f"sleep 4; echo {number}") for number in range(10)]
+        world.ask("\n".join(["Wait.", *calls]))
+        declared = [json.loads(one)["tools"] for one in world.sent()]
+    spaces = [tool for tools in declared for tool in tools if tool.get("name") == "mcp__reverie"]
+    assert spaces, "no request declares the tools"
+    assert {"recall", "search_sessions", "read_back"} <= {tool["name"] for tool in spaces[-1]["tools"]}
 
 
 @pytest.mark.requirement("H3")
