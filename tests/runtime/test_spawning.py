@@ -273,7 +273,7 @@ def test_no_more_than_so_many_are_alive_and_no_more_than_so_many_are_started(tmp
     ("relay", "said"),
     [
         ({"max_turns": 3}, "3 turns"),
-        ({"max_tokens": 2_000}, "tokens were used"),
+        ({"max_tokens": 2_000}, "tokens is reached"),
         ({"timeout_seconds": 0.3}, "ran longer than|s have passed"),  # within a turn, or between two
     ],
 )
