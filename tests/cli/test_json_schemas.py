@@ -31,6 +31,7 @@ CALLS: dict[str, list[list[str]]] = {
     "doctor": [["doctor"], ["doctor", "--model", "claude-sonnet-5"]],
     "dream": [["dream", "--status"]],
     "inbox": [["inbox", "worker"]],
+    "inspect": [["inspect", "fence-1", "--html", "page.html"]],
     "loss": [["loss", "fence-1"]],
     "memory-blame": [["memory", "blame", "lunch"]],
     "memory-lint": [["memory", "lint"]],

@@ -70,6 +70,7 @@ def pages() -> Any:
         sys.path.remove(str(DOCS))
 
 
+@pytest.mark.requirement("U6")
 def test_every_page_is_built_and_none_needs_another_host(site: Path) -> None:
     sources = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md")}
     folders = {source.parent if source.name in ("index", "README") else source for source in sources}
