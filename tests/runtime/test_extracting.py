@@ -321,7 +321,7 @@ def test_the_model_is_told_how_many_messages_to_look_at_as_it_sees_them(tmp_path
         await desk.turn("Please indent every file with tabs.")
         assert len(desk.session.view.history) == 4
         assert "Look at the last 2 messages above" in str(model.requests[0]["messages"][-1])
-        await desk.say("And what comes now?")
+        await desk.say("And now the next one.")
         await desk.output("something")
         await desk.reply()
         await desk.extracting.after_query()

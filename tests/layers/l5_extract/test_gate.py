@@ -54,3 +54,11 @@ def test_a_message_that_the_session_has_already_is_not_new() -> None:
     assert has_new_prose(again)
     assert not has_new_prose(again, [said("Run the whole test suite.")])
     assert has_new_prose([*again, said("but only with postgres", "u3")], [said("Run the whole test suite.")])
+
+
+@pytest.mark.parametrize(
+    "question", ["which of these tests is slow?", "为什么这个测试这么慢？", 'what does "retry" mean?']
+)
+def test_questions_alone_carry_no_rule_and_a_sentence_beside_them_may(question: str) -> None:
+    assert not has_new_prose([said(question)])
+    assert has_new_prose([said(f"{question} I want only fast ones.")])
