@@ -44,11 +44,14 @@ _STANDS_ALONE: Final = re.compile(
 _NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,]")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
 _CODE: Final = re.compile(
-    r"[{}]|&&|\|\||^\*?[,)\]]|^\[?[A-Za-z_][\w.]*\([^()]*\)|^-(?![\w-]{30})|=(?=[A-Za-z_$])|^[a-z_]\w*(?:\.[a-z_]\w*)+:[A-Za-z_]+$"
+    r"[{}]|&&|\|\||\)\(|^\*?[,)\]]|^/\*|^(?:this|self)\.|^\[?[A-Za-z_$][\w.$]*\([^()]*\)|^-(?![\w-]{30})|=(?=[A-Za-z_$])"
+    r"|^[a-z_]\w*(?:\.[a-z_]\w*)+:[A-Za-z_]+$"
 )
 """Signs of an expression or of an option in a value without quotes."""
 _TYPE: Final = re.compile(r"(?:[A-Z][a-z]+[0-9]*)*[A-Z][a-z]+(?=,[ ]\w+\??:|[ ]\||\)(?::|[ ]=>|[ ]\{))")
 """The type of a parameter, as in ``password: Uint8Array | string``."""
+_BETWEEN_LITERALS: Final = re.compile(r"[),\]+;}&|].*[(=,+:\[]", re.DOTALL)
+_CAMEL: Final = re.compile(r"[a-z]+(?:[A-Z][a-z]{2,})+")
 _FIELD: Final = re.compile(r"(?:[?&]|(?<!\S)--)[\w.-]*\Z")
 """The name of an option or of a field in a URL, up to its keyword."""
 _NAME: Final = re.compile(r"[\w-]*\Z")
@@ -208,6 +211,7 @@ def _is_odd_password(word: str) -> bool:
         or word[0] == "-"
         or not is_odd(word)
         or COMMIT.fullmatch(word)
+        or _CAMEL.fullmatch(word)
         or is_placeholder(word)
     ):
         return False
@@ -234,8 +238,8 @@ def _names_a_secret(text: str, lowered: str, at: int, word: str) -> bool:
         case "pass" | "auth" | "pat" | "psk" | "pw":
             # A test that passed is reported as "PASS: name".
             return (
-                not before[-1:].isalpha()
-                and before[-1:] not in ("!", "%", "^", "~", "}")
+                not before[-1:].isalnum()
+                and before[-1:] not in ("!", "%", "^", "~", "}", "]")
                 and (before[-1:] == "_" or not text.startswith("PASS:", at))
             )
         case _:
@@ -243,9 +247,12 @@ def _names_a_secret(text: str, lowered: str, at: int, word: str) -> bool:
 
 
 def _is_marked(found: re.Match[str]) -> bool:
-    """Say whether dots cut a quoted value, or the font of a manual page starts it."""
+    """Say whether dots cut a quoted value, the font of a manual page starts it, or it is code between two literals."""
+    value = found["value"]
     return bool(found["quote"]) and (
-        found["value"].endswith("...") or (found["quote"] == "\\" and found["value"][0] == "f")
+        value.endswith("...")
+        or (found["quote"] == "\\" and value[0] == "f")
+        or _BETWEEN_LITERALS.fullmatch(value) is not None
     )
 
 

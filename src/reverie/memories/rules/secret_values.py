@@ -24,7 +24,7 @@ _MIN_ENTROPY: Final = 3.0
 _HEAD: Final = 80
 """The number of characters searched for a placeholder: a long random value spells any short word."""
 DIGIT, _LOWER, _UPPER, _SIGN = (re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"(?<=.)[^\w./\s-](?=.)"))
-_CALL: Final = re.compile(r"(?:\d[\d.]*[*+/-])?([A-Za-z_](?:\w|\.|::)*)[(\[]")
+_CALL: Final = re.compile(r"(?:\d[\d.]*[*+/-])?([A-Za-z_](?:[\w.$]|::)*)[(\[]")
 _MIN_HEX_CHARS: Final = 24
 _MIN_KEY_CHARS: Final = 16
 _PATH: Final = re.compile(r"[./_-]")
@@ -101,7 +101,7 @@ def is_counted(value: str) -> bool:
     head = value[:_HEAD].lower()
     rows = [row for row in (_LOWER.findall(head), DIGIT.findall(head)) if row]
     steps = [other in (chr(ord(one) + 1), "a", "0", "1") for row in rows for one, other in pairwise(row)]
-    return len(rows) == 2 and len(steps) >= 6 and sum(steps) >= 0.9 * len(steps)
+    return len(rows) == 2 and len(steps) >= 4 and sum(steps) >= 0.9 * len(steps)
 
 
 def _plain_letters(value: str) -> str:

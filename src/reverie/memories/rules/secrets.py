@@ -127,6 +127,8 @@ def _token(text: str, start: int, name: str, prefix: str, shape: re.Pattern[str]
 def _consists_of_words(rest: str) -> bool:
     """Say whether hyphens separate words as short as those of a file's name, or capitals those of a function's."""
     parts = _PARTS.findall(rest)
+    if len(parts) > len(rest) / 4:
+        return True
     return not rest.isupper() and (len(parts) > max(7, len(rest) / 7) or (len(parts) == 1 and is_name(rest)))
 
 
