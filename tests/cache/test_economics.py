@@ -248,6 +248,11 @@ def test_savings_of_a_compaction_may_be_risked_and_a_prefix_of_another_session_i
         cut = cut.after(Usage(read=15_000), is_late=False, pauses=0, requests=3 + at, rates=CLASSIC)
     assert cut.room > 35_000, "each request reads 35,000 tokens less"
     assert cut.plain - cut.spent == pytest.approx(21 * 0.1 * 50_000 - 20 * 1_500 - 7_250 - 15_000)
+    back = cut.after(
+        Usage(write_5m=52_000), is_late=False, pauses=0, requests=23, rates=CLASSIC, is_changed=True
+    )  # an undo: the 35,000 tokens come back, with 2,000 new ones
+    assert back.removed == 0
+    assert back.plain - cut.plain == pytest.approx(0.1 * 50_000 + 1.25 * 2_000)
 
 
 @pytest.mark.requirement("C7", "V15")

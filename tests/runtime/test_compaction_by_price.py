@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from reverie import Session
-from reverie.cache.economics import CarryingMeter
+from reverie.cache.economics import CarryingMeter, SessionBill
 from reverie.conversation.decisions import Compacted
 from reverie.errors import InputError
 from reverie.events import DecisionMade, Event
@@ -182,3 +182,30 @@ def test_a_preset_is_set_for_the_session_and_kept_on_resume(tmp_path: Path) -> N
             assert session.parts.trim.policy.live
 
     anyio.run(steps)
+
+
+@pytest.mark.requirement("C7", "L4.18")
+@pytest.mark.parametrize("good", [True, False])
+def test_tokens_that_an_undo_brings_back_are_no_saving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: bool
+) -> None:
+    if not good:
+        after = SessionBill.after
+        monkeypatch.setattr(SessionBill, "after", lambda bill, used, *, is_changed, **given: after(bill, used, **given))
+    desk = Desk(tmp_path)
+    removed: list[int] = []
+
+    async def steps() -> None:
+        async with desk.open() as session:
+            await session.say("look at everything")
+            for change in (session.compact, session.undo, None):
+                for _ in range(6):
+                    await desk.turn(session)
+                removed.append(session.parts.cache.bill.removed)
+                if change is not None:
+                    await change()
+
+    anyio.run(steps)
+    assert removed[0] == 0
+    assert removed[1] > 4_000, "the compaction frees tokens"
+    assert (removed[2] == 0) is good

@@ -351,24 +351,37 @@ class SessionBill:
         price = (paid.write_1h - paid.write_5m) * max(0, window - held)
         return "1h" if price <= min(self.room, self.risk) else "5m"
 
-    def after(self, used: Usage, *, is_late: bool, pauses: int, requests: int, rates: RelativeRates) -> SessionBill:
+    def after(
+        self,
+        used: Usage,
+        *,
+        is_late: bool,
+        pauses: int,
+        requests: int,
+        rates: RelativeRates,
+        is_changed: bool = False,
+    ) -> SessionBill:
         """Return the bill after a request; ``is_late`` if it came 5 minutes or more after the one before.
 
         ``pauses`` of the ``requests`` so far came 5 to 60 minutes after it. The prior is one pause in 80 requests.
+        ``is_changed`` if it changed old messages: then its growth may be removed tokens that came back.
         """
         paid = rates.at(used.input)
         spent = used.read * paid.read + used.write_5m * paid.write_5m + used.write_1h * paid.write_1h
-        whole = self.removed + max(self.cached, used.input)
+        shrunk = self.cached - used.input
+        removed = max(0, self.removed + shrunk) if is_changed else self.removed + max(0, shrunk)
+        whole = removed + used.input
         full = rates.at(whole)
         # A prefix that another session left in the cache would have been read in any case.
         read = max(0, used.read - self.kept) if is_late else self.removed + max(self.cached, used.read)
+        read = min(read, whole)
         kept = used.input if used.write_1h and not used.write_5m else self.kept if used.read >= self.kept else 0
         chance = (0.5 + pauses) / (40 + requests)
         risk = chance * (paid.write_5m - paid.read) * (used.input - kept)
         return SessionBill(
             self.spent + spent + used.uncached * paid.input,
             self.plain + full.read * read + full.write_5m * (whole - read),
-            self.removed + max(0, self.cached - used.input),
+            removed,
             risk + (self.risk if kept == self.kept else 0.0),
             used.input,
             kept,

@@ -122,7 +122,7 @@ class CachePlan:
         self._pauses = 0
         self.meter = CarryingMeter()
         self.bill = SessionBill()
-        self._is_late = False
+        self._is_late = self._is_changed = False
         self.turns_left: float | None = None
         """The least number of requests before the next compaction by price; None if it is unknown."""
         self.patience = 0.0
@@ -194,11 +194,12 @@ class CachePlan:
         inserted = messages_added_before(view)
         cleared = self._newly_cleared(view, inserted)
         changed = _earlier(self._first_change(view, messages, inserted), cleared)
-        self._is_rewrite = changed is not None and self.life(now) == "live"
+        self._is_changed = changed is not None
+        self._is_rewrite = self._is_changed and self.life(now) == "live"
         planned = plan_marks(
             messages,
             now=now,
-            ttl=self.ttl(view, now, is_changed=changed is not None),
+            ttl=self.ttl(view, now, is_changed=self._is_changed),
             before=self.placed,
             changed=changed,
             cleared=self._boundary + 2 + inserted if cleared is not None else None,
@@ -220,7 +221,12 @@ class CachePlan:
             cleared=self._is_rewrite,
         )
         self.bill = self.bill.after(
-            used, is_late=self._is_late, pauses=self._pauses, requests=self._requests, rates=self.rates
+            used,
+            is_late=self._is_late,
+            pauses=self._pauses,
+            requests=self._requests,
+            rates=self.rates,
+            is_changed=self._is_changed,
         )
 
     @property
