@@ -221,9 +221,9 @@ class CacheSimulator:
 
 def _refresh(entries: dict[bytes, _Entry], chain: Sequence[bytes], hit: int, now: float) -> None:
     """Renew the lifetime of every live entry within the prefix that was read."""
-    for position in range(hit + 1):
-        entry = entries.get(chain[position])
-        if entry is not None and entry.readable_at <= now < entry.expires_at:
+    for key in entries.keys() & chain[: hit + 1]:
+        entry = entries[key]
+        if entry.readable_at <= now < entry.expires_at:
             entry.expires_at = max(entry.expires_at, now + entry.ttl_seconds)
 
 

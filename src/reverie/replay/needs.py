@@ -50,10 +50,15 @@ class NeededResults:
         self._said: set[str] = set()
         self._paths: dict[str, str] = {}
         self._gone: dict[str, int] = {}
+        self._unread: list[Entry] | None = []
+        """The entries before the first removed result, which are read when there is one."""
 
     def add(self, entry: Entry) -> dict[str, int]:
         """Add the lines of an entry; return the removed results whose file the entry reads again, with their sizes."""
         again: dict[str, int] = {}
+        if self._unread is not None:
+            self._unread.append(entry)
+            return again
         for block in _blocks(entry):
             kind = block["type"]
             if kind == "tool_result":
@@ -80,6 +85,10 @@ class NeededResults:
 
     def removed(self, tool_use_id: str, tokens: int) -> None:
         """Note that the result of a call, with its size in tokens, left the view."""
+        if self._unread is not None:
+            before, self._unread = self._unread, None
+            for entry in before:
+                self.add(entry)
         self._gone[tool_use_id] = tokens
 
     def shown(self, text: str) -> None:

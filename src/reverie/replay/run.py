@@ -27,7 +27,6 @@ from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_text
 from ..conversation.view import View
 from ..conversation.wire.request import build_request
-from ..layers.l4_compact import tokens_of
 from ..values import replace
 from .drops import drops
 from .needs import NeededResults
@@ -105,6 +104,7 @@ class _PolicyRun:
         self.needed: dict[str, int] = {}
         self.needing: set[int] = set()
         self.sent: RecordedRequest | None = None
+        self.sent_id = ""
         self.usage = Usage()
         self.made = 0
         self.compactions = self.pings = 0
@@ -131,7 +131,7 @@ class _PolicyRun:
         self.watch(step, usage, moved)
         self.points.append(_point(step, usage, self.prices))
         self.read_back(step, usage)
-        self.sent, self.usage = step, usage
+        self.sent, self.usage, self.sent_id = step, usage, reply_id(step.reply[0])
 
     def arrive(self, step: RecordedRequest) -> list[str]:
         """Fold the entries between two requests; return a reason for each recorded compaction among them."""
@@ -150,7 +150,7 @@ class _PolicyRun:
 
     def _as_simulated(self, entry: Entry) -> Entry:
         """Return the reply to the last request with its simulated usage; any other entry unchanged."""
-        if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != reply_id(self.sent.reply[0]):
+        if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != self.sent_id:
             return entry
         usage = usage_fields(self.usage, self.sent.output_tokens)
         edits = {"applied_edits": [{"cleared_input_tokens": self.policy.hidden_tokens}]}
@@ -172,16 +172,20 @@ class _PolicyRun:
             elif isinstance(decision, Snipped):
                 self.snip(decision)
             elif isinstance(decision, Compacted):
-                frees = self.compact(step, decision)
+                self.compact(step, decision)
             elif isinstance(decision, ResultOffloaded):
                 self.needs.removed(decision.tool_use_id, cause.frees)
                 self.needs.shown(decision.text)
                 self.removed += cause.frees
-            if not isinstance(decision, ResultsKept):
-                self.acts.append(LayerAction(step.number, step.at, cause.layer, cause.reason, items, frees))
+            before = self.view
             self.made += 1
             uuid = f"replay-{self.made}"
-            self.view = self.view.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))
+            self.view = before.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))
+            if isinstance(decision, Compacted):
+                frees = before.tokens - self.view.tokens
+                self.removed += frees + estimate_text(decision.summary)
+            if not isinstance(decision, ResultsKept):
+                self.acts.append(LayerAction(step.number, step.at, cause.layer, cause.reason, items, max(0, frees)))
             if cause.moves_prefix:
                 moved.append(name_of(decision).replace("_", " "))
         return moved
@@ -194,22 +198,17 @@ class _PolicyRun:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.removed += decision.cause.frees
 
-    def compact(self, step: RecordedRequest, decision: Compacted) -> int:
-        """Charge the summary of a compaction, record the results that leave with it, and return the freed tokens."""
-        cut = {
-            item.uuid: item
-            for item in takewhile(lambda item: item.uuid != decision.first_kept, self.view.items_in_view())
-        }
+    def compact(self, step: RecordedRequest, decision: Compacted) -> None:
+        """Charge the summary of a compaction, and record the results that leave with it."""
+        in_view = (item.uuid for item in self.view.items_in_view())
+        cut = set(takewhile(lambda uuid: uuid != decision.first_kept, in_view))
         for one in self.view.results:
             if one.message in cut:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.needs.shown(decision.summary)
-        removed, added = sum(tokens_of(self.view, item) for item in cut.values()), estimate_text(decision.summary)
-        self.removed += removed
         if not self.is_summarised:
-            self.summarise(step.at, added)
+            self.summarise(step.at, estimate_text(decision.summary))
         self.compactions += 1
-        return max(0, removed - added)
 
     def keep_warm(self, until: float) -> None:
         """Send the last request again before its cache entries end, as often as the policy wants."""

@@ -15,12 +15,12 @@ from random_logs import random_log
 from reverie.conversation.cuts import Item
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.entries import Entry, encode_entry
-from reverie.conversation.identifiers import mine_entries
 from reverie.conversation.log import parse_log
 from reverie.conversation.rounds import reply_id
 from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.view import View
 from reverie.errors import CompactionError
+from reverie.layers.l3_notes import Activity
 from reverie.layers.l4_compact import (
     CompactionCause,
     CompactionText,
@@ -371,7 +371,7 @@ def test_names_used_once_are_listed_by_the_compaction_that_cuts_them_and_not_for
             script.reply(call(f"t{part}_{n}"), id=f"m{part}_{n}")
             script.result(f"t{part}_{n}", f"src/often.py and src/once_{part}_{n}.py " + "the tide came in " * 200)
         view = script.view
-        names = mine_entries(view.history)
+        names = Activity().add_all(view.history).named()
         taking = cut_range_before_tail(view, TailPolicy(0, 0, 0))
         made, _ = compaction(
             view, taking, CompactionText("notes", "Work.", names), room, CompactionCause("auto", "", "h")
@@ -401,7 +401,7 @@ def test_whatever_stands_in_a_log_a_compaction_can_be_put_together_or_is_refused
         taking = cut_range_before_tail(view, rng.choice((room.tail, TailPolicy(0, 0, 0))))
     except CompactionError:
         return
-    written = CompactionText("notes", "Work.", mine_entries(view.history))
+    written = CompactionText("notes", "Work.", Activity().add_all(view.history).named())
     made, _ = compaction(view, taking, written, room, CompactionCause("auto", "", "h"))
     assert made.summary.strip()
     assert made.last_before == taking.cut[-1].uuid

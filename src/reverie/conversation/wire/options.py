@@ -105,12 +105,14 @@ def refused_options(options: Mapping[str, Any], tools: list[Block], facts: Model
     Without ``facts`` only the form of an option is judged, not whether the model takes it. An option is judged beside
     those that are not refused.
     """
+    given = {key: value for key, value in options.items() if value is not None}
+    if not given:
+        return {}
     from .management_rules import compaction_faults, management_faults
     from .option_rules import OPTION_RULES
     from .problem import RequestRules
 
     rules = RequestRules(facts or facts_of(""))
-    given = {key: value for key, value in options.items() if value is not None}
     left: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **given, "tools": tools}
     refused: dict[str, str] = {}
     managed = {"context_management": management_faults, "compaction": compaction_faults}

@@ -159,7 +159,7 @@ class Activity:
         self.names: Counter[Identifier] = Counter()
         self.todos: list[tuple[str, str]] = []
         self.open_calls: dict[str, ToolEffect] = {}
-        self._seen: dict[Identifier, int] = {}
+        self._seen: dict[Identifier, tuple[int, str]] = {}
         self._asked: dict[str, str] = {}
         self._texts: dict[str, str] = {}
         self._reader = HistoryReader()
@@ -172,6 +172,10 @@ class Activity:
         """The last text of the agent since the last request; empty if there is none."""
         last = self.replies[-1] if self.replies else None
         return last.text if last is not None and (not self.requests or last.at >= self.requests[-1].at) else ""
+
+    def named(self) -> dict[Identifier, tuple[int, str]]:
+        """Return the exact names, each with the number of its uses and the uuid of the last message that has it."""
+        return {name: (count, self._seen[name][1]) for name, count in self.names.items()}
 
     def follow(self, view: View) -> Activity:
         """Add the entries that the view gained since the last call, and return this activity.
@@ -195,7 +199,7 @@ class Activity:
         self.at += 1
         for one, found in self._read(entry):
             self.names.update(found)
-            self._seen.update(dict.fromkeys(found, self.at))
+            self._seen.update(dict.fromkeys(found, (self.at, entry.uuid)))
             match one.kind:
                 case "said":
                     self._said(UserRequest(entry.uuid, one.text[:_TEXT], self.at))
@@ -208,7 +212,7 @@ class Activity:
                 case _:
                     self._answered(one, [name.text for name in found if name.kind == "error"])
         if len(self.names) > _NAMES:
-            kept = sorted(self.names, key=lambda name: self.names[name] * (1 + self._seen[name]))[_NAMES // 2 :]
+            kept = sorted(self.names, key=lambda name: self.names[name] * (1 + self._seen[name][0]))[_NAMES // 2 :]
             self.names = Counter({name: self.names[name] for name in kept})
             self._seen = {name: self._seen[name] for name in kept}
         _pruned(self.files, _FILES)

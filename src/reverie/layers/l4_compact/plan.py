@@ -12,7 +12,7 @@ from ...conversation.rules import ended_rules
 from ...conversation.view import View
 from ...errors import CompactionError, InputError
 from ...values import field, record, replace
-from .anchors import anchor_list, anchors_text, mined
+from .anchors import anchor_list, anchors_text
 from .policy import CompactPolicy
 from .summary import summary_text
 from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of
@@ -77,14 +77,16 @@ def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
 
 @record
 class CompactionText:
-    """The text of a summary: its method, its body, the exact names of the session with their use counts.
+    """The text of a summary: its method, its body, and the exact names of the session.
+
+    ``names`` has the number of uses of each name, and the uuid of the last message that has it.
 
     ``accounts`` has the work after each user message, by its handle.
     """
 
     method: str
     body: str
-    names: Mapping[Identifier, int]
+    names: Mapping[Identifier, tuple[int, str]]
     accounts: Mapping[str, str] = field(default_factory=lambda: {})
 
 
@@ -227,10 +229,10 @@ def added_parts(
     return AddedParts(words, repeated, anchors)
 
 
-def _worth_naming(names: Mapping[Identifier, int], cut_range: CutRange) -> dict[Identifier, int]:
+def _worth_naming(names: Mapping[Identifier, tuple[int, str]], cut_range: CutRange) -> dict[Identifier, int]:
     """Return the names without those used once in an earlier cut, which would go from summary to summary."""
-    fresh, _ = mined(item for item in cut_range.cut if item.entry.message is not None)
-    return {one: count for one, count in names.items() if count > 1 or one in fresh}
+    cut = {item.uuid for item in cut_range.cut if item.entry.message is not None}
+    return {one: count for one, (count, last) in names.items() if count > 1 or last in cut}
 
 
 def _checked(cut_range: CutRange) -> CutRange:

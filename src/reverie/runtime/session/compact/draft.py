@@ -366,12 +366,10 @@ class CompactionDraft:
             return cut_range_up_to(view, asked.up_to)
         return round_cut_range(view, room.tail.tokens)
 
-    async def _names(self) -> dict[Identifier, int]:
-        """Return the exact names the session has used, with their counts."""
+    async def _names(self) -> dict[Identifier, tuple[int, str]]:
+        """Return the exact names the session has used."""
         view = self._session.view
-        return await self._session.run_blocking(
-            lambda: self._activity.read(view, lambda gathered: dict(gathered.names))
-        )
+        return await self._session.run_blocking(lambda: self._activity.read(view, Activity.named))
 
     async def _checked(
         self,

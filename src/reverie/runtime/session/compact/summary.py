@@ -56,7 +56,7 @@ def notes_summary(
     visible = {item.uuid for item in taking.items} - {item.uuid for item in taking.cut}
     unused = max(0, room.notes - estimate_text(body))
     accounts = request_accounts(activity, room.accounts + unused, visible)
-    return CompactionText("notes", body, dict(activity.names), accounts)
+    return CompactionText("notes", body, activity.named(), accounts)
 
 
 @record
