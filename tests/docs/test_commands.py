@@ -38,6 +38,7 @@ EXCEPTED = {
     'reverie chat --print --permission-mode plan "Plan the move to Python 3.14"': MODEL,
     "reverie chat --print --continue --approve-plan accept-edits": MODEL,
     "reverie agents --watch": ENDLESS,
+    "reverie inspect": ENDLESS,
     "reverie inbox --watch": ENDLESS,
     "reverie mcp --http --port 8765 --project .": ENDLESS,
     "reverie notes SESSION --edit": TERMINAL,

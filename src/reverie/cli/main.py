@@ -40,7 +40,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "demo": ("reverie.cli.costs.demo", "Run a long demo session and show its bill."),
         "replay": ("reverie.cli.costs.replay", "Price recorded sessions under other policies."),
         "context": ("reverie.cli.costs.context", "Show the context usage of a session."),
-        "inspect": ("reverie.cli.costs.inspect_session", "Write a session as a page: window, requests, bill."),
+        "inspect": ("reverie.cli.costs.inspect_session", "Show a session as a page: window, requests, bill."),
         "stats": ("reverie.cli.costs.stats", "Show cost, cache hits and quality figures."),
     },
     "Set-up": {

@@ -42,32 +42,23 @@ class HttpRefusal:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class LoopbackGuard:
-    """An ASGI application that passes only allowed requests to the application behind it."""
+class LoopbackRules:
+    """The rules by which a server on loopback refuses requests."""
 
-    def __init__(self, app: App, *, port: int, token: str, paths: Iterable[str]) -> None:
-        """Guard an application that listens on ``port``; requests for other paths than ``paths`` get 404.
+    def __init__(self, *, port: int, token: str, paths: Iterable[str], public: Iterable[str] = ()) -> None:
+        """Set the rules of a server that listens on ``port``; requests for other paths than ``paths`` get 404.
 
-        Raise ``InputError`` if the token is short or not ASCII.
+        ``public`` are paths that need no token: pages that hold nothing but their own script. Raise ``InputError`` if
+        the token is short or not ASCII.
         """
         if len(token) < _MIN_TOKEN_CHARS or not token.isascii():
             raise InputError(f"a token needs at least {_MIN_TOKEN_CHARS} ASCII characters")
-        self._app = app
         self._token = token.encode()
-        self._paths = frozenset(paths)
+        self._public = frozenset(public)
+        self._paths = frozenset(paths) | self._public
         spelled = [f"{name}:{port}" for name in _NAMES] + (list(_NAMES) if port == 80 else [])
         self._hosts = frozenset(one.encode() for one in spelled)
         self._origins = frozenset(f"http://{one}".encode() for one in spelled)
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer a refused HTTP request, or pass an allowed one to the application; ignore other connections."""
-        if scope["type"] != "http":
-            return  # only HTTP is served; the server closes other connections
-        refusal = self.refusal(scope)
-        if refusal is not None:
-            await _refuse(refusal, _answering(send))
-            return
-        await self._app(scope, receive, _answering(send))
 
     def refusal(self, scope: Message) -> HttpRefusal | None:
         """Return why a request is refused; None if it is allowed."""
@@ -82,7 +73,7 @@ class LoopbackGuard:
             return HttpRefusal(403, "other pages may not call this server")
         if any(site.lower() in _FOREIGN_SITES for site in _values(headers, b"sec-fetch-site")):
             return HttpRefusal(403, "other pages may not call this server")
-        if not self._knows_token(headers):
+        if scope["path"] not in self._public and not self._knows_token(headers):
             challenge = ((b"www-authenticate", b"Bearer"),)
             return HttpRefusal(401, "send the server's token as 'Authorization: Bearer ...'", challenge)
         if scope["path"] not in self._paths:
@@ -95,6 +86,25 @@ class LoopbackGuard:
         # Compared for every scheme, so that the time reveals nothing.
         same = hmac.compare_digest(token.strip(), self._token)
         return same and scheme.lower() == b"bearer"
+
+
+class LoopbackGuard(LoopbackRules):
+    """An ASGI application that passes only allowed requests to the application behind it."""
+
+    def __init__(self, app: App, *, port: int, token: str, paths: Iterable[str]) -> None:
+        """Guard an application that listens on ``port`` by the rules of loopback servers."""
+        super().__init__(port=port, token=token, paths=paths)
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a refused HTTP request, or pass an allowed one to the application; ignore other connections."""
+        if scope["type"] != "http":
+            return  # only HTTP is served; the server closes other connections
+        refusal = self.refusal(scope)
+        if refusal is not None:
+            await _refuse(refusal, _answering(send))
+            return
+        await self._app(scope, receive, _answering(send))
 
 
 def _values(headers: Headers, name: bytes) -> list[bytes]:

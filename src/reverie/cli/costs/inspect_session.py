@@ -1,49 +1,74 @@
-"""``reverie inspect``: write a session or a recording as one page, from its first request to its last."""
+"""``reverie inspect``: show a session or a recording as a page, on loopback or as one file."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 
-from ..output import counted, dollars, emit_json, say, size, tracked
+from ...errors import InputError
+from ...settings import load_settings
+from ..output import counted, dollars, emit_json, say, size
 from ..sessions.export import write
 from ..sessions.recordings import SESSION, with_agents
 
 
 @click.command()
-@click.argument("session", metavar="SESSION|FILE", type=SESSION)
-@click.option("--html", metavar="FILE", required=True, type=click.Path(dir_okay=False), help="Write the page here.")
-@click.option("--redact", is_flag=True, help="Replace all texts by filler, so that the page can be shared.")
-@click.option("--force", is_flag=True, help="Overwrite an existing page.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(session: str, html: str, redact: bool, force: bool, as_json: bool) -> None:
-    """Write a session as one HTML page that needs no server and no network.
+@click.argument("session", metavar="[SESSION|FILE]", type=SESSION, required=False)
+@click.option("--html", metavar="FILE", type=click.Path(dir_okay=False), help="Write the page here, without a server.")
+@click.option("--redact", is_flag=True, help="With --html: replace all texts by filler, so that it can be shared.")
+@click.option("--force", is_flag=True, help="With --html: overwrite an existing page.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on loopback; default: a free one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures, or the address, as JSON.")
+def command(session: str | None, html: str | None, redact: bool, force: bool, port: int, as_json: bool) -> None:
+    """Show a session as a page: the window of every request, each decision, each cache break with its price.
 
-    It shows the window of every request by category, the exact request at any turn and its difference to the one
-    before, each act of a layer, each cache break with its cause and price, compactions with the names they removed,
-    the bill, and a search. FILE may be a recording of any agent that 'reverie import' knows. Without --redact the page
-    holds the whole session.
+    Without --html it serves the page on 127.0.0.1 until Ctrl-C, with all running sessions, and prints an address with a
+    token. With --html it writes one file that needs no server and no network. FILE may be a recording of any agent
+    that 'reverie import' knows. Without --redact the file holds the whole session.
     """
-    from ...servers.inspector.film import film_data, line_numbers, session_data
+    if html is None:
+        if redact or force:
+            raise InputError("--redact and --force need --html")
+        _serve(session or "", port, as_json)
+    elif session is None:
+        raise InputError("name the session or file that --html shall show; 'reverie sessions' lists all sessions")
+    else:
+        _write(session, Path(html), redact, force, as_json)
+
+
+def _serve(session: str, port: int, as_json: bool) -> None:
+    import secrets
+
+    from ...servers.inspector.live import InspectorServer, LiveSessions
+
+    if session:
+        with_agents(session)  # refuse an unknown name before the server starts
+    sessions = LiveSessions(load_settings(), with_agents, target=session, version=version("reverie"))
+    try:
+        server = InspectorServer(sessions, token=secrets.token_urlsafe(32), port=port)
+    except OSError as error:
+        raise InputError(f"port {port} cannot be used ({error}); choose another, or 0 for a free one") from None
+    with server:
+        if as_json:
+            emit_json({"address": server.address, "pid": os.getpid()})
+        else:
+            say(f"The inspector is at {server.address}")
+            say("This address lets its reader see your sessions. Ctrl-C ends it.")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+def _write(session: str, target: Path, redact: bool, force: bool, as_json: bool) -> None:
+    from ...servers.inspector.film import film_data, films_of
     from ...servers.inspector.page import page
     from ...servers.inspector.redaction import redacted
 
-    target = Path(html)
     write(target, b"", force=force, dry_run=True)  # refuse a bad path before the work
-    is_file = Path(session).is_file()
-    logs = with_agents(session)
-    main = logs[0][0].session_id
-    films = [
-        session_data(
-            one,
-            lines=line_numbers(log),
-            name="" if is_file else one.session_id,
-            parent=main if one.session_id != main else "",
-        )
-        for one, log in tracked(logs, "reading")
-    ]
+    films = films_of(with_agents(session), is_file=Path(session).is_file())
     if redact:
         films = [redacted(one, number) for number, one in enumerate(films, 1)]
     data = page(film_data(films, version=version("reverie"), redacted=redact)).encode()
@@ -52,11 +77,11 @@ def command(session: str, html: str, redact: bool, force: bool, as_json: bool) -
     usd, lost = (sum(one["bill"][name] for one in films) for name in ("usd", "lost_usd"))
     if as_json:
         emit_json(
-            {"page": html, "bytes": len(data), "sessions": len(films), "requests": requests}
+            {"page": str(target), "bytes": len(data), "sessions": len(films), "requests": requests}
             | {"usd": usd, "lost_usd": lost, "redacted": redact}
         )
         return
     cost = f"{counted(requests, 'request')}, {dollars(usd)}, {dollars(lost)} lost to cache breaks"
-    say(f"wrote {size(len(data))} to {html}: {cost}")
+    say(f"wrote {size(len(data))} to {target}: {cost}")
     if not redact:
         say("The page holds the whole session; --redact writes one that can be shared.")

@@ -1,1 +1,1 @@
-"""The inspector: a session as a film of its requests, in one page without a server."""
+"""The inspector: a session as a film of its requests, in one page."""

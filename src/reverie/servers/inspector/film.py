@@ -91,6 +91,20 @@ def session_data(
     }
 
 
+def films_of(logs: Sequence[tuple[ImportedSession, bytes]], *, is_file: bool) -> list[dict[str, Any]]:
+    """Return the data of a session and its agents, the main one first; commands cannot reach those of a file."""
+    main = logs[0][0].session_id
+    return [
+        session_data(
+            one,
+            lines=line_numbers(log),
+            name="" if is_file else one.session_id,
+            parent=main if one.session_id != main else "",
+        )
+        for one, log in logs
+    ]
+
+
 def film_data(sessions: Sequence[dict[str, Any]], *, version: str, redacted: bool = False) -> dict[str, Any]:
     """Return the data of a page with these sessions, the main one first."""
     return {
