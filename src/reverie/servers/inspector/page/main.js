@@ -147,6 +147,7 @@ async function startLive(state, target) {
   state.rows = (await state.live.now()).body.sessions;
   state.name = "now";
   if (target) await state.follow(target);
+  addEventListener("hashchange", () => location.hash.includes("token=") && location.reload());
   followLive(state);
 }
 
