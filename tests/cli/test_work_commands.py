@@ -143,5 +143,5 @@ def test_the_window_is_warned_about_once_until_it_is_below_the_threshold_again()
         status = SimpleNamespace(level=level, window_percent=81, to_compaction=12_000)
         chat.agent = SimpleNamespace(status=lambda status=status: status)
         chat._warn_of_full_window()
-    line = "! the window is 81% full; automatic compaction follows in 12k tokens · /compact does it now, /context shows"
+    line = "! the window is 81% full; automatic compaction follows in 12k tokens · /compact does it now, /context lists"
     assert [one.startswith(line) for one in shown] == [True, True]

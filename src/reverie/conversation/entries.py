@@ -26,6 +26,8 @@ ATTACHMENT: Final = "attachment"
 SYSTEM: Final = "system"
 DECISION: Final = "decision"
 META: Final = "meta"
+REWOUND: Final = "rewound"
+"""The metadata of a session that a rewind made: the entries before it are copies of another session's."""
 
 _ENVELOPE: Final = ("uuid", "parent", "time", "session", "kind", "body")
 _envelope: Final = itemgetter(*_ENVELOPE)

@@ -20,12 +20,14 @@ LineSpans: TypeAlias = tuple[tuple[int, int], ...]
 class FileRead:
     """One file as it was read or written: its version, and the lines that were shown (from 1, both ends included).
 
-    ``version`` is the SHA-256 of its content; ``spans`` is None if the whole file was shown.
+    ``version`` is the SHA-256 of its content; ``spans`` is None if the whole file was shown. ``before`` is the version
+    that a write replaced, empty for a new file, None if it was not kept.
     """
 
     path: str
     version: str
     spans: LineSpans | None = None
+    before: str | None = None
 
     def shows(self, first: int, last: int) -> bool:
         """Return whether all lines from ``first`` to ``last`` (both included) were shown."""
@@ -86,7 +88,8 @@ def named_files(reads: Iterable[FileRead]) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for one in reads:
         shown = {} if one.spans is None else {"lines": [list(span) for span in one.spans]}
-        found.append({"path": one.path, "version": one.version, **shown})
+        replaced = {} if one.before is None else {"before": one.before}
+        found.append({"path": one.path, "version": one.version, **shown, **replaced})
     return {FILES: found} if found else {}
 
 
@@ -97,7 +100,8 @@ def logged_reads(listed: Any) -> list[FileRead]:
         path, version = fields.get("path"), fields.get("version")
         spans = _spans(fields["lines"]) if "lines" in fields else None
         if isinstance(path, str) and isinstance(version, str):
-            found.append(FileRead(path, version, spans))
+            before = fields.get("before")
+            found.append(FileRead(path, version, spans, before if isinstance(before, str) else None))
     return found
 
 

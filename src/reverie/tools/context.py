@@ -55,6 +55,8 @@ class ToolContext:
     """Function that returns the bytes of a stored tool result by its path or handle; None if there is none."""
     expand: Callable[[str], bytes | None] = _nothing
     """The same, but it returns the list of the messages that a summary replaced instead of all of them."""
+    keep_version: Callable[[bytes | None], str | None] = lambda data: None
+    """Function that keeps the content of a file (None: no file) before a tool changes it, and returns its version."""
     emit: Callable[[Event], None] = _ignore
     restricted: bool = False
     """Whether a shell command must run in the sandbox, where it cannot write files or use the network."""

@@ -83,8 +83,9 @@ class FileChanger:
     def _run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         change = self._change(input, context)
         data = encoded_text(change.text, change.before)
+        before = context.keep_version(change.before.data if change.before is not None else None)
         target = replace_text(change.path, data, context, before=change.before)
-        return self._output(change, FileRead(target, version_of(data)), context)
+        return self._output(change, FileRead(target, version_of(data), before=before), context)
 
     def _change(self, input: Mapping[str, Any], context: ToolContext) -> FileChange:
         """Check the whole input and return the change, without changing the file; raise if it cannot be made.

@@ -19,7 +19,7 @@ from .approval import Preview
 from .calls import one_line, step_lines
 from .footer import thousands
 from .questions import Option
-from .work_commands import Chat, export, prompt_of, retry, show_diff, show_shells, start_init
+from .work_commands import Chat, export, prompt_of, retry, rewind, show_diff, show_shells, start_init
 
 if TYPE_CHECKING:
     pass
@@ -393,6 +393,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "diff": Command("changes of files since the last commit: /diff [FILE]", show_diff, anytime=True),
     "shells": Command("commands in the background: /shells [stop NAME]", show_shells, anytime=True),
     "retry": Command("send the last prompt again", retry),
+    "rewind": Command("go back to an earlier prompt, with files and memories: /rewind [undo]", rewind),
     "init": Command("let the agent write AGENTS.md for this project", start_init),
     "export": Command("write this session as text: /export [FILE]", export, anytime=True),
     "todos": Command("the agent's todo list", show_todos, anytime=True),

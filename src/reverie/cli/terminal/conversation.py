@@ -319,9 +319,11 @@ class Conversation:
         """Send a text to the model after the running work; it is a prompt even if it looks like a command."""
         self._apply(states.submitted(self.state, text, "query"))
 
-    def go_to(self, session: str) -> None:
-        """Request a switch to the named session, or to a new one if empty, after the current command."""
+    def go_to(self, session: str, *, draft: str = "") -> None:
+        """Request a switch to the named session, or to a new one if empty; ``draft`` goes into the input."""
         self._next = session
+        if draft:
+            self.screen.change_input(Effect("restore", text=draft))
 
     def leave(self) -> None:
         """Interrupt the running work and leave when it has stopped; the second call leaves at once."""
@@ -431,7 +433,7 @@ class Conversation:
             left = f"; automatic compaction follows in {thousands(status.to_compaction)} tokens"
             self.transcript.note(
                 f"! the window is {status.window_percent}% full{left if status.to_compaction else ''} · /compact does "
-                "it now, /context shows what fills it",
+                "it now, /context lists its contents",
                 "warning",
             )
         self._is_warned = is_near

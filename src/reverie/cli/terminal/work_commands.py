@@ -1,4 +1,4 @@
-"""Slash commands about the work: /diff, /export, /init, /retry, /shells, and the user's own commands from files."""
+"""Slash commands about the work, such as /diff and /rewind, and the user's own commands from files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Chat(Protocol):
     """The user's own commands by name."""
 
     def submit(self, text: str) -> None: ...
-    def go_to(self, session: str) -> None: ...
+    def go_to(self, session: str, *, draft: str = "") -> None: ...
     def leave(self) -> None: ...
     def session_named(self, name: str) -> str: ...
     def toggle_vim(self) -> bool: ...
@@ -90,6 +90,43 @@ async def export(chat: Chat, rest: str) -> None:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     chat.transcript.note(f"wrote {counted(text.count(chr(10)), 'line')} to {path}")
+
+
+async def rewind(chat: Chat, rest: str) -> None:
+    """Go back to a prompt that the user chooses; for "undo", take the rewind back that made this session."""
+    from ...runtime.agent.rewind import rewind as go_back
+    from ...runtime.agent.rewind import sent_prompts, undo_rewind
+    from .questions import Option
+
+    if rest == "undo":
+        report = await undo_rewind(chat.agent)
+        prompt = ""
+    elif rest:
+        raise InputError("usage: /rewind, or /rewind undo")
+    else:
+        prompts = {one.uuid: one for one in await sent_prompts(chat.agent)}
+        since = {uuid: f"  ({counted(one.files, 'changed file')} since)" for uuid, one in prompts.items() if one.files}
+        rows = [Option("", one_line(one.text, 60) + since.get(uuid, ""), uuid) for uuid, one in prompts.items()]
+        chosen = await chat.choose("Back to before which prompt? (Esc cancels)", rows) if rows else None
+        if chosen is None:
+            chat.transcript.note("nothing was changed" if rows else "there is no prompt to go back to")
+            return
+        how = [
+            Option("a", "conversation, files and memories", "all"),
+            Option("c", "only the conversation", "conversation"),
+        ]
+        scope = await chat.choose("Restore (changes by commands stay; /rewind undo takes it back)", how)
+        if scope is None:
+            return
+        report = await go_back(chat.agent, chosen, files=scope == "all")
+        prompt = prompts[chosen].text
+    names = ", ".join(os.path.relpath(path, chat.agent.cwd) for path in report.files)
+    done = [f"restored {counted(len(report.files), 'file')}: {one_line(names, 200)}"] if names else []
+    done += [f"undid {counted(report.memories, 'change')} of memories"] if report.memories else []
+    chat.transcript.note("; ".join([*done, f"{chat.agent.name} is saved as it was"]))
+    for problem in report.problems:
+        chat.transcript.note(f"! {one_line(problem, 200)}", "warning")
+    chat.go_to(report.session, draft=prompt)
 
 
 async def start_init(chat: Chat, rest: str) -> None:

@@ -90,7 +90,7 @@ class Agent:
             AgentOptions(
                 model=model if model is not None else known.model,
                 cwd=place,
-                name=session or _new_name(clock()),
+                name=session or new_session_name(clock()),
                 is_named=session is not None,
                 settings=known,
                 storage=storage,
@@ -492,5 +492,6 @@ class Agent:
         return self._relay
 
 
-def _new_name(now: float) -> str:
+def new_session_name(now: float) -> str:
+    """Return a name for a new session, which begins with its time."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{new_uuid()[:4]}"

@@ -19,11 +19,11 @@ from ...events import Event, ModelRetried
 from ...models import Retry, RetryingModel, open_model
 from ...models.anthropic import AnthropicModel
 from ...models.sdk_client import SdkModel
-from ...ports import Model
+from ...ports import Model, Storage
 from ...settings import AgentPolicy, Settings
 from ...storage.files import FileStorage
 from ...tools import Todo, ToolContext, standard_tools
-from ...tools.files.read_state import ReadState
+from ...tools.files.read_state import ReadState, version_of
 from ...tools.shell.sandbox import available
 from ...tools.tool import Tool
 from ...values import replace
@@ -42,6 +42,8 @@ from .options import AgentOptions
 from .status import Meter
 from .tool_runs import ToolPermissions, ToolRuns
 
+VERSIONS: Final = "file-versions"
+"""The folder of a session with the contents of files before its tools changed them, by their digest."""
 SMALL_WINDOW: Final = 16_384
 """An agent whose window has at most this many tokens gets a short prompt and few tools by default."""
 _CONDITIONAL: Final = re.compile(r"\[\[([\w ]+): (.*?)\]\]", re.DOTALL)
@@ -295,11 +297,22 @@ def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event
         directories=tuple(Path(one).expanduser().resolve() for one in settings.permissions.directories),
         read_back=lambda handle: session.parts.stored(session.view, handle),
         expand=lambda handle: session.parts.stored(session.view, handle, listed=True),
+        keep_version=lambda data: keep_version(session.parts.storage, session.parts.folder, data),
         emit=emit,
         home=settings.home,
         reads=ReadState(session.view.facts.files),
         todos=[Todo(text, status or "pending") for text, status in session.parts.steps.steps(session.view)],
     )
+
+
+def keep_version(storage: Storage, folder: str, data: bytes | None) -> str:
+    """Keep a file's content in a session's folder, and return its version; empty if there is no file."""
+    if data is None:
+        return ""
+    version = version_of(data)
+    if storage.load(f"{folder}/{VERSIONS}/{version}", size=0) is None:
+        storage.write(f"{folder}/{VERSIONS}/{version}", data)
+    return version
 
 
 def _fitted_policy(policy: AgentPolicy, session: Session) -> AgentPolicy:

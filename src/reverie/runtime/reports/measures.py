@@ -23,7 +23,7 @@ from ...conversation.decisions import (
     ThinkingDropped,
     decision_of,
 )
-from ...conversation.entries import ASSISTANT, DECISION, Entry
+from ...conversation.entries import ASSISTANT, DECISION, META, REWOUND, Entry
 from ...conversation.identifiers import TextNames, mine, mine_entries
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
@@ -204,8 +204,10 @@ def _retention(before: View, after: View, made: Compacted) -> FactRetention:
 def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
     """Return the calls that imported replies report, by each reply's entry uuid.
 
-    If the log records calls, replies that Reverie logged itself are among them.
+    If the log records calls, replies that Reverie logged itself are among them; those that a rewind copied are not.
     """
+    copied = max((at for at, entry in enumerate(entries) if entry.kind == META and REWOUND in entry.body), default=-1)
+    entries = entries[copied + 1 :]
     records = any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries)
     replies: dict[str, list[Entry]] = {}
     for entry in entries:

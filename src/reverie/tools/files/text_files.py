@@ -131,6 +131,13 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
         return target
 
 
+def remove_text(before: TextFile, context: ToolContext) -> None:
+    """Remove a file; raise and change nothing if it has changed since it was loaded."""
+    with open_parent_folder(before.target, context) as (folder, name, target):
+        _refuse_changed(folder, name, target, before)
+        os.unlink(name, dir_fd=folder)
+
+
 def _remove_orphans(folder: int) -> None:
     """Remove files that killed writers left in the folder, if it may be listed."""
     with suppress(OSError):
@@ -162,10 +169,14 @@ def _put(folder: int, temporary: str, name: str, target: str, before: TextFile |
         else:
             os.unlink(temporary, dir_fd=folder)
         return
+    _refuse_changed(folder, name, target, before)
+    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _refuse_changed(folder: int, name: str, target: str, before: TextFile) -> None:
     now = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if _identity(now) != _identity(before.stat) or target != before.target:
         raise InputError(f"{target} changed on disk since you read it: read it again, then edit")
-    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:
