@@ -101,6 +101,8 @@ def test_everything_public_is_in_the_api_reference(site: Path) -> None:
     pages = (site / "reference" / "api").rglob("*.html")
     shown = {each for page in pages for each in re.findall(r"id=\"?(reverie\.[\w.]+)", page.read_text())}
     assert unlisted(shown) == []
+    assert "budget_usd" in (site / "reference" / "api" / "agent" / "index.html").read_text(), "parameters of a class"
+    assert {"reverie.ports.Reply.body", "reverie.settings.Settings.home"} <= shown, "fields of a record"
     assert unlisted({each for each in shown if not each.endswith("Session.run")}) == ["Session.run"]
 
 
