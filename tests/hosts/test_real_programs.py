@@ -18,6 +18,8 @@ import pytest
 from host_programs import PROGRAMS, HostProgram, HostWorld, make_world
 from host_table import CANNOT, FEATURES, PLUGIN
 from loopback_namespace import LoopbackNamespace
+from reverie.conversation.tokens.estimate import estimate_request
+from reverie.importers import read_session
 
 pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
@@ -225,6 +227,29 @@ def test_a_real_program_loads_the_plugin_folder_and_loses_it_again(
     print(f"{program.title} {version}: {PLUGIN}: {cell}")
     assert cell == "yes"
     assert not folder.exists()
+
+
+@pytest.mark.requirement("A4")
+def test_a_compacted_session_of_claude_code_is_measured_and_billed_as_it_was_sent(tmp_path: Path) -> None:
+    program = installed("claude-code")
+    with LoopbackNamespace() as namespace:
+        world = make_world(program, namespace, tmp_path)
+        for number in range(4):
+            listed = program.call(f"seq -f 'row %.0f of list {number}' 1 300")
+            world.ask(f"List {number}.\n{listed}", resume=number > 0)
+        world.compact("Read the lists.", ["Count.\n" + program.call("echo counted"), "And on."])
+        wire = json.loads(world.sent()[-1])["messages"]
+        [transcript] = (world.home / ".claude" / "projects").glob("*/*.jsonl")
+        told = json.loads(world.reverie("context", str(transcript), "--json").out)
+        bill = json.loads(world.reverie("replay", str(transcript), "--json").out)["program_bill"]
+        [found] = read_session(transcript)
+    assert found.window is not None
+    assert told["compactions"] == 1
+    assert told["messages"] == len(wire) + 1, "the wire has all but the last reply"
+    sent, read = estimate_request(wire), estimate_request(found.window[: len(wire)])
+    print(f"messages {told['messages'] - 1} of {len(wire)}, tokens {read} of {sent}, bill {bill}")
+    assert abs(read - sent) <= 0.03 * sent
+    assert bill["priced_usd"] == pytest.approx(bill["program_usd"], abs=0.005)
 
 
 @pytest.mark.requirement("H3")

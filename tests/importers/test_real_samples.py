@@ -10,6 +10,7 @@ import json
 import random
 import sqlite3
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,26 @@ def test_a_window_with_a_message_that_the_file_does_not_hold_is_not_claimed(tmp_
     cut = tmp_path / "cut.jsonl"
     cut.write_text("".join(line for line in lines if '"api-request-blob"' not in line))
     assert read_session(cut)[0].window is None
+
+
+@pytest.mark.parametrize("sent", ["hello", [{"type": "text", "text": "hello"}]])
+def test_a_prompt_is_found_in_a_request_as_a_text_and_as_a_block(sent: Any, tmp_path: Path) -> None:
+    """Claude Code makes a block of the last prompt, and its transcript has the text."""
+    message = json.dumps({"content": sent, "role": "user"}, sort_keys=True, separators=(",", ":"))
+    both = {"sessionId": "s", "timestamp": "2026-11-17T10:00:00.000Z"}
+    asked = {"type": "user", "uuid": "u", "parentUuid": None, **both, "message": {"role": "user", "content": "hello"}}
+    reply = {"id": "m", "role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+    rows = [
+        asked,
+        {"type": "api-request", "id": "r", "keep": 0, "tail": [sha256(message.encode()).hexdigest()], **both},
+        {"type": "assistant", "uuid": "a", "parentUuid": "u", **both, "message": reply, "requestRef": "r"},
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_session(path)[0].window == [
+        {"role": "user", "content": sent},
+        {"role": "assistant", "content": reply["content"]},
+    ]
 
 
 def test_the_program_s_own_bill_is_matched_to_the_cent_with_the_calls_it_does_not_record() -> None:

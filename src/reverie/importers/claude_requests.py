@@ -40,7 +40,7 @@ class RecordedRequests:
         if hashes is None:
             return None
         missing = set(hashes) - self.blobs.keys()
-        others = {_hash_of(message): message for message in said} if missing else {}
+        others = {_hash_of(form): form for message in said for form in _forms(message)} if missing else {}
         found = [self.blobs.get(name) or others.get(name) for name in hashes]
         return None if None in found else cast("list[Record]", found)
 
@@ -110,6 +110,13 @@ def _counted(usage: Record) -> Usage:
     read, write_5m, write_1h = (as_count(usage.get(name)) for name in names)
     write_5m = write_5m if write_5m or write_1h else as_count(usage.get("cacheCreationInputTokens"))
     return Usage(read, write_5m, write_1h, as_count(usage.get("inputTokens")), as_count(usage.get("outputTokens")))
+
+
+def _forms(message: Record) -> list[Record]:
+    """Return a message in the forms in which the host may have sent it: a text also as a list of one block."""
+    content = message.get("content")
+    block = {"type": "text", "text": content}
+    return [message, {**message, "content": [block]}] if isinstance(content, str) else [message]
 
 
 def _hash_of(message: Record) -> str:
