@@ -140,7 +140,8 @@ def _went_back(kept: list[Entry], gone: set[str], newer: Mapping[str, Entry]) ->
     if earlier & newer.keys():
         kept = [entry for entry in kept if entry.uuid not in steps]
         gone, earlier = gone | earlier - newer.keys(), set[str]()
-    fresh = [entry for entry in kept if entry.uuid in gone - earlier]
+    gone = gone - earlier
+    fresh = [entry for entry in kept if entry.uuid in gone]
     messages = [entry.uuid for entry in fresh if _says(entry)]
     cuts = [entry.uuid for entry in fresh if isinstance(_decision(entry), Compacted)]
     made = [Snipped(_WENT_BACK, messages)] if messages else []
