@@ -92,7 +92,11 @@ class World:
         if self.is_over:
             return
         rng = self.rng
-        match rng.randrange(13):
+        match rng.randrange(14):
+            case 13:
+                is_idle = self.state.phase == "idle"
+                self.apply(states.woken(self.state))
+                assert self.state.phase == "busy" or not is_idle
             case 12:
                 waiting = self.state.queue
                 self.state, text = states.taken(self.state)

@@ -12,7 +12,7 @@ import pytest
 
 from reverie import Settings
 from reverie.cli.terminal.colours import Paint
-from reverie.cli.terminal.commands import run_command
+from reverie.cli.terminal.commands import COMMANDS, run_command
 from reverie.cli.terminal.conversation import Conversation
 from reverie.cli.terminal.transcript import Transcript
 from reverie.cli.terminal.work_commands import INIT, meaning_of, own_commands, prompt_of
@@ -145,3 +145,31 @@ def test_the_window_is_warned_about_once_until_it_is_below_the_threshold_again()
         chat._warn_of_full_window()
     line = "! the window is 81% full; automatic compaction follows in 12k tokens · /compact does it now, /context lists"
     assert [one.startswith(line) for one in shown] == [True, True]
+
+
+def test_a_rule_by_prefix_is_added_for_the_session_or_the_project_and_dropped(home: Path, project: Path) -> None:
+    shown, _ = said_by(
+        home,
+        project,
+        "/permissions allow Bash(python3 -m unittest:*)",
+        "/permissions allow project Bash(make test:*)",
+        "/permissions allow Bash(",
+        "/permissions",
+        "/permissions drop 1",
+    )
+    assert "allow in this session  Bash(python3 -m unittest:*)" in shown
+    assert "allow in this project  Bash(make test:*)" in shown
+    assert "! " in shown
+    assert "dropped: Bash(python3 -m unittest:*)" in shown
+    later, _ = said_by(home, project, "/permissions")
+    assert "make test" in later
+    assert "unittest" not in later
+
+
+def test_help_folds_meanings_beside_their_names_and_lists_own_commands(home: Path, project: Path) -> None:
+    (home / "commands").mkdir(parents=True)
+    (home / "commands" / "review.md").write_text("Look at the change with care, " * 8)
+    shown, _ = said_by(home, project, "/help")
+    assert "  /review " in shown
+    assert max(map(len, shown.splitlines())) <= 120
+    assert all(f"/{name} " in shown for name in COMMANDS)

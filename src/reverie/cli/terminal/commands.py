@@ -19,7 +19,7 @@ from .approval import Preview
 from .calls import one_line, step_lines
 from .footer import thousands
 from .questions import Option
-from .work_commands import Chat, export, prompt_of, retry, rewind, show_diff, show_shells, start_init
+from .work_commands import Chat, export, meaning_of, prompt_of, retry, rewind, show_diff, show_shells, start_init
 
 if TYPE_CHECKING:
     pass
@@ -56,8 +56,8 @@ class Command:
 async def show_help(chat: Chat, rest: str) -> None:
     """Show all slash commands and keys."""
     rows = [(f"/{name}", command.meaning) for name, command in COMMANDS.items()]
-    lines = [f"  {chat.paint(f'{name:<12}', 'chosen')} {meaning}" for name, meaning in (*rows, ("", ""), *KEYS)]
-    chat.transcript.put("block", [line.rstrip() for line in lines])
+    own = await to_thread.run_sync(lambda: [(f"/{name}", meaning_of(path)) for name, path in chat.own.items()])
+    chat.transcript.table([*rows, *own, ("", ""), *KEYS])
 
 
 async def show_context(chat: Chat, rest: str) -> None:
@@ -233,17 +233,26 @@ async def make_skill(chat: Chat, rest: str) -> None:
 
 
 async def show_permissions(chat: Chat, rest: str) -> None:
-    """List the mode and the permission rules, or with "drop NUMBER" drop a rule that an answer has kept."""
+    """List the mode and the permission rules; "allow [project] RULE" adds one, "drop NUMBER" drops a kept one."""
+    from ...runtime.guard.rules import parse_permission_rule
+
     runs = chat.agent.parts.runs
     kept = runs.kept_rules()
     word, _, number = rest.partition(" ")
+    if word == "allow" and number.strip():
+        place, _, more = number.strip().partition(" ")
+        place, text = ("project", more) if place == "project" else ("session", number)
+        rule = parse_permission_rule(text.strip()).text
+        await to_thread.run_sync(lambda: runs.allow(rule, keep=place))
+        chat.transcript.note(f"allowed from now on in this {place}: {one_word(rule)}")
+        return
     if word == "drop" and number.strip().isdecimal() and 0 < int(number) <= len(kept):
         rule = kept[int(number) - 1][0]
         await to_thread.run_sync(runs.forget, rule)
         chat.transcript.note(f"dropped: {one_word(rule)}")
         return
     if rest:
-        raise InputError("usage: /permissions, or /permissions drop NUMBER")
+        raise InputError("usage: /permissions, /permissions allow [project] RULE, or /permissions drop NUMBER")
     rules = chat.agent.settings.permissions
     lines = [f"  mode {chat.agent.mode}"]
     lines += [f"  {name}  {one_word(rule)}" for name in ("deny", "ask", "allow") for rule in getattr(rules, name)]
@@ -379,7 +388,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "mode": Command(f"permission mode: {', '.join(MODES)}", set_mode, anytime=True),
     "vim": Command("turn the keys of vim on or off", set_vim, anytime=True),
     "preset": Command(f"how readily context is given up for money: {', '.join(PRESETS)}", set_preset, anytime=True),
-    "permissions": Command("rules and kept answers: /permissions [drop NUMBER]", show_permissions, anytime=True),
+    "permissions": Command(
+        "permission rules: /permissions [allow [project] RULE | drop NUMBER]", show_permissions, anytime=True
+    ),
     "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
     "undo": Command("undo the last compaction", undo),
     "reload": Command("send the changed system prompt and tools anew; the cache and thinking are lost", reload),

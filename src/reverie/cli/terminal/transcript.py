@@ -148,6 +148,17 @@ class Transcript:
             folded = wrap(line, max(20, columns - 1), break_long_words=False, break_on_hyphens=False)
             self.put("note", [self._paint(one, style) for one in folded])
 
+    def table(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Show names with their meanings, which are folded beside them."""
+        columns, _ = self._size()
+        width = max(len(name) for name, _ in rows)
+        lines: list[str] = []
+        for name, meaning in rows:
+            folded = wrap(printable(meaning), max(20, columns - width - 4)) or [""]
+            lines.append(f"  {self._paint(name.ljust(width), 'chosen')} {folded[0]}".rstrip())
+            lines += [" " * (width + 3) + line for line in folded[1:]]
+        self.put("block", lines)
+
     def denied(self, title: str, why: str) -> None:
         """Show a denied tool call."""
         self._put_call(title, f"denied: {one_line(why)}", is_error=True)
