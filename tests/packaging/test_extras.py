@@ -47,6 +47,7 @@ def test_a_program_that_uvx_runs_is_run_again_with_the_extra(tmp_path: Path, mon
         ('{ name = "reverie", extras = ["mcp"], path = "/d/r.whl" }', "'/d/r.whl[mcp]'"),
         ('{ name = "reverie", directory = "/d/clone" }', "'/d/clone[mcp]'"),
         ('{ name = "other" }', "'reverie[mcp]'"),
+        ("{ torn", "'reverie[mcp]'"),
     ],
 )
 def test_a_tool_of_uv_keeps_its_other_extras_and_its_source(
