@@ -31,7 +31,7 @@ from reverie.servers.inspector.tables import joined, request_at, spliced
 from reverie.testing.coding_session import coding_session
 from reverie.values import object_of, replace
 
-PAGE = Path(__file__).resolve().parents[2] / "src" / "reverie" / "servers" / "inspector" / "page"
+ASSETS = Path(__file__).resolve().parents[2] / "src" / "reverie" / "servers" / "inspector" / "assets"
 QUICK = ("00_f4237e82.jsonl", "django__django-16263.traj.json", "109540__i_got_id_demo.traj")
 
 
@@ -220,8 +220,8 @@ def test_building_takes_time_in_proportion_to_the_messages(is_linear: Callable[.
 
 
 def test_our_own_code_and_styles_are_small() -> None:
-    assert sum((PAGE / name).stat().st_size for name in (*SCRIPTS, STYLE)) < 150_000
-    assert {path.name for path in PAGE.iterdir()} == {*SCRIPTS, STYLE}
+    assert sum((ASSETS / name).stat().st_size for name in (*SCRIPTS, STYLE)) < 150_000
+    assert {path.name for path in ASSETS.iterdir()} == {*SCRIPTS, STYLE}
 
 
 @pytest.mark.parametrize(

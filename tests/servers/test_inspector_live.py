@@ -139,6 +139,7 @@ def test_now_shows_each_session_with_window_and_cost_and_reads_only_new_lines(
     assert (first["doing"], first["open"], first["calls"]) == ("closed", False, 1)
     assert 0 < first["tokens"] < first["compact_at"] < first["window_tokens"]
     assert first["usd"] > 0
+    assert first["title"] == "look at the harbour"
     asked("alpha", "once more")
     second = rows()[0]
     assert second["calls"] == 2

@@ -58,14 +58,14 @@ class LiveSessions:
         return page(data, live=True).encode()
 
     def now(self) -> bytes:
-        """Return the sessions and agents that were used last, the newest first, as JSON."""
+        """Return the sessions and agents that were used last as JSON: the running ones first, each by time."""
         with self._lock:
             storage = FileStorage(self._settings.home)
             try:
                 rows = [self._row(storage, key, stamp) for key, stamp in self._newest(Library(storage))]
             finally:
                 storage.close()
-        return msgspec.json.encode({"sessions": rows})
+        return msgspec.json.encode({"sessions": sorted(rows, key=lambda row: not row["open"])})
 
     def film(self, name: str, known: str) -> tuple[str, bytes | None]:
         """Return a tag and the film of a session as JSON, None for ``known``, the tag of the film the page has.

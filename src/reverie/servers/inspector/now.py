@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from ...conversation.authorship import own_words
 from ...conversation.decisions import CallRecorded, decision_of
-from ...conversation.entries import DECISION, META, Entry
+from ...conversation.entries import DECISION, META, USER, Entry
 from ...conversation.log import parse_log
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
+from ...importers.import_result import first_words
 
 LoadRest: TypeAlias = Callable[[int], bytes]
 """Returns the bytes of a log from an offset on."""
@@ -44,6 +46,8 @@ class SessionWatch:
             self._calls += 1
         elif entry.kind == META and isinstance(entry.body.get("title"), str):
             self._title = entry.body["title"]
+        elif entry.kind == USER and not self._first:
+            self._first = first_words(own_words(entry))
 
     @property
     def model(self) -> str:
@@ -55,7 +59,7 @@ class SessionWatch:
         """Return the session as values of JSON; ``name`` leads to it, ``limits`` are those of its model's window."""
         return {
             "name": name,
-            "title": (self._title or name)[:_TITLE_CHARS],
+            "title": (self._title or self._first or name)[:_TITLE_CHARS],
             "model": self.model,
             "open": is_open,
             "doing": self._doing() if is_open else "closed",

@@ -58,7 +58,7 @@ def _script() -> str:
 
 @cache
 def _part(name: str) -> str:
-    return files("reverie.servers.inspector").joinpath("page", name).read_text("utf-8")
+    return files("reverie.servers.inspector").joinpath("assets", name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:

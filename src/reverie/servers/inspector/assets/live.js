@@ -48,10 +48,10 @@ function nowView(film, state) {
 function nowCard(row, state) {
   const share = row.tokens / row.compact_at, ago = Math.max(0, Date.now() / 1000 - row.at);
   return h("article", { class: row.open ? "card now running" : "card now" },
-    h("h3", null, h("button", { type: "button", class: "plain", onclick: () => state.follow(row.name) }, row.title), row.open ? h("span", { class: "tag" }, "running") : null),
+    h("h3", null, h("button", { type: "button", class: "plain", onclick: () => state.follow(row.name) }, row.title), " ", row.open ? h("span", { class: "tag" }, "running") : null),
     h("p", null, row.doing, h("span", { class: "soft" }, ` · ${span(ago)} ago · ${row.model || "no model yet"}`)),
-    h("p", null, meter(share, share > 0.9 ? "lost" : "fill"), ` ${count(row.tokens)} of ${count(row.window_tokens)} tokens`, h("span", { class: "soft" }, row.compact_at > row.tokens ? ` · compacts in ${short(row.compact_at - row.tokens)}` : " · compaction is due")),
-    h("p", { class: "soft" }, `${usd(row.usd)} · ${counted(row.calls, "call")}${row.compactions ? ` · compacted ${counted(row.compactions, "time")}` : ""}`));
+    h("p", null, meter(share, share > 0.9 ? "lost" : "fill"), ` ${short(row.tokens)} of ${short(row.window_tokens)} tokens`, h("span", { class: "soft" }, row.compact_at > row.tokens ? ` · compacts in ${short(row.compact_at - row.tokens)}` : " · compaction is due")),
+    h("p", { class: "soft" }, `${row.name} · ${usd(row.usd)} · ${counted(row.calls, "call")}${row.compactions ? ` · compacted ${counted(row.compactions, "time")}` : ""}`));
 }
 
 // Ask again and again, but only while somebody looks.
