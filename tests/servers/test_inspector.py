@@ -32,7 +32,7 @@ from reverie.testing.coding_session import coding_session
 from reverie.values import object_of, replace
 
 ASSETS = Path(__file__).resolve().parents[2] / "src" / "reverie" / "servers" / "inspector" / "assets"
-QUICK = ("00_f4237e82.jsonl", "django__django-16263.traj.json", "109540__i_got_id_demo.traj")
+QUICK = ("psf__requests-1142.traj.json", "django__django-16263.traj.json", "109540__i_got_id_demo.traj")
 
 
 def shown(session: ImportedSession) -> list[str]:
@@ -73,7 +73,7 @@ def test_so_does_the_corpus_played_through_a_session(corpus: Path, torture: bool
             session, sent = played(recording.entries, system=recording.system, tools=recording.tools)
             assert shown(session) == sent, path.name
             turns += len(sent)
-    assert turns > 250
+    assert turns > 150
 
 
 def test_a_message_that_came_while_the_reply_was_on_its_way_is_in_the_next_request(
@@ -111,8 +111,8 @@ def test_the_losses_by_cause_equal_those_of_the_ledger_to_the_cent() -> None:
 
 
 @pytest.mark.requirement("I4")
-def test_the_losses_of_a_recording_equal_those_of_its_replay_to_the_cent(corpus: Path) -> None:
-    for name in ("claude-code/04_44df7d08.jsonl", "pi/before-compaction.jsonl"):
+def test_the_losses_of_a_recording_equal_those_of_its_replay_to_the_cent(corpus: Path, torture: bool) -> None:
+    for name in ("claude-code/04_44df7d08.jsonl", *(("pi/before-compaction.jsonl",) if torture else ())):
         session = read_session(corpus / name)[0]
         report = compare([recording_of(session, name)], policies=[RECORDED])
         data = session_data(session)
@@ -210,8 +210,8 @@ def test_a_page_grows_with_its_log_and_not_with_the_square_of_it() -> None:
         log = b"".join(encode_entry(entry) + b"\n" for entry in session.entries)
         return len(page(film_data([session_data(session)], version="1"))), len(gzip.compress(log))
 
-    (small, _), (large, packed) = written(150), written(600)
-    assert large < 5 * small
+    (small, _), (large, packed) = written(100), written(400)
+    assert large < 4.5 * small
     assert large < 3 * packed + 150_000
 
 
