@@ -5,6 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import signal
+import subprocess
+import sys
+import urllib.request
 from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +17,8 @@ from typing import Any
 import pytest
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions" / "sample.jsonl"
+
+TOKEN = re.compile(r"^http://127\.0\.0\.1:\d+/#token=[\w-]{43}$")
 
 Reverie = Callable[..., tuple[int, str, str]]
 Asked = Callable[..., Any]
@@ -70,3 +76,30 @@ def test_a_redacted_page_has_no_word_of_the_session(reverie: Reverie, tmp_path: 
     film = film_in(page)
     assert film["redacted"]
     assert set(film["sessions"][0]["title"]) <= {"x", "\n"}
+
+
+def test_without_a_file_it_serves_on_loopback_until_it_is_interrupted(stocked: str) -> None:
+    program = [sys.executable, "-m", "reverie", "inspect", stocked, "--json"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        said = b""
+        while not said.rstrip().endswith(b"}"):
+            line = server.stdout.readline()
+            assert line, "it ended"
+            said += line
+        address = json.loads(said)["address"]
+        assert TOKEN.match(address)
+        place, token = address.split("#token=")
+        asking = urllib.request.Request(f"{place}film?session={stocked}", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asking, timeout=60) as answer:
+            film = json.loads(gzip.decompress(answer.read()))
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 130
+    assert film["sessions"][0]["id"] == stocked
+
+
+@pytest.mark.parametrize("options", [("--redact",), ("--force",), ("nothing", "--port", "0"), ("--html", "page.html")])
+def test_options_that_do_not_fit_are_refused(reverie: Reverie, options: tuple[str, ...]) -> None:
+    code, _, err = reverie("inspect", *options)
+    assert code == 2
+    assert err.count("\n") == 1

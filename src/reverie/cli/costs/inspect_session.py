@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -58,8 +57,7 @@ def _serve(session: str, port: int, as_json: bool) -> None:
         else:
             say(f"The inspector is at {server.address}")
             say("This address lets its reader see your sessions. Ctrl-C ends it.")
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
+        server.serve_forever()
 
 
 def _write(session: str, target: Path, redact: bool, force: bool, as_json: bool) -> None:

@@ -108,7 +108,8 @@ def _own(session: ImportedSession, requests: Sequence[LoggedRequest]) -> tuple[l
     readable, late = 0, tuple[Entry, ...]()
     for one in requests:
         now[0] = one.at
-        since = [entry for entry in (*late, *one.entries) if entry.kind == DECISION and entry not in one.later]
+        sent = one.entries[: len(one.entries) - len(one.later)]
+        since = [entry for entry in (*late, *sent) if entry.kind == DECISION]
         late = one.later
         if any(entry.body.get("source") == KEEP_WARM for entry in since):
             accounts.renewed()
