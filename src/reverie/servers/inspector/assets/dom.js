@@ -81,7 +81,7 @@ const LONG = 4000;
 
 // Text of any length: the beginning at once, the rest on request.
 function longText(text, limit = LONG) {
-  const pre = h("pre", { dir: "auto" }, text.length > limit ? text.slice(0, limit) : text);
+  const pre = h("pre", { dir: "auto", tabindex: "0" }, text.length > limit ? text.slice(0, limit) : text);
   if (text.length <= limit) return pre;
   const more = h("button", { type: "button", class: "quiet", onclick: () => {
     pre.textContent = shown(text);

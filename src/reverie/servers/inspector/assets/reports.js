@@ -9,8 +9,8 @@ function compactionsView(film, state) {
       h("p", { class: "figures" }, h("b", null, count(one.before)), " tokens before, ", h("b", null, count(one.after)), " after · ", `${one.trigger}, method ${one.method}`),
       h("p", null, h("b", null, percent(one.kept)), " of the uses of exact names are still in view. ", meter(one.kept)),
       h("p", null, h("button", { type: "button", class: "quiet", onclick: () => { state.go(Math.min(one.n, film.requests.length - 1)); state.show("film"); } }, "show it in the film")),
-      table("Names by kind", [["Kind", (row) => row[0]], ["Had", (row) => count(row[1][0])], ["Out of view", (row) => count(row[1][1])]], Object.entries(one.kinds)),
-      one.lost.length ? lazy(`Names out of view: ${count(one.lost_count)}, most used first`, () => table("Names out of view", [["Name", (row) => h("code", { dir: "auto" }, row.text)], ["Kind", (row) => row.kind, true], ["Uses", (row) => count(row.uses)], ["Read it again", (row) => (one.read && row.handle ? copyable(one.read + row.handle) : row.handle), true]], one.lost)) : null,
+      table(`Names by kind, compaction ${k + 1}`, [["Kind", (row) => row[0]], ["Had", (row) => count(row[1][0])], ["Out of view", (row) => count(row[1][1])]], Object.entries(one.kinds)),
+      one.lost.length ? lazy(`Names out of view: ${count(one.lost_count)}, most used first`, () => table(`Names out of view, compaction ${k + 1}`, [["Name", (row) => h("code", { dir: "auto" }, row.text)], ["Kind", (row) => row.kind, true], ["Uses", (row) => count(row.uses)], ["Read it again", (row) => (one.read && row.handle ? copyable(one.read + row.handle) : row.handle), true]], one.lost)) : null,
       lazy("The summary", () => longText(one.summary, 60000)),
       actCards(film, [film.acts[one.act]], state).map((card) => card))));
 }
@@ -26,7 +26,7 @@ function billView(film, state) {
     h("h2", null, "What the cache breaks cost"),
     bill.causes.length
       ? [h("p", { class: "soft" }, `${percent(bill.named_share)} of the tokens that were billed again have a known cause.`),
-        table("Losses by cause", [["Cause", (row) => row.cause], ["Breaks", (row) => count(row.breaks)], ["Tokens", (row) => count(row.tokens)], ["Lost", (row) => usd(row.usd)], ["", (row) => meter(bill.lost_usd ? row.usd / bill.lost_usd : 0, "lost")], ["Remedy", (row) => row.remedy, true]], bill.causes)]
+        table("Losses by cause", [["Cause", (row) => row.cause], ["Breaks", (row) => count(row.breaks)], ["Tokens", (row) => count(row.tokens)], ["Lost", (row) => usd(row.usd)], ["Share", (row) => meter(bill.lost_usd ? row.usd / bill.lost_usd : 0, "lost")], ["Remedy", (row) => row.remedy, true]], bill.causes)]
       : h("p", null, "No break cost anything."),
     dear.length ? lazy(`Each break: ${count(dear.length)}, the most expensive first`, () => table("Breaks", [["Request", (one) => count(one.n + 1)], ["Cause", (one) => one.cause, true], ["Seen", (one) => one.reason, true], ["Tokens", (one) => count(one.tokens)], ["Lost", (one) => usd(one.usd)]], dear, (one) => { state.go(one.n); state.show("request"); })) : null,
     h("h2", null, "By day"), table("Cost by day", columns("Day"), bill.days),
@@ -48,7 +48,7 @@ function peopleView(film, state, all) {
   const open = (one) => { state.go(Math.min(one.n, film.requests.length - 1)); state.show("film"); };
   return h("section", { class: "view", "aria-label": "Memories and agents" },
     h("h2", null, "Memories"),
-    film.memories.length ? table("Memories shown and saved", [["Request", (one) => count(one.n + 1)], ["", (one) => (one.shown ? "shown to the model" : "saved from this session"), true], ["Memories", (one) => one.names.join(", "), true], ["Why", (one) => film.acts[one.act].reason, true]], film.memories, open) : h("p", { class: "soft" }, "No memory was shown or saved in this session."),
+    film.memories.length ? table("Memories shown and saved", [["Request", (one) => count(one.n + 1)], ["Act", (one) => (one.shown ? "shown to the model" : "saved from this session"), true], ["Memories", (one) => one.names.join(", "), true], ["Why", (one) => film.acts[one.act].reason, true]], film.memories, open) : h("p", { class: "soft" }, "No memory was shown or saved in this session."),
     h("h2", null, "Agents"),
     film.agents.length ? table("Agents", [["Agent", (one) => one.agent], ["State", (one) => one.status, true], ["Task", (one) => one.directive.slice(0, 300), true], ["Answer", (one) => one.text.slice(0, 300), true]], film.agents, open) : h("p", { class: "soft" }, "This session started no agent."),
     children.length ? h("ul", null, children.map((one) => h("li", null, h("button", { type: "button", class: "quiet", onclick: () => state.open(one) }, `transcript of ${one.title || one.id}`)))) : null);
