@@ -9,9 +9,9 @@ Every session is compacted, once, three and five times in a row, in a small wind
     ours + search   of ours, then the ten best snippets of the session search for the question, each with its
                     speaker and time, and the text around the best two of them, read back
 
-An answer is right if it contains an accepted one, as whole words; nothing else judges it. Without a reader the table
-has the results of literal match alone: the share of answers that are in the text, and in a sentence, that is on a
-line with at least four other words.
+An answer is right if it contains an accepted one, as whole words, without a mark at its end; nothing else judges it.
+Without a reader the table has the results of literal match alone: the share of answers that are in the text, and in a
+sentence, that is on a line with at least four other words.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def in_a_sentence(text: str, answers: Sequence[str]) -> bool:
 
 
 def _pattern(answer: str) -> str:
-    words = r"\s+".join(re.escape(word) for word in answer.split())
+    words = r"\s+".join(re.escape(word) for word in answer.rstrip(".,;:!?").split())
     return rf"(?<!\w){words}(?!\w)"
 
 

@@ -272,3 +272,14 @@ def test_the_sentences_kept_for_the_next_account_take_at_most_five_times_the_mem
         assert tracemalloc.get_traced_memory()[0] < 5 * chars
     finally:
         tracemalloc.stop()
+
+
+def test_the_work_gets_the_room_that_the_words_of_the_agent_leave():
+    script = Script()
+    script.user("Run every check.")
+    for n in range(60):
+        script.reply(call(f"t{n}", name="Bash", command=f"make check{n}"), id=f"m{n}")
+        script.result(f"t{n}", f"harbour{n}.c:{n}: error: berth {n} is taken", is_error=True)
+    for tokens in (400, 800):
+        told = "\n".join(accounts(script, tokens))
+        assert tokens * 0.8 < estimate_text(told) <= tokens, "no words of the agent, so the work may have all of it"

@@ -58,6 +58,9 @@ def request_accounts(activity: Activity, tokens: int, visible: Container[str] = 
     work = _chosen_work(activity, int(tokens * _WORK_SHARE), visible)
     left = tokens - sum(estimate_text(line) + 2 for lines in work.values() for line in lines)
     said = request_words(activity, left, visible)
+    # The work gets the room that the words leave.
+    spoken = sum(estimate_text(" ".join(sentences)) + 6 for sentences in said.values())
+    work = _chosen_work(activity, tokens - spoken, visible)
     for handle, sentences in said.items():
         work[handle] = [f"=> The agent: {' '.join(sentences)}", *work.get(handle, ())]
     order = (asked.uuid for asked in activity.requests)

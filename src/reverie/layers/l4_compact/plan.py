@@ -71,7 +71,7 @@ def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
         anchors=fit(policy.anchor_tokens, 0.025),
         section=fit(policy.notes_section_tokens, 0.0125),
         notes=fit(policy.notes_tokens, 0.08),
-        text=fit(policy.text_tokens, 0.25),
+        text=fit(policy.text_tokens, 0.3),
     )
 
 
