@@ -60,6 +60,7 @@ class Model:
             ("spoil it", call("Edit", file_path=self.notes, old_string="one", new_string="nothing")),
             ("tell a story", STORY),
             ("work slowly", call("Bash", command="sleep 3")),
+            ("work for hours", call("Bash", command="echo begun; sleep 6000")),
         ):
             if words in said:
                 return reply
@@ -404,6 +405,14 @@ def test_a_message_sent_while_a_tool_runs_reaches_the_model_after_it_and_the_edi
     assert server.requests[-1]["messages"][-1]["content"][0]["type"] == "tool_result"
     assert "but tell me why" in json.dumps(server.requests[-1]["messages"][-1])
     assert len(server.requests) == 2
+    # An interrupt also reaches the work while the pager with its output has the terminal.
+    terminal.enter("work for hours")
+    terminal.wait("│ begun")
+    terminal.press("C-o")
+    terminal.wait(lambda seen: "begun" in seen and "Esc interrupts" not in seen)
+    terminal.press("C-c")
+    terminal.press("q")
+    terminal.wait(after("> work for hours", "Interrupted."))
 
 
 def test_an_own_command_is_a_prompt_even_if_it_looks_like_one_for_the_shell(
