@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +15,14 @@ from reverie import Settings
 from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.commands import COMMANDS, run_command
 from reverie.cli.terminal.conversation import Conversation
+from reverie.cli.terminal.states import State
 from reverie.cli.terminal.transcript import Transcript
 from reverie.cli.terminal.work_commands import INIT, meaning_of, own_commands, prompt_of
+from reverie.events import AgentEnded, Event, QueryEnded
 from reverie.models import ScriptedModel
 from reverie.runtime.agent.agent import Agent
 from reverie.settings import Switches
+from reverie.values import replace
 
 BACKGROUND = {"type": "tool_use", "name": "Bash", "input": {"command": "sleep 600", "run_in_background": True}}
 
@@ -173,3 +177,29 @@ def test_help_folds_meanings_beside_their_names_and_lists_own_commands(home: Pat
     assert "  /review " in shown
     assert max(map(len, shown.splitlines())) <= 120
     assert all(f"/{name} " in shown for name in COMMANDS)
+
+
+def test_results_of_agents_start_a_query_unless_the_last_one_was_interrupted() -> None:
+    ended = AgentEnded("s", "general-1", "completed", "Seven.")
+
+    async def started(*events: Event, state: State | None = None) -> list[str]:
+        chat: Any = Conversation.__new__(Conversation)
+        chat.transcript = Transcript(lambda lines: None, paint=Paint(colour=False), cwd=Path(), size=lambda: (80, 24))
+        chat.screen = SimpleNamespace(app=SimpleNamespace(invalidate=lambda: None))
+        chat.agent = SimpleNamespace(unseen_agents=["general-1"])
+        chat.state, chat._is_open, chat._may_wake = state or State("idle"), True, False
+        done: list[str] = []
+        chat._carry_out = lambda effect: done.append(effect.act)
+        for event in events:
+            chat._on_event(event)
+            await asyncio.sleep(0)
+        chat._wake()  # as at the end of every work
+        return done
+
+    aborted, completed = QueryEnded("s", "aborted", "", 1), QueryEnded("s", "completed", "", 1)
+    assert asyncio.run(started(ended)) == ["start"]
+    assert asyncio.run(started(ended, state=State("busy", 1))) == []
+    assert asyncio.run(started(completed)) == ["start"]
+    assert asyncio.run(started(aborted)) == []
+    assert asyncio.run(started(replace(ended, status="killed"))) == []
+    assert asyncio.run(started(aborted, ended)) == ["start"]
