@@ -130,6 +130,16 @@ NO_SECRETS = {
     "list of codes": ("AQ." + "AR.AS.AT.AU.AW.AX.AZ.BA.BB." * 4, "AQ.Ab8RN6" + "Kx7qPz2Wv9" * 5),
     "counted up": ("password: 'abc123'", "password: 'abk173'"),
     "letters of a code": ('"@3p1Pw:5p/Ou!5p2JvG"', '"@3 Pw:5p/Ou!5p2JvG"'),
+    "call with an argument": (
+        "const userPassword = padR2R3R4(options.userWord)",
+        "const userPassword = padR2R3R4xoptions7",
+    ),
+    "generic type": ("(passphrase?: MaybeArray<string>)", "(passphrase?: MaybeArray7Qx<string>)"),
+    "open quote": ('log("No token. Error: "+e)}):Next.run()}async x', 'Error token: "+e7Q)xNext.run9Zq5p8" x'),
+    "colour": ("--test-pass: #007f6a;", "--test-pass: #007f6aQ!x;"),
+    "path": ("RESET_PASSWORD = '/v1/accounts:resetPassword'", "RESET_PASSWORD = '/v1q9/7Xzk:9rsQtPwx4'"),
+    "name of a resource": ("password: 'urn:oasis:SAML:2.0:Password'", "password: 'urx:oasis:SAML:2.0:Pqssword'"),
+    "file of a key": ("--private-key @AuthKey.p8", "--private-key @Auth7KeyQp8zLm3"),
     "few bytes": (r'SECRET_KEY = b"\x9e\x8f\x14"', r'SECRET_KEY = b"\x9e\x8f\x14\x1e\x8b\x04\xfe\x8a\x94\x3e"'),
     "web token without claims": (
         f'token = "{JWT_HEAD}.eyJhIjoiYiJ9.{JWT_SEAL}"',

@@ -41,17 +41,17 @@ _WORD_END: Final = re.compile(r"(?i:ord|ort|d|s|ña)?(?:Value|String)?(?![^\W\d_
 _STANDS_ALONE: Final = re.compile(
     r"(?<![\w.-])(?:passwor[dt]|passphrase|contraseña|senha|пароль|密码|mot de passe)(?![\w.-])", re.IGNORECASE
 )
-_NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,]")
+_NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,\u2010\u2011]|&&")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
 _CODE: Final = re.compile(
-    r"[{}]|&&|\|\||\)\(|^\*?[,)\]]|^/\*|^(?:this|self)\.|^\[?[A-Za-z_$][\w.$]*\([^()]*\)|^-(?![\w-]{30})|=(?=[A-Za-z_$])"
+    r"[{}]|&&|\|\||\)\(|^\*?[,)\]]|^/\*|^(?:this|self)\.|^\[?[A-Za-z_$][\w.$]*(?:\((?:[^()]*\)|[\w$]+\.[\w.$]*$)|\[\d*$)|^-(?![\w-]{30})|=(?=[A-Za-z_$])"
     r"|^[a-z_]\w*(?:\.[a-z_]\w*)+:[A-Za-z_]+$"
 )
 """Signs of an expression or of an option in a value without quotes."""
-_TYPE: Final = re.compile(r"(?:[A-Z][a-z]+[0-9]*)*[A-Z][a-z]+(?=,[ ]\w+\??:|[ ]\||\)(?::|[ ]=>|[ ]\{))")
+_TYPE: Final = re.compile(r"(?:[A-Z][a-z]+[0-9]*)*[A-Z][a-z]+(?=,[ ]\w+\??:|[ ]\||\)(?::|[ ]=>|[ ]\{)|<\w)")
 """The type of a parameter, as in ``password: Uint8Array | string``."""
 _BETWEEN_LITERALS: Final = re.compile(r"[),\]+;}&|].*[(=,+:\[]", re.DOTALL)
-_CAMEL: Final = re.compile(r"[a-z]+(?:[A-Z][a-z]{2,})+")
+_CAMEL: Final = re.compile(r"[A-Za-z][a-z]+(?:[A-Z][a-z]{2,})+")
 _FIELD: Final = re.compile(r"(?:[?&]|(?<!\S)--)[\w.-]*\Z")
 """The name of an option or of a field in a URL, up to its keyword."""
 _NAME: Final = re.compile(r"[\w-]*\Z")
@@ -259,7 +259,8 @@ def _is_marked(found: re.Match[str]) -> bool:
 def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, weak: bool) -> bool:
     if len(value) < 6 or not is_issued(value) or is_counted(value) or _is_marked(found):
         return False
-    if not found["quote"] and (
+    is_open = text[found.end("value") : found.end("value") + 1] not in ('"', "'", "`", "\\", "*")
+    if (is_open or not found["quote"]) and (
         _CODE.search(value)
         or _TYPE.match(text, found.start("value"))
         or (len(value) < 32 and text[at : at + 3] in value)

@@ -125,6 +125,8 @@ def is_password(value: str, *, clear: bool = True) -> bool:
         return False
     if _PASSPHRASE.fullmatch(value):
         return True
+    if value.startswith(("urn:", "arn:")) or (value[0] == "/" and is_name(value)):
+        return False
     if not letters or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return _classes(value) == 4
     mixed = (DIGIT.search(value) and not _PATH.search(value)) or _SIGN.search(value)
