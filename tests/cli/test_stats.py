@@ -80,7 +80,7 @@ def test_an_imported_session_counts_by_its_own_days_and_costs_what_replay_says(
 
 @pytest.mark.requirement("U5")
 def test_stats_and_replay_name_the_same_losses(reverie: Callable[..., tuple[int, str, str]], corpus: Path) -> None:
-    recorded = corpus / "claude-code" / "06_0442a060.jsonl"
+    recorded = corpus / "claude-code" / "04_44df7d08.jsonl"
     if not recorded.exists():
         pytest.skip("this session is not in the corpus")
     assert reverie("import", recorded)[0] == 0

@@ -532,7 +532,15 @@ def test_a_repository_offers_no_skill_no_hook_and_no_server_before_it_is_trusted
 
 
 @pytest.mark.requirement("S2")
-@pytest.mark.parametrize("key", ["hooks", "mcp_servers", "permissions", "model", "model_aliases", "flag_provider"])
+@pytest.mark.parametrize("text", ['[permissions]\nallow = ["Bash"]\n', '[hooks]\nstop = ["./tell.sh"]\n'])
+def test_what_a_repository_shares_is_no_setting(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".reverie.toml").write_text(text)
+    found = load_settings(home=tmp_path / "home", project=tmp_path, environ={})
+    assert found == load_settings(home=tmp_path / "home", environ={})
+
+
+@pytest.mark.requirement("S2")
+@pytest.mark.parametrize("key", ["mcp_servers", "model", "model_aliases", "flag_provider"])
 def test_a_repositorys_own_settings_cannot_reach_further(tmp_path: Path, key: str) -> None:
     (tmp_path / ".reverie.toml").write_text(f'{key} = "anything"\n')
     with pytest.warns(SettingIgnored, match="may not set"):
