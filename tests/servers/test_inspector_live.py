@@ -15,7 +15,9 @@ import pytest
 
 from browser import Browser, opened_browser
 from reverie import Session, load_settings
+from reverie.cli.compaction.undo import undo_last
 from reverie.cli.sessions.recordings import with_agents
+from reverie.conversation.decisions import Cause, Compacted
 from reverie.servers.inspector.live import InspectorServer, LiveSessions
 from reverie.servers.inspector.now import SessionWatch
 
@@ -26,7 +28,12 @@ TOKEN = "t" * 43
 def server(home: Path) -> Iterator[InspectorServer]:
     """Return a running server over the sessions of this test's home, with one session in it."""
     asked("alpha", "look at the harbour")
-    sessions = LiveSessions(load_settings(), with_agents, target="", version="1")
+    settings = load_settings()
+
+    def undo(name: str) -> str:
+        return str(anyio.run(undo_last, name, settings).get("text") or "queued")
+
+    sessions = LiveSessions(settings, with_agents, undo, target="", version="1")
     with InspectorServer(sessions, token=TOKEN) as opened:
         thread = Thread(target=opened.serve_forever, daemon=True)
         thread.start()
@@ -108,9 +115,14 @@ def test_other_methods_paths_and_files_are_refused(server: InspectorServer, tmp_
         status, _, body = get(server, path)
         assert status == 404, path
         assert b"hush" not in body
-    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-        status, said, _ = get(server, "/now", method)
-        assert status == 501
+    for method, path, refused in (
+        ("PUT", "/now", 501),
+        ("OPTIONS", "/undo", 501),
+        ("POST", "/now", 405),
+        ("GET", "/undo", 405),
+    ):
+        status, said, _ = get(server, path, method)
+        assert status == refused
         assert said["content-security-policy"].startswith("default-src 'none'")
 
 
@@ -162,6 +174,39 @@ def test_now_says_what_a_running_session_does(server: InspectorServer) -> None:
     assert anyio.run(run) == "runs Bash"
 
 
+def compacted(name: str) -> None:
+    """Replace everything in a session of the home by a summary."""
+
+    async def cut() -> None:
+        async with Session.open(name, settings=load_settings()) as session:
+            last = session.view.last_reply
+            cause = Cause("compact", "asked for", moves_prefix=True)
+            await session.log.decide(
+                Compacted(cause, "manual", "full", "They looked.", 900, last.uuid if last else None, None)
+            )
+
+    anyio.run(cut)
+
+
+def cut_of(server: InspectorServer) -> dict[str, Any]:
+    acts = json.loads(get(server, "/film?session=alpha")[2])["sessions"][0]["acts"]
+    return next(act for act in acts if act["name"] == "compacted")
+
+
+def test_a_compaction_is_undone_only_by_a_post_of_its_own_page_with_the_token(server: InspectorServer) -> None:
+    compacted("alpha")
+    bad = [{"Authorization": ""}, {"Origin": "http://evil.example"}, {"Host": "evil.example"}]
+    assert [get(server, "/undo?session=alpha", "POST", **headers)[0] for headers in bad] == [401, 403, 421]
+    assert get(server, "/undo?session=none", "POST")[0] == 404
+    assert get(server, "/undo", "POST")[0] == 404
+    assert not cut_of(server)["undone"]
+    status, _, body = get(server, "/undo?session=alpha", "POST")
+    assert status == 200
+    assert json.loads(body)["result"]
+    assert cut_of(server)["undone"]
+    assert get(server, "/undo?session=alpha", "POST")[0] == 404  # there is none left
+
+
 @pytest.fixture
 def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
     yield from opened_browser(tmp_path / "profile", request.param)
@@ -181,4 +226,11 @@ def test_the_page_opens_a_session_and_grows_with_it(server: InspectorServer, bro
     assert "and the gate" in browser.run(
         "document.querySelector('[data-view=request]').click(); return document.querySelector('main').textContent"
     )
+    compacted("alpha")
+    browser.run("document.querySelector('[data-view=compactions]').click()")
+    browser.wait("return document.querySelector('.undo') !== null")
+    for _ in range(2):
+        browser.run("document.querySelector('.undo').click()")
+    browser.wait("return document.querySelector('main').textContent.includes('undone later')")
+    assert cut_of(server)["undone"]
     assert [entry["message"] for entry in browser.tell("POST", "/se/log", {"type": "browser"})] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import click
 
@@ -27,26 +29,29 @@ def command(session: str, dry_run: bool, as_json: bool) -> None:
 
 
 async def _undo(name: str, settings: Settings, dry_run: bool, as_json: bool) -> None:
+    result = await undo_last(name, settings, dry_run=dry_run)
+    if as_json:
+        emit_json(result)
+    elif "queued" in result:
+        say(f"{result['session']} is open in another process, which undoes the compaction at its next turn")
+    else:
+        say(f"{'would undo' if dry_run else 'undone'}: {result['text']}")
+
+
+async def undo_last(name: str, settings: Settings, *, dry_run: bool = False) -> dict[str, Any]:
+    """Undo the last compaction of a session and return the effect, for JSON.
+
+    If another process has the session open, queue the undo for it; the result then has the key ``queued``.
+    """
     try:
         async with opened_session(name, settings, dry_run=dry_run) as session:
             price = await session.undo_price()
             undone = None if dry_run else str((await session.undo()).body["compaction"])
-            if as_json:
-                figures = {name: getattr(price, name) for name in fields_of(type(price))}
-                emit_json({"session": session.name, "undone": undone, **figures})
-            else:
-                say(f"{'would undo' if dry_run else 'undone'}: {price.text}")
+            figures = {name: getattr(price, name) for name in fields_of(type(price))}
+            return {"session": session.name, "undone": undone, **figures, "text": price.text}
     except SessionBusy:
-        _queue_undo(name, settings, as_json)
-
-
-def _queue_undo(name: str, settings: Settings, as_json: bool) -> None:
-    """Queue an undo of the last compaction for the process that has the session open, and print that."""
-    session, queued = queue_command(name, settings, "undo", _last_compaction, sender="reverie undo")
-    if as_json:
-        emit_json({"session": session, "undone": None, "queued": queued})
-    else:
-        say(f"{session} is open in another process, which undoes the compaction at its next turn")
+        session, queued = queue_command(name, settings, "undo", _last_compaction, sender="reverie undo")
+        return {"session": session, "undone": None, "queued": queued}
 
 
 def _last_compaction(view: View) -> dict[str, str]:

@@ -42,11 +42,20 @@ def command(session: str | None, html: str | None, redact: bool, force: bool, po
 def _serve(session: str, port: int, as_json: bool) -> None:
     import secrets
 
+    import anyio
+
     from ...servers.inspector.live import InspectorServer, LiveSessions
+    from ..compaction.undo import undo_last
 
     if session:
         with_agents(session)  # refuse an unknown name before the server starts
-    sessions = LiveSessions(load_settings(), with_agents, target=session, version=version("reverie"))
+    settings = load_settings()
+
+    def undo(name: str) -> str:
+        result = anyio.run(undo_last, name, settings)
+        return result.get("text") or "the process that has the session open undoes it at its next turn"
+
+    sessions = LiveSessions(settings, with_agents, undo, target=session, version=version("reverie"))
     try:
         server = InspectorServer(sessions, token=secrets.token_urlsafe(32), port=port)
     except OSError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,7 +32,7 @@ from .now import SessionWatch
 from .page import page, policy
 
 HOST: Final = "127.0.0.1"
-PAGE, NOW, FILM = "/", "/now", "/film"
+PAGE, NOW, FILM, UNDO = "/", "/now", "/film", "/undo"
 _SHOWN: Final = 40
 _IDLE_SECONDS: Final = 30
 
@@ -40,11 +40,16 @@ Load: TypeAlias = Callable[[str], Sequence[tuple[ImportedSession, bytes]]]
 """Returns a session or a recording by name, with its agents, each with its log."""
 
 
+Undo: TypeAlias = Callable[[str], str]
+"""Undoes the last compaction of a session and returns the result as a sentence."""
+
+
 class LiveSessions:
     """Answers the questions of the page; several threads may ask at once."""
 
-    def __init__(self, settings: Settings, load: Load, *, target: str, version: str) -> None:
+    def __init__(self, settings: Settings, load: Load, undo: Undo, *, target: str, version: str) -> None:
         """Follow the sessions of the settings' home; ``target`` is a session or file that the page opens first."""
+        self._undo = undo
         self._settings = settings
         self._load = load
         self._target = target
@@ -81,6 +86,13 @@ class LiveSessions:
             return tag, None
         films = films_of(self._load(name), is_file=os.path.isfile(name))
         return tag, msgspec.json.encode(film_data(films, version=self._version))
+
+    def undo(self, name: str) -> bytes:
+        """Undo the last compaction of a session of the library and return the result as JSON."""
+        if not name:
+            raise InputError("name a session: /undo?session=NAME")
+        with self._lock:
+            return msgspec.json.encode({"result": self._undo(self._full_name(name))})
 
     def _full_name(self, name: str) -> str:
         storage = FileStorage(self._settings.home)
@@ -142,7 +154,7 @@ class InspectorServer(ThreadingHTTPServer):
     def __init__(self, sessions: LiveSessions, *, token: str, port: int = 0) -> None:
         super().__init__((HOST, port), _Handler)
         self.sessions = sessions
-        self.rules = LoopbackRules(port=self.server_port, token=token, paths=[NOW, FILM], public=[PAGE])
+        self.rules = LoopbackRules(port=self.server_port, token=token, paths=[NOW, FILM, UNDO], public=[PAGE])
         self.address = f"http://{HOST}:{self.server_port}{PAGE}#token={token}"
 
 
@@ -152,6 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a request that the rules allow, and refuse any other one."""
+        self._answer_if_allowed({PAGE, NOW, FILM})
+
+    def do_POST(self) -> None:
+        """Undo a compaction; the request has no body."""
+        self.close_connection = True
+        self._answer_if_allowed({UNDO})
+
+    def _answer_if_allowed(self, paths: Set[str]) -> None:
         target = urlsplit(self.path)
         headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in self.headers.items()]
         scope = {"path": target.path, "raw_path": self.path.encode("latin-1", "replace"), "headers": headers}
@@ -160,6 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal is not None:
             more = {name.decode(): value.decode() for name, value in refusal.headers}
             self._answer(refusal.status, refusal.reason.encode() + b"\n", "text/plain", more)
+            return
+        if target.path not in paths:
+            self._answer(405, b"another method answers here\n", "text/plain", {})
             return
         try:
             self._allowed(self.server.sessions, target.path, parse_qs(target.query))
@@ -171,6 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, sessions.shell(), "text/html", {"content-security-policy": policy(live=True)})
         elif path == NOW:
             self._answer(200, sessions.now(), "application/json", {})
+        elif path == UNDO:
+            self._answer(200, sessions.undo(next(iter(query.get("session", [])), "")), "application/json", {})
         else:
             known = self.headers.get("if-none-match", "").strip('"')
             tag, body = sessions.film(next(iter(query.get("session", [])), ""), known)
@@ -191,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Refuse invalid HTTP and other methods, with the headers of every answer."""
         self.close_connection = True
         self._answer(
-            int(code), f"{message or 'only GET is answered'}\n".encode(), "text/plain", {"connection": "close"}
+            int(code), f"{message or 'this method is not answered'}\n".encode(), "text/plain", {"connection": "close"}
         )
 
     def log_message(self, format: str, *args: Any) -> None:

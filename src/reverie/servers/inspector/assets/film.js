@@ -174,7 +174,26 @@ function actCard(film, act, state) {
     act.went.length ? lazy(`What left: ${counted(act.went.length, "block")}, about ${count(sum(act.went))} tokens`, () => blockList(film, act.went.map((ref) => ({ ref, change: "removed" })), state)) : null,
     act.stands.length ? lazy(`What the model sees instead: ${counted(act.stands.length, "block")}, about ${count(sum(act.stands))} tokens`, () => blockList(film, act.stands.map((ref) => ({ ref, change: "added" })), state)) : null,
     lazy("The decision as logged", () => longText(JSON.stringify(film.blocks[act.body], null, 2))),
-    act.command ? h("p", null, act.command.startsWith("reverie undo") ? "Undo: " : "Read it again: ", copyable(act.command)) : null);
+    act.command ? h("p", null, act.command.startsWith("reverie undo") ? "Undo: " : "Read it again: ", copyable(act.command), act.command.startsWith("reverie undo") && state.live ? [" ", undoButton(film, state)] : null) : null);
+}
+
+// Two clicks: the first one asks.
+function undoButton(film, state) {
+  let sure = false;
+  const button = h("button", { type: "button", class: "quiet undo", onclick: async () => {
+    if (!sure) {
+      sure = true;
+      button.textContent = "undo now? the next request is written to the cache anew";
+      return;
+    }
+    button.disabled = true;
+    try {
+      button.textContent = shown(await state.live.undo(film.parent ? film.id : state.live.name));
+    } catch (error) {
+      button.textContent = shown(`not undone: ${error.message}`);
+    }
+  } }, "undo this compaction");
+  return button;
 }
 
 function windowTable(film, state) {

@@ -11,10 +11,14 @@ class Live {
     this.tag = "";
   }
 
-  async ask(path, tag) {
+  async undo(name) {
+    return (await this.ask(`/undo?session=${encodeURIComponent(name)}`, "", "POST")).body.result;
+  }
+
+  async ask(path, tag, method = "GET") {
     const headers = { Authorization: `Bearer ${this.token}` };
     if (tag) headers["If-None-Match"] = `"${tag}"`;
-    const answer = await fetch(path, { headers, cache: "no-store" });
+    const answer = await fetch(path, { method, headers, cache: "no-store" });
     if (answer.status === 304) return null;
     if (!answer.ok) throw new Error(await answer.text());
     return { tag: (answer.headers.get("etag") || "").replaceAll('"', ""), body: await answer.json() };
