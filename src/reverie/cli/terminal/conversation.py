@@ -224,6 +224,7 @@ class Conversation:
         loop = asyncio.get_running_loop()
         match effect.act:
             case "start":
+                self.screen.busy_since = time.monotonic()  # the next line may start before the screen was idle
                 self._lines.put_nowait((effect.number, effect.text))
             case "beside":
                 task = loop.create_task(run_command(self, effect.text.strip()))

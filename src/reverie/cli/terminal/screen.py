@@ -62,7 +62,7 @@ class Screen:
         self._left = False
         self._hint = ""
         self._hint_until = 0.0
-        self._busy_since: float | None = None
+        self.busy_since: float | None = None
         self.buffer = Buffer(
             multiline=True,
             history=history,
@@ -125,7 +125,7 @@ class Screen:
     def _busy_line(self) -> StyleAndTextTuples:
         doing = self.activity() or ""
         spin = SPINNER[int(time.monotonic() / SPIN_SECONDS) % len(SPINNER)]
-        seconds = time.monotonic() - self._busy_since if self._busy_since is not None else 0.0
+        seconds = time.monotonic() - self.busy_since if self.busy_since is not None else 0.0
         return [("class:busy", f"{spin} {doing}"), ("class:dim", f"  {seconds:.0f} s · Esc interrupts")]
 
     def _menu(self) -> StyleAndTextTuples:
@@ -169,13 +169,13 @@ class Screen:
         while True:
             await asyncio.sleep(SPIN_SECONDS)
             busy = self.activity() is not None
-            if busy and self._busy_since is None:
-                self._busy_since = time.monotonic()
+            if busy and self.busy_since is None:
+                self.busy_since = time.monotonic()
             if busy or self._hint:
                 self._hint = self.hint
                 self.app.invalidate()
             if not busy:
-                self._busy_since = None
+                self.busy_since = None
 
     @property
     def vim(self) -> bool:

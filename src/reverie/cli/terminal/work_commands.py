@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from ...errors import InputError
 from ..output import counted, printable
+from .approval import Preview
 from .calls import one_line
 
 if TYPE_CHECKING:
@@ -65,12 +66,9 @@ async def show_diff(chat: Chat, rest: str) -> None:
     )
     if diff.returncode:
         raise InputError("there is no git repository with a commit here")
-    styles = {"+": "added", "-": "removed", "@": "dim"}
-    changes = [printable(line) for line in diff.stdout.splitlines()]
-    lines = [chat.paint(line, styles[line[0]]) if line[:1] in styles else line for line in changes]
-    lines += [chat.paint(f"new file {printable(name)}", "added") for name in new.stdout.splitlines()]
-    if len(lines) > _MOST_LINES:
-        lines = [*lines[:_MOST_LINES], chat.paint(f"… {counted(len(lines) - _MOST_LINES, 'more line')}", "dim")]
+    preview = Preview(diff.stdout, chat.paint, is_diff=True)
+    lines = preview.page(_MOST_LINES) + ([chat.paint(f"… {preview.rest}", "dim")] if preview.rest else [])
+    lines += [chat.paint(f"new file {printable(name)}", "added") for name in new.stdout.splitlines()[:_MOST_LINES]]
     chat.transcript.put("block", lines or ["  no changes since the last commit"])
 
 
