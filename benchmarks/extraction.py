@@ -11,6 +11,7 @@ alone. Recorded sessions (``--corpus``) hold no wish that is repeated, so each p
     extraction_unseen      written after that; measured when the method stood, and it then changed once
     extraction_stranger    written by a person who had not seen the code; the method then changed once
     extraction_second      written by a second such person; the method then changed once
+    extraction_third       written by a third such person; measured once
 
 The gate is measured by ``data/extraction_worth.txt``, messages that are worth keeping, and by the messages of the
 sets and of recorded sessions, most of which are not. The author of the method wrote all data but that of strangers,
@@ -50,6 +51,7 @@ SETS = (
     "extraction_unseen",
     "extraction_stranger",
     "extraction_second",
+    "extraction_third",
 )
 NOT_ENGLISH = "extraction_languages"
 WORTH = ("extraction_worth", "extraction_worth_stranger")

@@ -6,7 +6,7 @@ Saves the memories of a set and asks ``Memory.recall`` each of its prompts, whic
 prompts: by words alone, and with the embedder. Precision is the share of fitting memories among those shown. The
 thresholds (``RecallPolicy``) were chosen on the set "choosing". The author of the code wrote it and the set "own"; two
 people who had not seen the code wrote the set "stranger", one the memories and prompts, the other the neutral prompts,
-and two others wrote "second stranger" in the same way.
+and others wrote "second stranger" and "third stranger" in the same way. The third was measured once.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ SETS = {
     "choosing": "prompt_recall_choosing",
     "stranger": "prompt_recall_stranger",
     "second stranger": "prompt_recall_second",
+    "third stranger": "prompt_recall_third",
 }
 LIMITS = {"precision": 0.6, "neutral": 0.05, "times the answers of words": 2}
 
