@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,7 +124,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = "".join(f" Did you mean '{name}'?" for name in get_close_matches(args[0], self.table, n=1))
-            raise click.UsageError(f"No such command '{args[0]}'.{near}", ctx)
+            prompt = f" To send it as a prompt: reverie chat {args[0]}." if ctx.parent is None and not near else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{near}{prompt}", ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -170,6 +172,14 @@ class RootGroup(LazyGroup):
         return super().parse_args(ctx, args)
 
 
+def _asks_something() -> bool:
+    """Return whether stdin is a conversation in a terminal, or has a prompt that was piped in."""
+    if sys.stdin.isatty():
+        return sys.stdout.isatty()
+    kind = os.fstat(sys.stdin.fileno()).st_mode
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
+
+
 def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     """Print the installed version and exit, if the option ``--version`` was given."""
     if not wanted or ctx.resilient_parsing:
@@ -199,7 +209,7 @@ def group(ctx: click.Context) -> int | None:
     """
     if ctx.invoked_subcommand is not None:
         return None
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if _asks_something():
         return cast(int, ctx.invoke(import_module("reverie.cli.chat").command))
     click.echo(ctx.get_help())
     return None
@@ -228,6 +238,9 @@ def run(arguments: Sequence[str] | None = None, *, commands: click.Command = gro
         return let_go_of_stdout()
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return BAD_INPUT
     except click.ClickException as error:
         return complain(usage_line(error))
     except ReverieError as error:

@@ -14,6 +14,8 @@ UNCACHED: Final = "uncached"
 APPEND_ONLY: Final = "append-only"
 OURS: Final = "balanced"
 RECORDED: Final = "recorded"
+_LEAST_SHARE: Final = 0.005
+"""A smaller share of the cost is no difference."""
 SINCE_POLICIES: Final = (UNCACHED, RECORDED, OURS)
 """The policies that ``since_line`` compares."""
 
@@ -181,7 +183,10 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
         )
         models = report.model if report.model != AS_RECORDED else "the recorded models"
         paid = f"You paid {whole} at the prices of {models}, {amount} of it for input. With Reverie the input costs "
-        return paid, _compared(usd / billed["input_usd"]), f": {money_text(usd, decimals)}."
+        ratio, accuracy = usd / billed["input_usd"], report.simulator.cost_ratio if report.simulator else 1.0
+        if ratio != 1 and abs(ratio / accuracy - 1) < _LEAST_SHARE * 2:  # the simulator's own error is the difference
+            return paid, "about the same", f": {money_text(usd, decimals)}, by a simulator {accuracy - 1:+.1%} off."
+        return paid, _compared(ratio), f": {money_text(usd, decimals)}."
     ratio = ours["cost_vs_append_only"]
     if ratio is None:
         return None
@@ -222,7 +227,8 @@ def losses(report: ReplayReport, found: dict[str, dict[str, Any]]) -> list[str]:
     said: list[str] = []
     every = ours["sessions"]
     better = {name: found[name]["input_usd"] for name in _comparable(report) if found[name]["sessions"] == every}
-    cheaper = [f"{name} ({1 - usd / ours['input_usd']:.0%})" for name, usd in better.items() if usd < ours["input_usd"]]
+    shares = {name: 1 - usd / ours["input_usd"] for name, usd in better.items()}
+    cheaper = [f"{name} ({share:.0%})" for name, share in shares.items() if share >= _LEAST_SHARE]
     if cheaper:
         said.append(f"Cheaper than {OURS} here: {', '.join(cheaper)}.")
     plain = {(one.file, one.session): one.input_usd for one in report.of(policy=APPEND_ONLY)}

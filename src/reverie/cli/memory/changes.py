@@ -119,7 +119,7 @@ def print_saved(saved: SavedMemory, *, as_json: bool) -> None:
         emit_json({**as_plain(saved), "changed": saved.changed})
         return
     for warning in saved.warnings:
-        warn(warning)
+        say(f"note: {warning}")
     if saved.conflict:
         warn(f"another writer changed {saved.conflict} at the same time; both versions exist: keep one, 'rm' the other")
     if saved.dry_run:

@@ -89,8 +89,22 @@ def examine(home: Path) -> list[Finding]:
         openat2(),
         sandbox(),
         ripgrep(),
+        usable_model(home),
         *map(extra, EXTRAS),
     ]
+
+
+def usable_model(home: Path) -> Finding:
+    """Report the model that an agent would ask, or the ways to one."""
+    from ...errors import ReverieError
+    from ...models import open_model
+    from ...settings import load_settings
+
+    try:
+        settings = load_settings(home=home)
+        return Finding("model", "ok", open_model(settings.model, aliases=settings.model_aliases).name)
+    except (ReverieError, ValueError) as error:
+        return Finding("model", "absent", f"none for chat yet. {' '.join(str(error).split())}")
 
 
 def python_version() -> Finding:

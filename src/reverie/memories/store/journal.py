@@ -318,8 +318,8 @@ class History:
         gone = self._undone_ids()
         found = [one for one in reversed(self.entries) if one.id not in gone and one.act not in ("undone", "found")]
         if len(found) < count or not found:
-            have = f"only {len(found)} changes can be undone" if found else "there is nothing to undo"
-            raise InputError(f"cannot undo {count}: {have}; 'reverie memory log' lists all changes")
+            have = f"only {len(found)} of {count} changes can be undone" if found else "there is nothing to undo"
+            raise InputError(f"{have}; 'reverie memory log' lists all changes")
         return found[:count]
 
     def _undone_ids(self) -> set[str]:

@@ -488,7 +488,7 @@ class Memory:
             self._scopes.id(scope, entry.id) if entry is not None and not dry_run else "",
             scope,
             memory.trust,
-            [f"{memory.name} {problem}" for problem in lint_memory(memory)],
+            [f"{memory.name!r} {problem}" for problem in lint_memory(memory)],
             dry_run,
         )
 
