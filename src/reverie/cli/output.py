@@ -232,8 +232,13 @@ def draw_causes(losses: Iterable[tuple[str, float]]) -> None:
     table(["", "", ""], rows, right=(0,), cut=2)
 
 
-def sparkline(amounts: Sequence[float]) -> str:
-    """Return one character per amount, as high as its share of the largest; digits where the encoding has no blocks."""
+def sparkline(amounts: Sequence[float], *, width: int = 0) -> str:
+    """Return one character per amount, as high as its share of the largest; digits where the encoding has no blocks.
+
+    With ``width``, there are at most so many characters, and each shows the largest of its amounts.
+    """
+    step = -(-len(amounts) // width) if width else 1
+    amounts = [max(amounts[at : at + step]) for at in range(0, len(amounts), step)] if amounts else amounts
     levels = "▁▂▃▄▅▆▇█" if bar_cell() != "#" else "01234567"
     most = max(amounts, default=0.0) or 1.0
     return "".join(levels[round(amount / most * 7)] for amount in amounts)

@@ -9,7 +9,20 @@ import click
 
 from ...cache.prices import listed_window
 from ...settings import load_settings
-from ..output import StyledCell, bar, bar_cell, coloured, console, counted, emit_json, paint, say, table, tracked
+from ..output import (
+    StyledCell,
+    bar,
+    bar_cell,
+    coloured,
+    console,
+    counted,
+    emit_json,
+    paint,
+    say,
+    sparkline,
+    table,
+    tracked,
+)
 from ..sessions.recordings import SESSION, recordings
 from .window_usage import combined_usage, window_usage
 
@@ -80,6 +93,7 @@ def draw(one: dict[str, Any]) -> None:
     sent = {**shares, "tool_results": max(0, shares["tool_results"] - cleared)}
     paint(window_bar(sent, window["window_tokens"]))
     paint(verdict(window))
+    draw_history(one["window_over_requests"])
     draw_categories(one, shares)
     draw_tools(one["tools"])
     draw_deferred(one["deferred_tools"])
@@ -87,6 +101,15 @@ def draw(one: dict[str, Any]) -> None:
     draw_cleared(one["cleared_by_provider"])
     draw_thresholds(window)
     draw_notes(one)
+
+
+def draw_history(tokens: Sequence[int]) -> None:
+    """Print the window over the requests as a line, if there were several."""
+    if len(tokens) > 1:
+        about = f"{counted(len(tokens), 'request')}, at most {max(tokens):,} tokens"
+        width = max(8, min(40, console().width - len(about) - 20))
+        pieces = [("over the session  ", ""), (sparkline(tokens, width=width), "blue"), (f"  {about}\n", "dim")]
+        paint(pieces, wrap=True)
 
 
 def window_bar(shares: dict[str, int], window_tokens: int) -> list[tuple[str, str]]:

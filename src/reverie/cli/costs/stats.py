@@ -117,20 +117,14 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
     if len(each) > 1:
         most = max(one.usd for one in each.values())
         say()
-        say(f"cost a day  {_line(each)}  {min(each)} to today, at most {dollars(most)}")
+        line = sparkline([one.usd for one in each.values()], width=_LINE)
+        say(f"cost a day  {line}  {min(each)} to today, at most {dollars(most)}")
     _draw_costs("layer", found.by_layer)
     _draw_costs("project", found.by_project)
     _draw_costs("session", dict(list(found.by_session.items())[:_MOST_SESSIONS]), of=len(found.by_session))
     say()
     say("cost against budgets")
     bars([_spent(one) for one in found.budgets], whole=1.0, width=_WIDTH)
-
-
-def _line(each: Mapping[str, Totals]) -> str:
-    """Return the days as a sparkline of at most ``_LINE`` characters; each shows the most expensive of its days."""
-    spent = [one.usd for one in each.values()]
-    step = -(-len(spent) // _LINE)
-    return sparkline([max(spent[at : at + step]) for at in range(0, len(spent), step)])
 
 
 def _draw_losses(total: Totals) -> None:

@@ -6,9 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...conversation.entries import DECISION, Entry
+from ...cache.ledger import MAIN
+from ...cache.usage import usage_of
+from ...conversation.decisions import CallRecorded, decision_of
+from ...conversation.entries import ASSISTANT, DECISION, Entry
 from ...conversation.facts import Facts
 from ...conversation.reads import cleared_results
+from ...conversation.rounds import reply_id
 from ...conversation.tokens.accounting import Accounting, account, added_texts, attachments_in, metrics
 from ...conversation.tokens.estimate import estimate_block, estimate_request, measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
@@ -16,6 +20,7 @@ from ...conversation.view import View
 from ...importers import ImportedSession
 from ...model_facts import facts_of
 from ...settings import Settings
+from ...values import object_of
 
 # Decisions that remove content from view: a log without them folds into a view of all messages.
 REMOVALS: Final = frozenset(
@@ -25,6 +30,15 @@ SUMMED: Final = (
     *("messages", "entries", "compactions", "total_tokens", "duplicate_read_tokens", "count"),
     "beside_messages_tokens",
 )
+
+
+def input_tokens_of(entries: Sequence[Entry]) -> list[int]:
+    """Return the billed input tokens of each request of the conversation, in order; empty without bills."""
+    decided = (decision_of(entry.body) for entry in entries if entry.kind == DECISION)
+    calls = [usage_of(one.usage) for one in decided if isinstance(one, CallRecorded) and one.source == MAIN]
+    replies = {reply_id(entry): entry.reply.get("usage") for entry in entries if entry.kind == ASSISTANT}
+    found = calls or [usage_of(object_of(usage)) for usage in replies.values()]
+    return [usage.input for usage in found if usage.input]
 
 
 def window_usage(
@@ -66,6 +80,7 @@ def window_usage(
         "messages": len(view.groups) if sent is None else len(sent),
         "entries": len(recording.entries),
         "compactions": len(view.facts.compactions),
+        "window_over_requests": input_tokens_of(recording.entries),
         "total_tokens": found.total,
         "by_category": found.by_category(),
         "tools": tools_of(found),

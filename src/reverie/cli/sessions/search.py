@@ -6,6 +6,7 @@ import click
 
 from ...errors import InputError
 from ...events import Event, FellBack
+from ...memories.recall.terms import tokens
 from ...runtime.places.projects import log_key
 from ...runtime.search.sessions import SearchHit, SessionSearch
 from ...runtime.search.vectors import settings_embedder
@@ -40,7 +41,7 @@ def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bo
     if as_json:
         emit_json({"query": query, "messages": found})
     elif found:
-        draw(found)
+        draw(found, query)
     elif _is_empty():
         say("No sessions yet: 'reverie keep' and 'reverie import' add those of other agents.")
     elif embedder is not None:
@@ -60,8 +61,12 @@ def on_event(event: Event) -> None:
         warn(event.why)
 
 
-def draw(found: list[SearchHit]) -> None:
-    """Print the messages below the title of their session, the session with the best match first."""
+def draw(found: list[SearchHit], query: str) -> None:
+    """Print the messages below the title of their session, the session with the best match first.
+
+    A message without a word of the query was found by its neighbours, or by its meaning, and says so.
+    """
+    wanted = set(tokens(query))
     by_session: dict[tuple[str, str], list[SearchHit]] = {}
     for one in found:
         by_session.setdefault((one.project, one.session), []).append(one)
@@ -75,4 +80,6 @@ def draw(found: list[SearchHit]) -> None:
             for one in hits:
                 handle = one.handle[:8] if short and RANDOM_NAME.match(one.handle) else one.handle
                 when = one.time[:16].replace("T", " ")
-                paint([(f"  {when}  {one.speaker or one.kind}  {handle}\n", "dim"), (f"    {one.snippet}\n", "")])
+                near = "" if wanted.intersection(tokens(one.snippet)) else "  near a match"
+                paint([(f"  {when}  {one.speaker or one.kind}  {handle}{near}\n", "dim")])
+                paint([(f"    {one.snippet}\n", "")])
