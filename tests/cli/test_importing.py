@@ -146,3 +146,18 @@ def test_a_session_that_grew_since_its_import_is_extended(
     )
     assert len(log.read_bytes()) > len(first)
     assert asked("import", growing)["already_there"] == 1
+
+
+@pytest.mark.requirement("A4")
+def test_damaged_lines_are_told_at_every_door(reverie: Reverie, sample: Path, tmp_path: Path) -> None:
+    lines = sample.read_bytes().splitlines(keepends=True)
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_bytes(b"".join([*lines[:8], b"{half\n", *lines[9:]]))
+    assert reverie("import", sample)[0] == 0
+    for command in (["import", damaged, "--dry-run"], ["replay", damaged, "--policy", "recorded"]):
+        code, out, _ = reverie(*command)
+        assert code == 0
+        assert "line 9: " in out or "1 damaged line left out" in out, command
+    code, _, err = reverie("inspect", damaged, "--html", tmp_path / "page.html")
+    assert code == 0
+    assert "left out 1 damaged line" in err

@@ -22,6 +22,7 @@ from ..model_facts import ModelFacts, default_model, facts_of
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.limits import EDITING_BETA, compact_patience, thresholds_for, trim_policy, window_of
 from ..settings import Settings, load_settings
+from ..text.counts import counted
 from ..values import record, replace
 from .compactions import BreakEvenCompactions, CompactionRule, ReplayCompactions
 from .outcome import AS_RECORDED, ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
@@ -85,6 +86,9 @@ def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list
                     raise
                 skipped.append(f"{file.name}: {error}")
                 continue
+            skipped += [
+                f"{file.name}: {counted(len(one.damage), 'damaged line')} left out" for one in sessions if one.damage
+            ]
             for number, imported in enumerate(sessions):
                 recording = recording_of(imported, file.name if number == 0 else f"{file.name}#{number + 1}")
                 if recording.steps:

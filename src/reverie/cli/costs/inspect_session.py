@@ -10,7 +10,7 @@ import click
 
 from ...errors import InputError
 from ...settings import load_settings
-from ..output import counted, dollars, emit_json, say, size
+from ..output import counted, dollars, emit_json, say, size, warn
 from ..sessions.export import write
 from ..sessions.recordings import SESSION, with_agents
 
@@ -75,7 +75,8 @@ def _write(session: str, target: Path, redact: bool, force: bool, as_json: bool)
     from ...servers.inspector.redaction import redacted
 
     write(target, b"", force=force, dry_run=True)  # refuse a bad path before the work
-    films = films_of(with_agents(session), is_file=Path(session).is_file())
+    sessions = with_agents(session)
+    films = films_of(sessions, is_file=Path(session).is_file())
     if redact:
         films = [redacted(one, number) for number, one in enumerate(films, 1)]
     data = page(film_data(films, version=version("reverie"), redacted=redact)).encode()
@@ -88,6 +89,8 @@ def _write(session: str, target: Path, redact: bool, force: bool, as_json: bool)
             | {"usd": usd, "lost_usd": lost, "redacted": redact}
         )
         return
+    if damaged := sum(len(one.damage) for one, _ in sessions):
+        warn(f"left out {counted(damaged, 'damaged line')}; 'reverie show' lists them")
     cost = f"{counted(requests, 'request')}, {dollars(usd)}, {dollars(lost)} lost to cache breaks"
     say(f"wrote {size(len(data))} to {target}: {cost}")
     if not redact:

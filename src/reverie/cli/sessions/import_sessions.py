@@ -164,7 +164,7 @@ def draw(outcomes: list[ImportOutcome]) -> None:
         rows = [(one.status, one.session, one.project, one.format, f"{one.messages:,}", one.title) for one in outcomes]
         table(["", "session", "project", "format", "messages", "title"], rows, right=(4,), cut=5)
     for one in outcomes:
-        if one.status != KNOWN and (one.skipped or one.damage):
+        if one.damage or (one.status != KNOWN and one.skipped):
             say(f"{one.session}: {skipped_text(one)}")
     done = sum(one.status in (IMPORTED, PLANNED) for one in outcomes)
     known, grown = (sum(one.status == status for one in outcomes) for status in (KNOWN, EXTENDED))
