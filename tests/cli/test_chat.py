@@ -181,6 +181,10 @@ def test_stream_json_is_every_event_on_a_line(chat: Chat) -> None:
         assert name in names
     assert "".join(event["text"] for event in events if event["event"] == "text_streamed") == "You said 1 words."
     assert next(event for event in events if event["event"] == "query_ended")["end"] == "completed"
+    whole = [event["message"] for event in events if event["event"] == "entry_appended" and "message" in event]
+    assert [one["role"] for one in whole][-1] == "assistant"
+    assert {"role": "user", "content": "Hello"} in [{key: one[key] for key in ("role", "content")} for one in whole]
+    assert "You said 1 words." in str(whole[-1]["content"])
 
 
 def test_the_answer_is_what_was_said_after_the_last_tool(chat: Chat, tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from ...cache.usage import Usage, usage_of
 from ...errors import ReverieError
 from ...events import (
+    EntryAppended,
     Event,
     FellBack,
     LogDamaged,
@@ -130,7 +132,7 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
     streams = output == "text" and sys.stdout.isatty()
     answer = QueryResult(put if output == "text" and not streams else None)
     if output == "stream-json":
-        agent.listen(lambda event: write_line(event_body(event)))
+        agent.listen(lambda event: write_line({**event_body(event), **_whole_message(agent, event)}))
     else:
         if streams or sys.stderr.isatty():
             agent.listen(Progress(options.cwd, with_text=streams).on_event)
@@ -156,6 +158,14 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
     if answer.is_complete() and settings.switches.memory and settings.switches.extraction:
         leave_extraction(settings, agent)
     return EXIT_CODES["aborted"] if prompt.is_interrupted else EXIT_CODES.get(answer.ended.end, OTHER_END)
+
+
+def _whole_message(agent: Agent, event: Event) -> dict[str, Any]:
+    """Return the message that an event says was stored, as it is in the log; empty for other events."""
+    if not isinstance(event, EntryAppended) or event.session != agent.name:
+        return {}
+    found = next((one for one in islice(agent.session.view.latest(), 8) if one.uuid == event.uuid), None)
+    return {} if found is None or found.message is None else {"message": found.message}
 
 
 def leave_extraction(settings: Settings, agent: Agent) -> None:
