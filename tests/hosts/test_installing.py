@@ -295,3 +295,12 @@ def test_opencode_gets_a_plugin_that_goes_whole_and_no_other_plugin_is_touched(t
     with pytest.raises(InputError, match="edited since"):
         uninstall("opencode", path, home)
     assert path.read_text().endswith("// mine")
+
+
+@pytest.mark.requirement("H2")
+def test_outputs_are_watched_only_where_a_host_leaves_big_ones() -> None:
+    hosts: tuple[Host, ...] = ("claude-code", "codex", "qwen")
+    watched = {host: hook_entries(host, str) for host in hosts}
+    assert watched["claude-code"]["PostToolUse"]["matcher"] == "mcp__.*"
+    assert "PostToolUse" not in {**watched["codex"], **watched["qwen"]}
+    assert all("SessionStart" in events for events in watched.values())
