@@ -224,14 +224,6 @@ def bar(amount: float, whole: float, *, width: int = 40) -> str:
     return bar_cell() * filled
 
 
-def draw_causes(losses: Iterable[tuple[str, float]]) -> None:
-    """Print one line per cause of cache breaks, given dollars by reason: the cost, the cause and a remedy."""
-    from ..cache.causes import losses_by_cause
-
-    rows = [(f"  {dollars(usd)}", cause.title, cause.remedy) for cause, usd in losses_by_cause(losses)]
-    table(["", "", ""], rows, right=(0,), cut=2)
-
-
 def sparkline(amounts: Sequence[float], *, width: int = 0) -> str:
     """Return one character per amount, as high as its share of the largest; digits where the encoding has no blocks.
 

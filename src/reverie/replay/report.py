@@ -185,7 +185,11 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
         paid = f"You paid {whole} at the prices of {models}, {amount} of it for input. With Reverie the input costs "
         ratio, accuracy = usd / billed["input_usd"], report.simulator.cost_ratio if report.simulator else 1.0
         if ratio != 1 and abs(ratio / accuracy - 1) < _LEAST_SHARE * 2:  # the simulator's own error is the difference
-            return paid, "about the same", f": {money_text(usd, decimals)}, by a simulator {accuracy - 1:+.1%} off."
+            return (
+                paid,
+                "about the same",
+                f": {money_text(usd, decimals)}; the simulator's own error here is {accuracy - 1:+.1%}.",
+            )
         return paid, _compared(ratio), f": {money_text(usd, decimals)}."
     ratio = ours["cost_vs_append_only"]
     if ratio is None:

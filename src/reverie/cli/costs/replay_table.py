@@ -27,7 +27,8 @@ from ...replay.report import (
     summary_line,
 )
 from ...settings import PRESETS
-from ..output import StyledCell, bar, bar_cell, coloured, console, counted, dollars, draw_causes, paint, say, table
+from ..output import StyledCell, bar, bar_cell, coloured, console, counted, dollars, paint, say, table
+from .losses import draw_causes
 
 WIDE: Final = 118
 LISTED: Final = 12

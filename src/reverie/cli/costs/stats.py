@@ -13,8 +13,9 @@ from ...runtime.agent.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings
-from ..output import bar, bars, counted, dollars, draw_causes, emit_json, say, sparkline, table, tracked, warn
+from ..output import bar, bars, counted, dollars, emit_json, say, sparkline, table, tracked, warn
 from ..sessions.recordings import SESSION, recordings, slug_of
+from .losses import draw_causes
 
 _MOST_SESSIONS = 10
 _WIDTH = 30

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
-from ...runtime.places.shared_settings import shared_settings
+from ...runtime.places.shared_settings import SharedSettings, shared_settings
 from ...runtime.places.trust import TrustList, root_of
 from ...settings import default_home
 from ..output import emit_json, one_word, say, table, warn
@@ -40,12 +40,12 @@ def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_ru
         return show(trust, as_json)
     directory = Path.cwd() if path is None else path
     root = root_of(directory)
+    shared = SharedSettings() if remove else shared_settings(root)
     if remove:
         listed = bool({str(root), os.path.abspath(directory)} & {each.path for each in trust.list()})
         changed = listed if dry_run else trust.forget(directory)
         words = "is no longer trusted" if changed else "was not trusted"
     else:
-        shared = shared_settings(root)
         changed = not trust.is_trusted(directory) or trust.settings_of(root) != shared.digest
         known = None if dry_run else trust.trust(directory, settings=shared.digest)
         if known is not None and not known.born_ns:
@@ -57,9 +57,9 @@ def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_ru
         emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
     else:
         say(f"{root} {words}")
-        if lines := [] if remove else shared_settings(root).lines:
+        if shared.lines:
             say("It shares these rules and hooks; a change of them needs your trust again:")
-            for line in lines:
+            for line in shared.lines:
                 say(f"  {line}")
     return 0
 
