@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.client
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -70,6 +72,17 @@ def get(server: InspectorServer, path: str, method: str = "GET", **headers: str)
     body, found = answer.read(), {name.lower(): value for name, value in answer.getheaders()}
     wire.close()
     return answer.status, found, gzip.decompress(body) if found.get("content-encoding") == "gzip" else body
+
+
+@pytest.mark.requirement("S8")
+def test_only_an_answer_with_the_token_names_the_session_to_open(home: Path) -> None:
+    sessions = LiveSessions(
+        load_settings(), with_agents, lambda name: name, target="/home/ada/secret.jsonl", version="1"
+    )
+    shown = re.search(rb"<script[^>]*application/json[^>]*>([^<]*)<", sessions.shell())
+    assert shown is not None
+    assert b"secret" not in sessions.shell() + gzip.decompress(base64.b64decode(shown[1].strip()))
+    assert json.loads(sessions.now())["target"] == "/home/ada/secret.jsonl"
 
 
 @pytest.mark.requirement("S8")

@@ -59,18 +59,21 @@ class LiveSessions:
 
     def shell(self) -> bytes:
         """Return the page without any session."""
-        data = {**film_data([], version=self._version), "live": True, "target": self._target}
+        data = {**film_data([], version=self._version), "live": True}
         return page(data, live=True).encode()
 
     def now(self) -> bytes:
-        """Return the sessions and agents that were used last as JSON: the running ones first, each by time."""
+        """Return the sessions and agents that were used last as JSON: the running ones first, each by time.
+
+        With them comes the target, because the page without a token must not name it.
+        """
         with self._lock:
             storage = FileStorage(self._settings.home)
             try:
                 rows = [self._row(storage, key, stamp) for key, stamp in self._newest(Library(storage))]
             finally:
                 storage.close()
-        return msgspec.json.encode({"sessions": sorted(rows, key=lambda row: not row["open"])})
+        return msgspec.json.encode({"target": self._target, "sessions": sorted(rows, key=lambda row: not row["open"])})
 
     def film(self, name: str, known: str) -> tuple[str, bytes | None]:
         """Return a tag and the film of a session as JSON, None for ``known``, the tag of the film the page has.

@@ -130,7 +130,7 @@ async function start() {
   films.forEach(scale);
   const state = new State(films);
   state.redacted = data.redacted;
-  if (data.live) await startLive(state, data.target);
+  if (data.live) await startLive(state);
   const [name, n] = location.hash.slice(1).split("/");
   if (Number(n) > 0 && state.film) state.n = Math.min(Number(n), state.film.requests.length) - 1;
   if (state.names.includes(name)) state.name = name;
@@ -141,10 +141,11 @@ async function start() {
   document.documentElement.dataset.ready = "yes";
 }
 
-async function startLive(state, target) {
+async function startLive(state) {
   state.live = new Live();
   if (!state.live.token) throw new Error("the address lacks its token; open the whole address that the command printed");
-  state.rows = (await state.live.now()).body.sessions;
+  const { sessions, target } = (await state.live.now()).body;
+  state.rows = sessions;
   state.name = "now";
   if (target) await state.follow(target);
   addEventListener("hashchange", () => location.hash.includes("token=") && location.reload());
