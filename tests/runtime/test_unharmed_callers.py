@@ -31,6 +31,7 @@ from reverie.runtime.agent import agent as agent_module
 from reverie.runtime.agent import tool_runs
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.session import patience
+from reverie.runtime.session.background import IndependentTaskGroup
 from reverie.runtime.session.compact.provider import ProviderSummaries
 from reverie.settings import Settings, Switches
 from reverie.storage.files import FileStorage
@@ -592,3 +593,17 @@ def test_two_sessions_that_close_in_their_opening_order_harm_nobody(kind: str, t
         return "done"
 
     assert asyncio.run(both()) == "done"
+
+
+@pytest.mark.requirement("U3")
+def test_a_group_whose_begin_is_cancelled_leaves_no_task() -> None:
+    async def steps() -> set[asyncio.Task[Any]]:
+        entering = asyncio.ensure_future(IndependentTaskGroup().__aenter__())
+        await asyncio.sleep(0)  # it has begun its task, and waits for it
+        entering.cancel()
+        await asyncio.wait([entering])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+    assert asyncio.run(steps()) == set()

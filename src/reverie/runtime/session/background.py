@@ -62,7 +62,11 @@ class IndependentTaskGroup:
     async def __aenter__(self) -> TaskGroup:
         """Begin the group and return it."""
         self._task = asyncio.create_task(self._hold())
-        await self._begun.wait()
+        try:
+            await self._begun.wait()
+        except BaseException:  # also a cancelled begin leaves no task behind
+            self._ended.set()
+            raise
         assert self._group is not None
         return self._group
 
