@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agent_stage import Stage, plays, results, task, use
 from reverie.cli.memory.review import show
 from reverie.cli.output import printable, visible
-from reverie.cli.terminal.approval import Preview, approval_head, kept_rules
+from reverie.cli.terminal.approval import Preview, ScreenApprover, approval_head, kept_rules
 from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.commands import show_permissions
 from reverie.cli.terminal.plain import LineApprover
@@ -346,6 +346,61 @@ def test_always_holds_as_long_as_was_chosen(tmp_path: Path, answer: str, first: 
         assert len(asked.approvals) == expected
     assert (stage.home / FILE).exists() == (answer == "project")
     assert os.listdir(stage.cwd) == ["a"]  # nothing is kept where others can write it
+
+
+@pytest.mark.requirement("U4")
+@pytest.mark.parametrize(("rule", "asked_times"), [("Bash(touch:*)", 1), ("no rule (", 2), ("", 2)])
+def test_a_rule_of_the_person_s_own_covers_other_commands(tmp_path: Path, rule: str, asked_times: int) -> None:
+    asked = Asked(ApprovalAnswer("always", rule=rule))
+    calls = plays([use("Bash", command="touch a")], [use("Bash", command="touch b")], "Done.")
+    Stage(tmp_path, {"main": calls}, mode="default", approve=asked).ask()
+    assert len(asked.approvals) == asked_times
+
+
+@pytest.mark.requirement("U4")
+def test_e_lets_the_person_edit_the_rule_in_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks, answers = [], ["e", "nothing (", "e", "Bash(python3 -m unittest:*)"]
+
+    async def line(mark: str) -> str:
+        marks.append(mark)
+        return answers.pop(0)
+
+    monkeypatch.setattr("reverie.cli.terminal.plain.ask_for_line", line)
+    approval = asked_about("python3 -m unittest -v 2>&1 | tail -30")
+    found = anyio.run(LineApprover(tmp_path), approval)
+    assert found == ApprovalAnswer("always", rule="Bash(python3 -m unittest:*)")
+    assert marks[1] == "rule, such as Bash(python3 -m unittest -v:*): "
+
+
+@pytest.mark.requirement("U4")
+def test_e_lets_the_person_edit_the_rule_on_the_screen(tmp_path: Path) -> None:
+    typed, chosen = ["bad (", "", "Bash(make:*)"], ["edit", "edit", "project"]
+    begun, offered = list[str](), list[list[str]]()
+
+    class FakeScreen:
+        """A screen whose user has decided before."""
+
+        def size(self) -> tuple[int, int]:
+            return (80, 24)
+
+        async def choose(self, title: str, options: list[Option], more: Any = None) -> str:
+            offered.append([one.key for one in options])
+            return chosen.pop(0)
+
+        async def ask_line(self, mark: str, text: str = "") -> str:
+            begun.append(text)
+            return typed.pop(0)
+
+    notes: list[str] = []
+    transcript: Any = SimpleNamespace(put=lambda *_: None, note=lambda text, *_: notes.append(text))
+    screen: Any = FakeScreen()
+    approver = ScreenApprover(screen, transcript, paint=PLAIN, cwd=tmp_path)
+    found = anyio.run(approver, asked_about("make all"))
+    assert found == ApprovalAnswer("always", rule="Bash(make:*)", keep="project")
+    assert begun == ["Bash(make all:*)", "bad (", "Bash(make all:*)"]  # an empty line asks about the call again
+    assert "is not a rule" in notes[0]
+    assert "e" in offered[0]
+    assert offered[-1] == ["s", "p"]
 
 
 def test_always_said_to_an_agent_holds_for_the_one_that_started_it(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ COMMAND = str(Path(sys.executable).with_name("reverie"))
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
 MODEL = "anthropic:claude-sonnet-5"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+IMAGE = {"type": "base64", "media_type": "image/png", "data": PIXEL}
 
 Chat = Callable[..., tuple[int, str, str]]
 
@@ -185,6 +187,73 @@ def test_stream_json_is_every_event_on_a_line(chat: Chat) -> None:
     assert [one["role"] for one in whole][-1] == "assistant"
     assert {"role": "user", "content": "Hello"} in [{key: one[key] for key in ("role", "content")} for one in whole]
     assert "You said 1 words." in str(whole[-1]["content"])
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Yield a function that puts lines on stdin as a real pipe, which can be waited for."""
+    opened: list[Any] = []
+
+    def put(*lines: object) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "w") as end:
+            end.writelines((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines)
+        opened.append(os.fdopen(reading))
+        monkeypatch.setattr(sys, "stdin", opened[-1])
+
+    yield put
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def stream(
+    server: MessagesServer, piped: Callable[..., None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Chat:
+    """Return a function that runs ``reverie -p --input-format stream-json`` with these lines on stdin."""
+
+    def call_it(*lines: object, output: str = "json") -> tuple[int, str, str]:
+        piped(*lines)
+        formats = ["--input-format", "stream-json", "--output-format", output]
+        code = run(["-p", "--model", MODEL, "--cwd", str(tmp_path), *formats])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call_it
+
+
+@pytest.mark.requirement("U4")
+def test_each_message_on_stdin_is_a_prompt_of_one_session(stream: Chat, server: MessagesServer) -> None:
+    blocks = [{"type": "text", "text": "and four more words"}, {"type": "image", "source": IMAGE}]
+    second = {"type": "user", "message": {"role": "user", "content": blocks}}
+    code, out, err = stream({"type": "user", "message": {"role": "user", "content": "two words"}}, "", second)
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert code == 0, err
+    assert [one["end"] for one in answers] == ["completed", "completed"]
+    assert answers[0]["session"] == answers[1]["session"]
+    assert [one["turns"] for one in answers] == [1, 1]
+    sent = server.requests[-1]["messages"]
+    assert len(sent) == 3
+    assert {"image", "text"} <= {block["type"] for block in sent[-1]["content"]}
+
+
+@pytest.mark.requirement("U4")
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{not json", "line 1 of stdin is no JSON"),
+        ({"type": "assistant", "message": {"role": "assistant", "content": "x"}}, "is no message of the user"),
+        ({"type": "user", "message": {"role": "user", "content": []}}, "has no text, image or document"),
+        (["x"], "has no text, image or document"),
+        ("", "there is no prompt"),
+    ],
+)
+def test_a_line_on_stdin_that_is_no_message_says_how_to_write_one(stream: Chat, line: object, complaint: str) -> None:
+    code, out, err = stream(line)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.startswith("reverie: ")
+    assert err.count("\n") == 1
 
 
 def test_the_answer_is_what_was_said_after_the_last_tool(chat: Chat, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_an_interrupt_ends_the_work_in_every_state(
         chat.press(CTRL_U)
         interrupt_questions(chat)
         # With the keys of vim, Esc leaves the insert mode only while nothing runs.
-        chat.press("/undo\r")  # it waits until nothing runs
+        chat.press("/uncompact\r")  # it waits until nothing runs
         chat.until("no compaction to undo")
         chat.press("/vim\r")
         chat.until("the keys of vim are on")

@@ -135,6 +135,15 @@ def test_a_table_in_a_pipe_is_plain_unfolded_and_not_padded() -> None:
     assert printed == "".join(line.rstrip() + "\n" for line in lines)
 
 
+def test_a_table_in_a_pipe_fits_the_columns_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    printed = printed_by(lambda: table(["name", "tokens"], [["x" * 500, 7]], right=(1,), cut=0))
+    assert max(map(len, printed.splitlines())) == 60
+    assert printed.splitlines()[1].endswith("x…       7")
+    monkeypatch.setenv("COLUMNS", "wide")
+    assert "x" * 500 in printed_by(lambda: table(["name", "tokens"], [["x" * 500, 7]], right=(1,), cut=0))
+
+
 def test_a_bar_is_as_long_as_its_share() -> None:
     assert len(bar(50, 100, width=40)) == 20
     assert len(bar(0.001, 100, width=40)) == 1

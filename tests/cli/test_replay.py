@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,12 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
     assert set("".join(windows.values())) <= set("▁▂▃▄▅▆▇█")
     assert len(windows["append-only"]) == len(windows["reverie"])
     assert "\x1b" not in done.stdout
+    total, paid, output = re.findall(r"\$([0-9.]+)", next(line for line in lines if " in total: " in line))
+    assert round(float(paid) + float(output), 2) == pytest.approx(float(total), abs=0.011)
+    assert (
+        f"paid ${paid} for the same work"
+        in lines[lines.index(next(line for line in lines if "reverie costs" in line)) + 2]
+    )
     assert list(work.iterdir()) == []
     assert list(home.iterdir()) == []
 

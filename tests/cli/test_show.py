@@ -116,3 +116,20 @@ def test_any_entries_at_all_can_be_shown(drawn: list[tuple[str, dict[str, object
     assert all(isinstance(text, str) for text, _ in of_entries(entries))
     messages = [body["message"] for _, body in drawn if isinstance(body.get("message"), dict)]
     assert all(isinstance(text, str) for text, _ in of_messages(messages))  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("U4")
+@pytest.mark.parametrize("command", ["show", "context", "export", "notes", "loss", "rules"])
+def test_without_a_session_the_newest_of_the_project_is_taken(
+    reverie: Reverie, stocked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = reverie(command)
+    named = reverie(command, stocked)
+    assert (code, out) == named[:2]
+    assert f"the newest session of this project is {stocked}" in err
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, out, err = reverie(command)
+    assert (code, out) == (2, "")
+    assert "this project has no session" in err

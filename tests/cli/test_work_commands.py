@@ -56,6 +56,7 @@ def said_by(
             chat: Any = SimpleNamespace(
                 agent=agent, transcript=transcript, paint=Paint(colour=colour), own=own, submit=submitted.append
             )
+            chat.go_to = lambda session, draft="": shown.append(f"went to a session with the draft {draft!r}")
             _ = [event async for event in agent.ask("Mend the fence")]
             for line in lines:
                 await run_command(chat, line)
@@ -96,6 +97,19 @@ def test_the_diff_of_a_hostile_file_cannot_drive_a_terminal(home: Path, project:
 def test_the_last_prompt_is_sent_again_and_init_asks_for_a_file(home: Path, project: Path) -> None:
     _, submitted = said_by(home, project, "/retry", "/init and name the tests")
     assert submitted == ["Mend the fence", f"{INIT}\n\nand name the tests"]
+
+
+@pytest.mark.requirement("U4")
+def test_undo_takes_back_the_last_prompt_with_the_files_that_it_changed(home: Path, project: Path) -> None:
+    read = {"type": "tool_use", "name": "Read", "input": {"file_path": str(project / "fence.txt")}}
+    write = {"type": "tool_use", "name": "Write", "input": {"file_path": str(project / "fence.txt"), "content": "x\n"}}
+    shown, _ = said_by(home, project, "/undo", replies=[[read], [write], "Done."])
+    assert (project / "fence.txt").read_text() == "new wood\n"
+    assert "restored 1 file: fence.txt" in shown
+    assert "went to a session with the draft 'Mend the fence'" in shown
+    shown, _ = said_by(home, project, "/undo now", "/uncompact", replies=["Done."])
+    assert "usage: /undo" in shown
+    assert "no compaction to undo" in shown
 
 
 def test_a_session_is_exported_as_text_and_never_over_a_file(home: Path, project: Path) -> None:

@@ -50,6 +50,29 @@ def run(steps: Callable[[], Any]) -> None:
     anyio.run(steps)
 
 
+@pytest.mark.parametrize(("id", "warnings"), [("t1", 1), ("t2", 0)])
+def test_a_call_with_the_id_of_an_earlier_one_is_told(tmp_path: Path, id: str, warnings: int) -> None:
+    told: list[Event] = []
+
+    async def steps() -> None:
+        async with Session.open("s", cwd=tmp_path) as session:
+            await session.say("What is in /a?")
+            await session.prepare(model=MODEL, max_tokens=100, tools=[READ])
+            await session.observe(reply(call("t1")))
+            await session.result("t1", "wood")
+            await session.observe(reply(text("Wood."), id="msg_2"))
+        async with Session.open("s", cwd=tmp_path) as session:
+            session.listen(told.append)
+            await session.say("And now?")
+            await session.prepare(model=MODEL, max_tokens=100, tools=[READ])
+            await session.observe(reply(call(id), id="msg_3"))
+
+    run(steps)
+    found = [event.why for event in told if isinstance(event, FellBack) and event.what == "model"]
+    assert len(found) == warnings
+    assert all("the reply calls Read with the id 't1' of an earlier call" in why for why in found)
+
+
 @pytest.mark.requirement("K1", "K11")
 def test_a_conversation_survives_the_process_that_had_it(tmp_path: Path):
     async def steps() -> None:

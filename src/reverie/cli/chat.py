@@ -46,6 +46,13 @@ CARRY_OUT = "Carry out the plan."
     show_default=True,
     help="Output format with --print.",
 )
+@click.option(
+    "--input-format",
+    type=click.Choice(("text", "stream-json")),
+    default="text",
+    show_default=True,
+    help="With --print: stdin is text, or a user message as JSON on each line.",
+)
 @click.option("--preset", type=click.Choice(tuple(PRESETS)), help="How readily context is given up for money.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Which actions need no approval.")
 @click.option(
@@ -84,6 +91,7 @@ def command(
     once: bool,
     model: str | None,
     output_format: str,
+    input_format: str,
     preset: Preset | None,
     permission_mode: str | None,
     approve_plan: str | None,
@@ -109,10 +117,15 @@ def command(
     from ..runtime.places.trust import root_of
     from ..telemetry.otlp import exporting
 
-    if output_format != "text" and not once:
-        raise InputError("--output-format needs --print")
-    if approve_plan and not once:
-        raise InputError("--approve-plan needs --print; in a conversation, use /plan approve")
+    reads_messages = input_format == "stream-json"
+    needs_print = {
+        "--output-format": output_format != "text",
+        "--input-format": reads_messages,
+        "--approve-plan": bool(approve_plan),
+    }
+    if not once and (option := next((one for one, is_given in needs_print.items() if is_given), "")):
+        hint = "; in a conversation, use /plan approve" if approve_plan else ""
+        raise InputError(f"{option} needs --print{hint}")
     if go_on and resume is not None:
         raise InputError("--continue and --resume exclude each other: use one of them")
     if no_color:
@@ -121,12 +134,12 @@ def command(
     settings, notice = with_shared(load_settings(project=canonical_root(where)), root_of(where))
     if notice:
         warn(notice)
-    settings = with_rules(settings, allow, deny)
-    settings = replace(settings, preset=preset) if preset is not None else settings
-    alone = once or not sys.stdin.isatty()
+    settings = with_rules(settings, allow, deny, preset)
+    alone = (once or not sys.stdin.isatty()) and not reads_messages
     options = Options(
         cwd=where,
         prompt=(full_prompt(prompt, piped_text()) or (CARRY_OUT if approve_plan else "")) if alone else prompt,
+        reads_messages=reads_messages,
         model=model,
         session=requested_session(settings, where, go_on, resume),
         pick=resume == PICK,
@@ -198,11 +211,13 @@ def on_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
-def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
-    """Return a copy of the settings with these rules added to its permission rules."""
+def with_rules(
+    settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], preset: Preset | None = None
+) -> Settings:
+    """Return a copy of the settings with these rules added to its permission rules, and with a preset if given."""
     rules = settings.permissions
     rules = replace(rules, allow=(*rules.allow, *allow), deny=(*rules.deny, *deny))
-    return replace(settings, permissions=rules)
+    return replace(settings, permissions=rules, preset=preset or settings.preset)
 
 
 def requested_session(settings: Settings, cwd: Path, go_on: bool, resume: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -37,7 +38,7 @@ BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe
 
 MIN_CUT = 12
 PIPED_WIDTH = 10_000
-"""Width used when stdout is not a terminal: wide enough that a table is never folded."""
+"""Width used when stdout is not a terminal and COLUMNS is not set: wide enough that a table is never folded."""
 
 
 @record
@@ -173,27 +174,32 @@ def as_plain(value: Any) -> Any:
 
 
 def console() -> Console:
-    """Return a console for stdout: coloured and screen-wide on a terminal, otherwise plain and unfolded."""
+    """Return a console for stdout: coloured and screen-wide on a terminal; otherwise plain, as wide as COLUMNS."""
     from rich.console import Console
 
     if sys.stdout.isatty():
         return Console(highlight=False, markup=False, emoji=False)
-    return Console(
-        width=PIPED_WIDTH, color_system=None, force_terminal=False, highlight=False, markup=False, emoji=False
-    )
+    wanted = os.environ.get("COLUMNS", "")
+    width = int(wanted) if wanted.isdecimal() and int(wanted) else PIPED_WIDTH
+    return Console(width=width, color_system=None, force_terminal=False, highlight=False, markup=False, emoji=False)
+
+
+def is_fitted() -> bool:
+    """Return whether tables must fit a width: that of a terminal, or in a pipe that of COLUMNS."""
+    return console().width < PIPED_WIDTH
 
 
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = (), cut: int | None = None
 ) -> None:
-    """Print rows under headings; columns ``right`` align right, column ``cut`` is shortened to fit a terminal."""
+    """Print rows under headings; columns ``right`` align right, column ``cut`` is shortened to fit."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for number, heading in enumerate(headings):
         grid.add_column(heading, justify="right" if number in right else "left", overflow="fold")
     cells = [[cell(value) for value in row] for row in rows]
-    if cut is not None and cells and console().is_terminal:
+    if cut is not None and cells and is_fitted():
         widths = [max(len(heading), *(row[at].cell_len for row in cells)) for at, heading in enumerate(headings)]
         room = console().width - sum(widths) + widths[cut] - 2 * (len(headings) - 1)
         for row in cells:

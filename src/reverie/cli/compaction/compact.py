@@ -28,11 +28,11 @@ from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import console, counted, emit_json, printable, say, warn
-from ..sessions.recordings import SESSION, opened_storage
+from ..sessions.recordings import opened_storage, session_argument
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument()
 @click.option(
     "--from", "from_message", metavar="MESSAGE", help="Compact only from this message on; everything before it stays."
 )

@@ -9,11 +9,11 @@ import click
 from ...layers.l4_compact import loss_text
 from ...runtime.reports.compaction_losses import CompactionLoss, loss_report, losses
 from ..output import console, emit_json, say
-from ..sessions.recordings import SESSION, recordings
+from ..sessions.recordings import recordings, session_argument
 
 
 @click.command()
-@click.argument("session", metavar="SESSION|FILE", type=SESSION)
+@session_argument("SESSION|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, as_json: bool) -> None:
     """List the exact names that each compaction of a session or a recording removed from view.

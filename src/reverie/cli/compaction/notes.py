@@ -25,11 +25,11 @@ from ...storage.files import FileStorage
 from ...storage.in_memory import InMemoryStorage
 from ..editor import open_editor
 from ..output import emit_json, say, warn
-from ..sessions.recordings import SESSION, opened_storage, recordings
+from ..sessions.recordings import opened_storage, recordings, session_argument
 
 
 @click.command()
-@click.argument("session", metavar="SESSION|FILE", type=SESSION)
+@session_argument("SESSION|FILE")
 @click.option("--update", is_flag=True, help="Update the notes now, without a model.")
 @click.option("--edit", is_flag=True, help="Edit the notes in $VISUAL or $EDITOR and log the changes.")
 @click.option("--as-skill", is_flag=True, help="Turn the session into a skill: DIR/NAME/SKILL.md.")

@@ -12,12 +12,12 @@ from ...conversation.view import View
 from ...errors import InputError, SessionBusy
 from ...settings import Settings, load_settings
 from ..output import emit_json, say
-from ..sessions.recordings import SESSION, recordings
+from ..sessions.recordings import recordings, session_argument
 from .compact import opened_session, queue_command
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument()
 @click.option("--add", "text", metavar="TEXT", default="", help="Add a rule.")
 @click.option("--drop", "id", metavar="ID", default="", help="Drop the rule with this id.")
 @click.option("--dry-run", is_flag=True, help="Only print the effect.")

@@ -12,12 +12,12 @@ from ...errors import SessionBusy, SessionError
 from ...settings import Settings, load_settings
 from ...values import fields_of
 from ..output import emit_json, say
-from ..sessions.recordings import SESSION
+from ..sessions.recordings import session_argument
 from .compact import opened_session, queue_command
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument()
 @click.option("--dry-run", is_flag=True, help="Only print the effect.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, dry_run: bool, as_json: bool) -> None:

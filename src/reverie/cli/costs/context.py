@@ -23,7 +23,7 @@ from ..output import (
     table,
     tracked,
 )
-from ..sessions.recordings import SESSION, recordings
+from ..sessions.recordings import recordings, session_argument
 from .window_usage import combined_usage, window_usage
 
 # category -> its label, its colour, and the letter that replaces the colour on a plain terminal
@@ -49,7 +49,7 @@ MAX_BAR: Final = 100
 
 
 @click.command()
-@click.argument("session", metavar="SESSION|FILE", type=SESSION)
+@session_argument("SESSION|FILE")
 @click.option(
     "--model", metavar="NAME", default="", help="Use this model's context window; NAME[1m] means one million tokens."
 )

@@ -143,6 +143,8 @@ class _Stage:
 
 
 async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[str, Any]:
+    from ...cache.prices import prices_for
+    from ...cache.usage import Usage
     from ...replay.compare import compare, recordings_in
     from ...replay.outcome import totals
     from ...replay.play import PlayedClock, play_session
@@ -167,6 +169,8 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
             stage.turn(turn.number, turn.window, spent)
         kept = await _compact_and_undo(session, stage)
     stage.end()
+    prices = prices_for(MODEL)
+    assert prices is not None
     with LedgerStore(settings.home) as store:
         (sums,) = store.by("session").values()
     file = home / "session.jsonl"
@@ -183,6 +187,7 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
             "uncached": sums.actual.uncached,
             "output": sums.actual.output,
             "usd": sums.usd,
+            "output_usd": prices.cost_of(Usage(output=sums.actual.output)),
             "hit_rate": sums.hit_rate,
             "lost_usd": sums.lost_usd,
         },
@@ -203,7 +208,7 @@ async def _compact_and_undo(session: Session, stage: _Stage) -> float:
     stage.line(
         f"           your own messages stay, byte for byte; {names}", f"read the rest with handle {report.handle}"
     )
-    stage.line("> /undo", "", style="bold")
+    stage.line("> /uncompact", "", style="bold")
     await session.undo()
     same = session.view.messages()[: len(before)] == before
     stage.line(f"           all earlier messages are back, byte for byte: {'yes' if same else 'NO'}", "")
@@ -221,9 +226,9 @@ def _show_bill(found: dict[str, Any]) -> None:
         "output": "output",
     }
     table(["ledger", "tokens"], [[name, f"{ledger[kind]:,}"] for kind, name in kinds.items()], right=(1,))
-    say(
-        f"{found['requests']} requests, ${ledger['usd']:.2f} in total, {ledger['hit_rate']:.1%} of input from the cache"
-    )
+    paid = ledger["usd"] - ledger["output_usd"]
+    parts = f"${ledger['usd']:.2f} in total: ${paid:.2f} for input, ${ledger['output_usd']:.2f} for output"
+    say(f"{found['requests']} requests, {parts}; {ledger['hit_rate']:.1%} of input from the cache")
     say("")
     whole = policies["uncached"]["input_usd"] or 1.0
     rows = [
@@ -232,8 +237,11 @@ def _show_bill(found: dict[str, Any]) -> None:
     ]
     table(["input cost of the same work", "", "", "fullest window"], rows, right=(1, 3))
     saved = 1 - policies["reverie"]["input_usd"] / policies["append-only"]["input_usd"]
-    say(f"reverie costs {saved:.0%} less than caching alone. Summaries by a model and read-backs are included;")
-    say("the session above needed no model for its summaries.")
+    ours = policies["reverie"]
+    summaries = f"${ours['summary_usd']:.2f} of the ${ours['input_usd']:.2f}"
+    say(f"reverie costs {saved:.0%} less than caching alone. The table is a simulation in which a model writes each")
+    say(f"summary ({summaries}), so that compaction pays later; the session above wrote them from its")
+    say(f"notes, compacted sooner, and paid ${paid:.2f} for the same work.")
     _show_windows({name: found["windows"][name] for name in ("append-only", "reverie")})
     say("Try it on your own sessions: reverie replay")
 

@@ -98,7 +98,7 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
     total, measures = found.total, found.measures
     when = "Today" if days == 1 else f"In the last {days} days"
     sums = f"{counted(measures.sessions, 'session')} and {counted(total.calls, 'call')}"
-    say(f"{when} you paid {dollars(total.usd)} for {sums}.")
+    say(f"{when} you paid {dollars(total.usd)} for {sums}, at list prices.")
     _draw_losses(total)
     say()
     rows = [

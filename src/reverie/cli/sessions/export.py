@@ -16,11 +16,11 @@ import click
 from ...errors import InputError, StorageError
 from ...paths import TEMPORARY_PREFIX, opened_folder, remove_orphans
 from ..output import emit_json, printable, say, size
-from .recordings import SESSION, opened_library
+from .recordings import opened_library, session_argument
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument()
 @click.option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--dry-run", is_flag=True, help="Print the size and write nothing.")

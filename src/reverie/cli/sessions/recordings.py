@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ from ..output import warn
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 _ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
 
 
@@ -55,6 +56,23 @@ class SessionName(click.types.StringParamType):
 
 
 SESSION = SessionName()
+
+
+def session_argument(metavar: str = "SESSION") -> Callable[[Command], Command]:
+    """Return the decorator for a command's session; without one on the command line it is the project's newest."""
+    return click.argument("session", metavar=f"[{metavar}]", type=SESSION, required=False, callback=_or_newest)
+
+
+def _or_newest(ctx: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    if name is not None or ctx.resilient_parsing:
+        return name
+    from ..terminal.sessions import earlier_sessions
+
+    found = earlier_sessions(load_settings(), Path.cwd(), limit=1)
+    if not found:
+        raise InputError("this project has no session: name one; 'reverie sessions' lists all")
+    warn(f"the newest session of this project is {found[0].session}")
+    return found[0].session
 
 
 def recordings(name: str) -> list[ImportedSession]:

@@ -11,7 +11,7 @@ from ...runtime.places.projects import log_key
 from ...runtime.search.sessions import SearchHit, SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
-from ..output import console, emit_json, paint, say, warn
+from ..output import emit_json, is_fitted, paint, say, warn
 from .recordings import opened_library, slug_of
 from .sessions import RANDOM_NAME
 
@@ -70,7 +70,7 @@ def draw(found: list[SearchHit], query: str) -> None:
     by_session: dict[tuple[str, str], list[SearchHit]] = {}
     for one in found:
         by_session.setdefault((one.project, one.session), []).append(one)
-    short = console().is_terminal
+    short = is_fitted()
     with opened_library() as library:
         for number, ((project, session), hits) in enumerate(by_session.items()):
             title = library.describe(log_key(project, session)).title or session

@@ -10,7 +10,7 @@ import click
 from ...conversation.entries import seconds
 from ...errors import ReverieError
 from ...runtime.library import SessionListing
-from ..output import console, counted, emit_json, say, size, table, tracked, warn
+from ..output import console, counted, emit_json, is_fitted, say, size, table, tracked, warn
 from .recordings import opened_library, slug_of
 
 WIDE: Final = 110
@@ -47,9 +47,8 @@ def command(project: str | None, as_json: bool) -> int:
 
 def draw(found: list[SessionListing]) -> None:
     """Print one row per session, with fewer columns on a narrow screen."""
-    screen = console()
-    short = screen.is_terminal
-    narrow = short and screen.width < WIDE
+    short = is_fitted()
+    narrow = console().width < WIDE
     columns = {
         "session": [shown_name(one.session, found) if short else one.session for one in found],
         "title": [one.title for one in found],

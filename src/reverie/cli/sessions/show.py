@@ -15,12 +15,12 @@ from ...conversation.view import View
 from ...conversation.wire.request import build_request
 from ...importers import ImportedSession
 from ..output import counted, emit_json, paint, say, warn
-from .recordings import SESSION, recordings
+from .recordings import recordings, session_argument
 from .transcript import of_entries, of_messages
 
 
 @click.command()
-@click.argument("session", metavar="SESSION|FILE", type=SESSION)
+@session_argument("SESSION|FILE")
 @click.option("--view", "as_view", is_flag=True, help="Show the messages the model sees now, not the whole log.")
 @click.option("--raw", is_flag=True, help="Print every entry, or with --view every message, as one line of JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

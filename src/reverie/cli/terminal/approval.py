@@ -29,6 +29,7 @@ OTHER_ROWS: Final = 9
 """Rows of the screen that the head of a question, its title and the footer take."""
 MIN_PAGE_ROWS: Final = 6
 DIFF_STYLES: Final = {"+": "added", "-": "removed", "@": "hunk"}
+EDITED: Final = "yes, always: a rule that you edit"
 SIGN: Final = re.compile(r"(<U\+[0-9A-F]{4,6}>)")
 
 
@@ -127,6 +128,17 @@ def kept_rules(approval: Approval) -> list[tuple[str, str, str]]:
     return found
 
 
+def own_rule(text: str) -> str:
+    """Return a rule that the user typed; raise InputError with examples if it is none."""
+    from ...errors import SettingsError
+    from ...runtime.guard.rules import parse_permission_rule
+
+    try:
+        return parse_permission_rule(text).text
+    except SettingsError as error:
+        raise InputError(str(error)) from None
+
+
 def shown_by_pages(
     preview: Preview, put: Callable[[str, Sequence[str]], None], rows: Callable[[], int], head: Sequence[str]
 ) -> Callable[[bool], str]:
@@ -195,12 +207,15 @@ class ScreenApprover:
         options = [
             Option("y", "yes, once", "once"),
             *(Option(key, f"yes, always in this {place}: {words}", key) for key, (_, place, words) in rules.items()),
+            *([Option("e", EDITED, "edit")] if approval.access.kind == "run" else []),
             Option("n", "no", "no"),
             Option("t", "no, and tell the model why", "why"),
         ]
         head = approval_head(approval, self._cwd, self._paint, columns)
         more = shown_by_pages(preview, self._transcript.put, lambda: self._screen.size()[1] - len(options), head)
         answer = await self._screen.choose(f"Allow {one_word(approval.tool)}?", options, more)
+        if answer == "edit":
+            return await self._edited(approval)
         if answer == "once":
             return ApprovalAnswer("once")
         if answer in rules:
@@ -210,3 +225,22 @@ class ScreenApprover:
         why = (await self._screen.ask_line("why? ")).strip() if answer == "why" else ""
         self._transcript.denied(call_title(approval.tool, approval.input, self._cwd), why or NO_REASON)
         return ApprovalAnswer("deny", why)
+
+    async def _edited(self, approval: Approval) -> ApprovalAnswer:
+        """Let the user edit a rule that begins with the call, and choose how long it holds; no rule asks again."""
+        from ...runtime.guard.always import prefix_to_edit
+        from ...runtime.guard.permissions import ApprovalAnswer
+
+        typed = prefix_to_edit(approval.tool, approval.access.target)
+        while typed := (await self._screen.ask_line("rule (:* is anything that follows): ", typed)).strip():
+            try:
+                rule = own_rule(typed)
+            except InputError as error:
+                self._transcript.note(f"! {error}", "warning")
+                continue
+            places = [Option(place[0], f"in this {place}", place) for place in ("session", "project")]
+            place = await self._screen.choose(f"Allow {one_word(rule)}", places)
+            if place is not None:
+                self._transcript.note(f"allowed from now on in this {place}: {one_word(rule)}")
+                return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")
+        return await self(approval)

@@ -14,6 +14,7 @@ from .calls import one_line
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
+    from ...runtime.agent.loop import Prompt
 
 
 class AnsweredPrompt:
@@ -34,7 +35,7 @@ class AnsweredPrompt:
         self._agent.interrupt()
         self._waiting.cancel()
 
-    async def run(self, prompt: str, is_complete: Callable[[], bool]) -> None:
+    async def run(self, prompt: Prompt, is_complete: Callable[[], bool]) -> None:
         """Ask the agent, wait for its background agents, and let it answer to their results, within the time.
 
         ``is_complete`` returns whether the last query was completed; after any other end, nothing is waited for.
@@ -52,7 +53,7 @@ class AnsweredPrompt:
             if not self.is_interrupted:
                 await self._ask(None)
 
-    async def _ask(self, prompt: str | None) -> None:
+    async def _ask(self, prompt: Prompt | None) -> None:
         async with aclosing(self._agent.ask(prompt)) as events:
             async for _ in events:  # the listeners handle each event
                 pass

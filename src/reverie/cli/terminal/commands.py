@@ -19,7 +19,7 @@ from .approval import Preview
 from .calls import one_line, step_lines
 from .footer import thousands
 from .questions import Option
-from .work_commands import Chat, export, meaning_of, prompt_of, retry, rewind, show_diff, show_shells, start_init
+from .work_commands import Chat, export, meaning_of, prompt_of, retry, rewind, show_diff, show_shells, start_init, undo
 
 if TYPE_CHECKING:
     pass
@@ -165,7 +165,7 @@ async def compact(chat: Chat, rest: str) -> None:
     await chat.agent.session.compact(instructions=rest)
 
 
-async def undo(chat: Chat, rest: str) -> None:
+async def uncompact(chat: Chat, rest: str) -> None:
     """Undo the session's last compaction."""
     price = await chat.agent.session.undo_price()
     await chat.agent.session.undo()
@@ -392,7 +392,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "permission rules: /permissions [allow [project] RULE | drop NUMBER]", show_permissions, anytime=True
     ),
     "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
-    "undo": Command("undo the last compaction", undo),
+    "uncompact": Command("undo the last compaction", uncompact),
     "reload": Command("send the changed system prompt and tools anew; the cache and thinking are lost", reload),
     "notes": Command("the running notes", show_notes, anytime=True),
     "skillify": Command("turn this session into a skill: /skillify [NAME]", make_skill),
@@ -404,6 +404,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "diff": Command("changes of files since the last commit: /diff [FILE]", show_diff, anytime=True),
     "shells": Command("commands in the background: /shells [stop NAME]", show_shells, anytime=True),
     "retry": Command("send the last prompt again", retry),
+    "undo": Command("take back the last prompt, with files and memories", undo),
     "rewind": Command("go back to an earlier prompt, with files and memories: /rewind [undo]", rewind),
     "init": Command("let the agent write AGENTS.md for this project", start_init),
     "export": Command("write this session as text: /export [FILE]", export, anytime=True),

@@ -22,6 +22,8 @@ class Options:
 
     cwd: Path
     prompt: str = ""
+    reads_messages: bool = False
+    """Answer, after the prompt, each user message that stdin has as a line of JSON."""
     model: str | None = None
     session: str | None = None
     pick: bool = False

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 from pathlib import Path
 
-from ...errors import ReverieError
+from ...errors import InputError, ReverieError
 from ...events import (
     CompactionEnded,
     Event,
@@ -20,16 +18,17 @@ from ...events import (
     ToolFinished,
     ToolStarted,
 )
+from ...runtime.guard.always import prefix_to_edit
 from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Settings
-from ..output import warn
-from .approval import Preview, approval_head, kept_rules
+from ..output import one_word, warn
+from .approval import Preview, approval_head, kept_rules, own_rule
 from .background_work import AnsweredPrompt, unfinished_lines
 from .calls import COMMANDS, call_title, one_line, outcome
 from .colours import Paint
 from .footer import footer_parts
 from .options import Options
-from .print_mode import EXIT_CODES, OTHER_END, QueryResult, on_signal, print_warning, put
+from .print_mode import EXIT_CODES, OTHER_END, STDIN_LINES, QueryResult, on_signal, print_warning, put
 from .recent_messages import remove_if_unused
 from .transcript import ENDS
 
@@ -125,37 +124,6 @@ async def ask_for_line(mark: str) -> str | None:
     return await STDIN_LINES.line()
 
 
-class LineReader:
-    """Reads lines from stdin in the event loop, because a reader thread would survive an interrupt."""
-
-    def __init__(self) -> None:
-        self._begun = b""
-
-    async def line(self) -> str | None:
-        """Return the next line without its newline, or None at the end of input."""
-        loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
-        while b"\n" not in self._begun:
-            arrived = asyncio.Event()
-            loop.add_reader(number, arrived.set)
-            try:
-                await arrived.wait()
-            finally:
-                loop.remove_reader(number)
-            try:
-                read = os.read(number, 65_536)
-            except OSError:  # the terminal was closed
-                read = b""
-            if not read:
-                rest, self._begun = self._begun, b""
-                return rest.decode("utf-8", "replace") or None
-            self._begun += read
-        line, _, self._begun = self._begun.partition(b"\n")
-        return line.decode("utf-8", "replace")
-
-
-STDIN_LINES = LineReader()
-
-
 class LineApprover:
     """Asks the user in plain lines whether a tool may run."""
 
@@ -170,7 +138,10 @@ class LineApprover:
             question = "Approve? y: yes, a: yes and accept edits, n: no, or type the changes you want: "
         else:
             preview = Preview.of(approval, NO_COLOUR)
-            always = "".join(f"{key}: always in this {place} ({words}), " for key, (_, place, words) in rules.items())
+            edited = "e: always, by a rule that you type, " if approval.access.kind == "run" else ""
+            always = edited + "".join(
+                f"{key}: always in this {place} ({words}), " for key, (_, place, words) in rules.items()
+            )
             question = f"Allow? y: once, {always}n: no, or type a reason to refuse: "
         put("\n".join(approval_head(approval, self._cwd, NO_COLOUR)))
         while True:
@@ -179,6 +150,14 @@ class LineApprover:
             typed = (await ask_for_line(more + question) or "n").strip()
             if not (more and typed == "m"):
                 break
+        if typed == "e" and approval.access.kind == "run":
+            begun = prefix_to_edit(approval.tool, approval.access.target)
+            try:
+                rule = own_rule((await ask_for_line(f"rule, such as {one_word(begun)}: ") or "").strip())
+            except InputError as error:
+                put(f"! {error}")
+                return await self(approval)
+            return ApprovalAnswer("always", rule=rule)
         if typed in rules:
             rule, place, _ = rules[typed]
             return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from ...cache.usage import Usage, usage_of
-from ...errors import ReverieError
+from ...errors import InputError, ReverieError
 from ...events import (
     EntryAppended,
     Event,
@@ -31,9 +32,10 @@ from ...events import (
     event_body,
 )
 from ...runtime.agent.agent import Agent
+from ...runtime.agent.loop import Prompt
 from ...runtime.places.projects import log_key, project_slug
 from ...settings import Settings
-from ...values import replace
+from ...values import object_of, replace, rows_of
 from ..output import printable, say, visible, warn
 from .background_work import AnsweredPrompt, unfinished_lines
 from .calls import call_title
@@ -43,6 +45,7 @@ from .transcript import FOR_USERS
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 EXIT_CODES: Final = {"completed": 0, "aborted": 130}
 OTHER_END: Final = 1
+MESSAGE_FORM: Final = 'write {"type": "user", "message": {"role": "user", "content": "a prompt"}}'
 
 
 class QueryResult:
@@ -63,6 +66,10 @@ class QueryResult:
     def text(self) -> str:
         """The model's text after the last tool call of each query."""
         return "\n\n".join(self.texts)
+
+    def begin(self) -> None:
+        """Forget the answer to the prompt before."""
+        self.usage, self.turns, self.texts = Usage(), 0, []
 
     def is_complete(self) -> bool:
         """Return whether the last query ended as it should."""
@@ -122,8 +129,40 @@ class Progress:
             put("")
 
 
+class LineReader:
+    """Reads lines from stdin in the event loop, because a reader thread would survive an interrupt."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    async def line(self) -> str | None:
+        """Return the next line without its newline, or None at the end of input."""
+        loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+        while b"\n" not in self._begun:
+            arrived = asyncio.Event()
+            with suppress(PermissionError):  # a regular file needs no waiting
+                loop.add_reader(number, arrived.set)
+                try:
+                    await arrived.wait()
+                finally:
+                    loop.remove_reader(number)
+            try:
+                read = os.read(number, 65_536)
+            except OSError:  # the terminal was closed
+                read = b""
+            if not read:
+                rest, self._begun = self._begun, b""
+                return rest.decode("utf-8", "replace") or None
+            self._begun += read
+        line, _, self._begun = self._begun.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+
+STDIN_LINES = LineReader()
+
+
 async def print_answer(options: Options, settings: Settings, output: OutputFormat) -> int:
-    """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, else 1.
+    """Run the prompt, or each of several, print the answers, and return the last exit code: 0, 130 interrupted, or 1.
 
     The worker extracts memories later, so that the command ends with the answer.
     """
@@ -141,23 +180,67 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
     async with agent:
         if options.approve_plan is not None:
             await agent.approve_plan(options.approve_plan)
-        plans = agent.plan.changes if agent.plan is not None else 0
-        prompt = AnsweredPrompt(agent, options.wait_seconds)
-        with on_signal(prompt.interrupt):
-            await prompt.run(options.prompt, answer.is_complete)
-        assert answer.ended is not None
-        if output == "text":
-            print_plan(agent, plans)
-        elif output == "json":
-            write_line(as_object(agent, answer, answer.ended))
-        if answer.ended.end != "completed" and output != "stream-json":
-            detail = f": {answer.ended.detail}" if answer.ended.detail else ""
-            warn(f"the query ended with {answer.ended.end}{detail}")
+        code, asked = 0, False
+        async with aclosing(prompts_of(options)) as prompts:
+            async for prompt in prompts:
+                asked = True
+                code = await _answer(agent, prompt, options, answer, output)
+                if code == EXIT_CODES["aborted"]:
+                    break
+        if not asked:
+            raise InputError("there is no prompt: pass one as an argument or as a message on stdin")
         for line in unfinished_lines(agent):
             warn(line)
     if answer.is_complete() and settings.switches.memory and settings.switches.extraction:
         leave_extraction(settings, agent)
-    return EXIT_CODES["aborted"] if prompt.is_interrupted else EXIT_CODES.get(answer.ended.end, OTHER_END)
+    return code
+
+
+async def _answer(agent: Agent, prompt: Prompt, options: Options, answer: QueryResult, output: OutputFormat) -> int:
+    """Answer one prompt, print what the format wants after it, and return the exit code."""
+    plans = agent.plan.changes if agent.plan is not None else 0
+    answer.begin()
+    answered = AnsweredPrompt(agent, options.wait_seconds)
+    with on_signal(answered.interrupt):
+        await answered.run(prompt, answer.is_complete)
+    assert answer.ended is not None
+    if output == "text":
+        print_plan(agent, plans)
+    elif output == "json":
+        write_line(as_object(agent, answer, answer.ended))
+    if answer.ended.end != "completed" and output != "stream-json":
+        detail = f": {answer.ended.detail}" if answer.ended.detail else ""
+        warn(f"the query ended with {answer.ended.end}{detail}")
+    return EXIT_CODES["aborted"] if answered.is_interrupted else EXIT_CODES.get(answer.ended.end, OTHER_END)
+
+
+async def prompts_of(options: Options) -> AsyncGenerator[Prompt]:
+    """Yield the prompt of the options and, if they say so, the content of each user message on stdin."""
+    if options.prompt.strip():
+        yield options.prompt
+    number = 0
+    while options.reads_messages and (line := await STDIN_LINES.line()) is not None:
+        number += 1
+        if line.strip():
+            yield user_content(line, number)
+
+
+def user_content(line: str, number: int) -> Prompt:
+    """Return the content of a user message in a line of JSON; raise InputError for any other line."""
+    try:
+        body: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"line {number} of stdin is no JSON: {error}; {MESSAGE_FORM}") from None
+    fields = object_of(body)
+    message = object_of(fields.get("message")) or fields
+    content, blocks = message.get("content"), rows_of(message.get("content"))
+    if fields.get("type", "user") != "user" or message.get("role", "user") != "user":
+        raise InputError(f"line {number} of stdin is no message of the user; {MESSAGE_FORM}")
+    if isinstance(content, str) and content.strip():
+        return content
+    if blocks and all(one.get("type") in ("text", "image", "document") for one in blocks):
+        return blocks
+    raise InputError(f"line {number} of stdin has no text, image or document; {MESSAGE_FORM}")
 
 
 def _whole_message(agent: Agent, event: Event) -> dict[str, Any]:

@@ -258,11 +258,12 @@ class Screen:
 
         await run_in_terminal(lambda: open_pager(text), in_executor=True)
 
-    async def ask_line(self, mark: str) -> str:
-        """Ask for text in the input line and return it; restore the user's draft afterwards."""
+    async def ask_line(self, mark: str, text: str = "") -> str:
+        """Ask for text in the input line, beginning with ``text``, and return it; restore the draft afterwards."""
         async with self._asking:
             draft, self._reply_mark = self.buffer.text, mark
-            self.buffer.text = ""
+            self.buffer.text = text
+            self.buffer.cursor_position = len(text)
             self.reply = asyncio.get_running_loop().create_future()
             self.app.invalidate()
             try:

@@ -243,7 +243,7 @@ class Transcript:
             case CompactionEnded():
                 self._compacting = ""
                 before, after = thousands(event.tokens_before), thousands(event.tokens_after)
-                self.note(f"⌁ compacted ({event.trigger}, {event.method}): {before} → {after} tokens")
+                self.note(f"⌁ compacted ({event.trigger}, {event.method}): {before} → {after} tokens · /uncompact")
             case DecisionMade(decision=MemoriesSurfaced(names=names)) if not self._recalled.issuperset(names):
                 self.note(f"⌁ recalled {_memories([name for name in names if name not in self._recalled])}")
                 self._recalled.update(names)

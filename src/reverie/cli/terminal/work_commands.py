@@ -17,6 +17,7 @@ from .calls import one_line
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
+    from ...runtime.agent.rewind import RewindReport, SentPrompt
     from ...settings import Settings
     from .colours import Paint
     from .questions import Option
@@ -92,39 +93,56 @@ async def export(chat: Chat, rest: str) -> None:
 
 async def rewind(chat: Chat, rest: str) -> None:
     """Go back to a prompt that the user chooses; for "undo", take the rewind back that made this session."""
-    from ...runtime.agent.rewind import rewind as go_back
     from ...runtime.agent.rewind import sent_prompts, undo_rewind
     from .questions import Option
 
     if rest == "undo":
-        report = await undo_rewind(chat.agent)
-        prompt = ""
-    elif rest:
+        _go_to_rewound(chat, await undo_rewind(chat.agent))
+        return
+    if rest:
         raise InputError("usage: /rewind, or /rewind undo")
-    else:
-        prompts = {one.uuid: one for one in await sent_prompts(chat.agent)}
-        since = {uuid: f"  ({counted(one.files, 'changed file')} since)" for uuid, one in prompts.items() if one.files}
-        rows = [Option("", one_line(one.text, 60) + since.get(uuid, ""), uuid) for uuid, one in prompts.items()]
-        chosen = await chat.choose("Back to before which prompt? (Esc cancels)", rows) if rows else None
-        if chosen is None:
-            chat.transcript.note("nothing was changed" if rows else "there is no prompt to go back to")
-            return
-        how = [
-            Option("a", "conversation, files and memories", "all"),
-            Option("c", "only the conversation", "conversation"),
-        ]
-        scope = await chat.choose("Restore (changes by commands stay; /rewind undo takes it back)", how)
-        if scope is None:
-            return
-        report = await go_back(chat.agent, chosen, files=scope == "all")
-        prompt = prompts[chosen].text
+    prompts = {one.uuid: one for one in await sent_prompts(chat.agent)}
+    since = {uuid: f"  ({counted(one.files, 'changed file')} since)" for uuid, one in prompts.items() if one.files}
+    rows = [Option("", one_line(one.text, 60) + since.get(uuid, ""), uuid) for uuid, one in prompts.items()]
+    chosen = await chat.choose("Back to before which prompt? (Esc cancels)", rows) if rows else None
+    if chosen is None:
+        chat.transcript.note("nothing was changed" if rows else "there is no prompt to go back to")
+        return
+    how = [
+        Option("a", "conversation, files and memories", "all"),
+        Option("c", "only the conversation", "conversation"),
+    ]
+    scope = await chat.choose("Restore (changes by commands stay; /rewind undo takes it back)", how)
+    if scope is not None:
+        await _go_back(chat, prompts[chosen], files=scope == "all")
+
+
+async def undo(chat: Chat, rest: str) -> None:
+    """Take the last prompt back with all that followed: the conversation, edited files and memories."""
+    from ...runtime.agent.rewind import sent_prompts
+
+    if rest:
+        raise InputError("usage: /undo; for a compaction /uncompact, for an earlier prompt /rewind")
+    if not (prompts := await sent_prompts(chat.agent)):
+        raise InputError("there is no prompt to take back; /uncompact undoes the last compaction")
+    await _go_back(chat, prompts[0])
+    chat.transcript.note("changes by commands stay · /rewind undo takes it back · for a compaction: /uncompact")
+
+
+async def _go_back(chat: Chat, prompt: SentPrompt, *, files: bool = True) -> None:
+    from ...runtime.agent.rewind import rewind as go_back
+
+    _go_to_rewound(chat, await go_back(chat.agent, prompt.uuid, files=files), draft=prompt.text)
+
+
+def _go_to_rewound(chat: Chat, report: RewindReport, *, draft: str = "") -> None:
     names = ", ".join(os.path.relpath(path, chat.agent.cwd) for path in report.files)
     done = [f"restored {counted(len(report.files), 'file')}: {one_line(names, 200)}"] if names else []
     done += [f"undid {counted(report.memories, 'change')} of memories"] if report.memories else []
     chat.transcript.note("; ".join([*done, f"{chat.agent.name} is saved as it was"]))
     for problem in report.problems:
         chat.transcript.note(f"! {one_line(problem, 200)}", "warning")
-    chat.go_to(report.session, draft=prompt)
+    chat.go_to(report.session, draft=draft)
 
 
 async def start_init(chat: Chat, rest: str) -> None:

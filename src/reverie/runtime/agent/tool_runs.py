@@ -20,7 +20,7 @@ from ...tools.files.workspace import with_grant
 from ...tools.tool import Access, Output, Tool, declaration
 from ...tools.tool_search import ToolSearch, definition_tokens, schema_answer, tools_to_defer
 from ...values import record, replace
-from ..guard.always import rules_to_keep
+from ..guard.always import rule_to_add, rules_to_keep
 from ..guard.hooks import HookOutcome, Hooks
 from ..guard.kept_rules import KeptRules, project_rule
 from ..guard.permissions import (
@@ -288,8 +288,8 @@ class ToolRuns:
             preview = await preview_of(tool, given, with_grant(self.context, target))
             approval = Approval(tool.name, dict(given), access, preview, verdict.reason, suggestions)
             answer = await self._permissions.approve(approval)
-        if answer.kind == "always" and suggestions:
-            self.allow(answer.rule if answer.rule in suggestions else suggestions[0], keep=answer.keep)
+        if answer.kind == "always" and (rule := rule_to_add(answer.rule, suggestions)):
+            self.allow(rule, keep=answer.keep)
         if answer.kind == "deny":
             return Verdict("deny", answer.message, "user")
         return Verdict("allow", answer.message or "the user allowed it", "user")

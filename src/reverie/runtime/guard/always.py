@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,18 @@ def _command_rules(tool: str, line: str, cwd: Path, home: Path) -> list[str]:
             ):
                 found.append(f"{tool}({prefix}:words)")
     return found
+
+
+def prefix_to_edit(tool: str, line: str) -> str:
+    """Return the rule that a person may shorten: the first command of a line and all that begins with its words."""
+    parsed = parse(line)
+    words = [word.text for word in parsed.commands[0].words] if isinstance(parsed, Line) and parsed.commands else []
+    return f"{tool}({' '.join(words)}:*)" if words else f"{tool}({line})"
+
+
+def rule_to_add(answered: str, suggestions: Sequence[str]) -> str:
+    """Return the rule of an answer; the first suggestion, if any, instead of one that is empty or invalid."""
+    return answered if _is_rule(answered) else next(iter(suggestions), "")
 
 
 def _is_rule(text: str) -> bool:

@@ -76,8 +76,8 @@ class Approval:
 class ApprovalAnswer:
     """A person's answer to an approval; ``message`` is given to the model if the answer is a denial or on a plan.
 
-    'always' adds ``rule``, one of the suggestions (if empty, the first), for this session, or with ``keep`` for every
-    session of this project.
+    'always' adds ``rule``, or the first of the suggestions if it is empty or invalid, for this session, or with
+    ``keep`` for every session of this project.
     """
 
     kind: Literal["once", "always", "deny"]

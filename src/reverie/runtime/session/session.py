@@ -252,10 +252,20 @@ class Session:
         calls = calls_of(message, self.view.facts.tools)
         # A provider refuses results of calls that are not in the view.
         calls = [call for call in calls if self.view.tool_call(call.id) is not None]
+        if logged is None and calls:
+            self._report_repeated_ids(calls)
         if not calls:  # otherwise prepare() waits for the disk once for the whole turn
             await self.log.sync()
             await self._memory.end_query()
         return calls
+
+    def _report_repeated_ids(self, calls: list[Call]) -> None:
+        """Emit an event for each call with the id of an earlier one, because the model sees it as text."""
+        waiting = self.view.unanswered()
+        for call in calls:
+            if call.id not in waiting:
+                why = f"the reply calls {call.name} with the id {call.id!r} of an earlier call, so it is kept as text"
+                self.log.emit(FellBack(self.name, "model", why))
 
     def _asked_model(self) -> str:
         """Return the model that the last request named."""

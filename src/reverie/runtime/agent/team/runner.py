@@ -40,6 +40,7 @@ from ....settings.records import turned_off
 from ....tools.tool import Output, Tool
 from ....tools.tool_search import NAME as TOOL_SEARCH
 from ....values import replace
+from ...guard.always import rule_to_add
 from ...guard.permissions import Approval, ApprovalAnswer, Approver
 from ...mail.local_queues import LocalQueues
 from ...places.trust import TrustList
@@ -324,8 +325,8 @@ class AgentRunner:
 
         async def ask(approval: Approval) -> ApprovalAnswer:
             answer = await runs.ask_user(replace(approval, reason=f"agent {member.id}: {approval.reason}"))
-            if answer.kind == "always" and not approval.is_plan and approval.suggestions:
-                rule = answer.rule if answer.rule in approval.suggestions else approval.suggestions[0]
+            rule = rule_to_add(answer.rule, approval.suggestions) if answer.kind == "always" else ""
+            if rule and not approval.is_plan:
                 runs.allow(rule)  # the agent itself keeps it for the project
             return answer
 
