@@ -103,6 +103,16 @@ def open_calls(view: View, message: Message, tools: Sequence[Mapping[str, Any]] 
     return list(first.values())
 
 
+def repeated_ids(view: View, calls: Sequence[Call]) -> list[str]:
+    """Return a sentence for each call of the last reply whose id an earlier call has: the model sees it as text."""
+    waiting = view.unanswered() if calls else ()
+    return [
+        f"the reply calls {call.name} with the id {call.id!r} of an earlier call, so it is kept as text"
+        for call in calls
+        if call.id not in waiting
+    ]
+
+
 def _is_call(block: dict[str, Any]) -> bool:
     named = isinstance(block.get("id"), str) and isinstance(block.get("name"), str)
     return named and isinstance(block.get("input"), dict)

@@ -46,7 +46,7 @@ from .parts import NoMemory, SessionOptions, assemble
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
-from .replies import Call, calls_of, is_billed, plain_reply, repeated_reply
+from .replies import Call, calls_of, is_billed, plain_reply, repeated_ids, repeated_reply
 from .windows import read_windows
 
 
@@ -235,8 +235,7 @@ class Session:
 
         The reply may be a message, a chat completion or a response, as an SDK object or a mapping, or a ``Reply`` of
         a Reverie model. One that repeats the reply before is not logged again. A reply with tool calls, and its
-        results, are on disk when the next ``prepare`` returns; a killed process does not lose them before that, and
-        ``sync`` waits for the disk at once.
+        results, are on disk when the next ``prepare`` or ``sync`` returns; a killed process does not lose them.
         """
         await self.log.settle()
         message, rest = plain_reply(reply, self._asked_model())
@@ -249,23 +248,14 @@ class Session:
             await self.parts.take_reply(self.log, entry, rest)
         elif isinstance(rest.get("usage"), Mapping) and not is_billed(self.view, rest):
             await self.parts.take_reply(self.log, logged, rest)
-        calls = calls_of(message, self.view.facts.tools)
         # A provider refuses results of calls that are not in the view.
-        calls = [call for call in calls if self.view.tool_call(call.id) is not None]
-        if logged is None and calls:
-            self._report_repeated_ids(calls)
+        calls = [call for call in calls_of(message, self.view.facts.tools) if self.view.tool_call(call.id) is not None]
+        for problem in repeated_ids(self.view, calls) if logged is None else ():
+            self.log.emit(FellBack(self.name, "model", problem))
         if not calls:  # otherwise prepare() waits for the disk once for the whole turn
             await self.log.sync()
             await self._memory.end_query()
         return calls
-
-    def _report_repeated_ids(self, calls: list[Call]) -> None:
-        """Emit an event for each call with the id of an earlier one, because the model sees it as text."""
-        waiting = self.view.unanswered()
-        for call in calls:
-            if call.id not in waiting:
-                why = f"the reply calls {call.name} with the id {call.id!r} of an earlier call, so it is kept as text"
-                self.log.emit(FellBack(self.name, "model", why))
 
     def _asked_model(self) -> str:
         """Return the model that the last request named."""
