@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from postgres_server import PostgresServer, use_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SLOW_FOLDERS = {"examples", "integrations", "scenarios"}
@@ -160,3 +162,19 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("REVERIE_HOME", str(folder))
     monkeypatch.setenv("REVERIE_WORKER", "off")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> PostgresServer:
+    """Give tests the PostgreSQL server of this test run, which all workers share; skip where it cannot start."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    server = use_server(Path(tempfile.gettempdir()) / f"reverie-postgres-{run[:12]}")
+    if isinstance(server, str):
+        pytest.skip(f"PostgreSQL cannot start here: {server}")
+    return server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """Give a test the URL of a role that is bound to its tenant; a test uses a tenant of its own."""
+    return postgres_server.app_url

@@ -1,0 +1,1 @@
+"""Storage in PostgreSQL: needs the extra ``postgres``."""

@@ -1,0 +1,151 @@
+"""Connections to a database, each transaction of which names its tenant first."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, LiteralString, TypeVar
+
+import psycopg
+from psycopg import Connection, errors
+from psycopg.conninfo import conninfo_to_dict
+
+from ...errors import StorageError
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+_CONNECT_SECONDS: Final = 10
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_MAX_IDLE: Final = 8
+_SET_TENANT: Final = "SELECT set_config('reverie.tenant', %s, true)"  # the same as SET LOCAL, with a parameter
+_UNREACHABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError)
+_PASSING: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+
+
+class Connections:
+    """The open connections of one tenant to one database, made when they are needed and kept for the next use."""
+
+    def __init__(self, url: str, tenant: str, patience_seconds: float) -> None:
+        self.tenant = tenant
+        self.place = place_of(url)
+        self.was_reached = False
+        self._url = url
+        self._patience_seconds = patience_seconds
+        self._idle: list[Connection[Row]] = []
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def row(self, path: str, sql: LiteralString, values: Sequence[Any]) -> Row | None:
+        """Run one statement in a transaction of its own, with one round trip, and return its first row."""
+        with self._explained(path), self._borrowed() as connection:
+            with connection.pipeline(), connection.transaction():
+                connection.execute(_SET_TENANT, (self.tenant,))
+                cursor = connection.execute(sql, values, binary=True)
+            return cursor.fetchone()
+
+    def rows(self, path: str, sql: LiteralString, values: Sequence[Any]) -> list[Row]:
+        """Run one statement in a transaction of its own, with one round trip, and return its rows."""
+        with self._explained(path), self._borrowed() as connection:
+            with connection.pipeline(), connection.transaction():
+                connection.execute(_SET_TENANT, (self.tenant,))
+                cursor = connection.execute(sql, values, binary=True)
+            return cursor.fetchall()
+
+    @contextmanager
+    def transaction(self, path: str) -> Generator[Connection[Row]]:
+        """Open a transaction of the tenant; it is committed unless the block raises."""
+        with self._explained(path), self._borrowed() as connection, connection.transaction():
+            connection.execute(_SET_TENANT, (self.tenant,))
+            yield connection
+
+    def repeated(self, act: Callable[[], T]) -> T:
+        """Run an action that may be run twice; run it again while a database that was reached once is away."""
+        until, pause = time.monotonic() + self._patience_seconds, _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return act()
+            except StorageError as error:
+                passing = isinstance(error.__cause__, _PASSING)
+                away = self.was_reached and isinstance(error.__cause__, _UNREACHABLE)
+                if not (passing or away) or time.monotonic() > until:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def close(self) -> None:
+        """Close every connection that is not in use; a later use opens new ones."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        if self._process == os.getpid():
+            for connection in idle:
+                connection.close()
+
+    @contextmanager
+    def _borrowed(self) -> Generator[Connection[Row]]:
+        connection = self._take()
+        try:
+            yield connection
+        finally:
+            self._give_back(connection)
+
+    def _take(self) -> Connection[Row]:
+        if self._process != os.getpid():  # the connections belong to the parent, which goes on using them
+            self._lock, self._process, self._inherited = threading.Lock(), os.getpid(), self._idle
+            self._idle = []
+        with self._lock:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.closed:
+                    return connection
+        kept = {"connect_timeout": _CONNECT_SECONDS, **conninfo_to_dict(self._url)}
+        connection = psycopg.connect(autocommit=True, **kept)  # pyright: ignore[reportArgumentType]
+        self.was_reached = True
+        return connection
+
+    def _give_back(self, connection: Connection[Row]) -> None:
+        usable = not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        with self._lock:
+            if usable and len(self._idle) < _MAX_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    @contextmanager
+    def _explained(self, path: str) -> Generator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise StorageError(f"cannot use {path} in {self.place}: {_reason(error)}", path=path) from error
+
+
+def place_of(url: str) -> str:
+    """Return host and name of a database, without user and password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise StorageError(
+            "the database's URL cannot be read; write postgresql://USER@HOST:PORT/NAME", path="database"
+        ) from error
+    return f"the database {parts.get('dbname') or '(default)'} on {parts.get('host') or 'this machine'}"
+
+
+def _reason(error: psycopg.Error) -> str:
+    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn)):
+        return "its tables are missing or old; run: reverie db migrate"
+    if isinstance(error, errors.InsufficientPrivilege):
+        return (
+            f"{_first_line(error)}; the role needs the tenant that is configured and the rights that "
+            "'reverie db migrate --grant ROLE' gives"
+        )
+    if isinstance(error, _UNREACHABLE):
+        return f"{_first_line(error)}; check that the server runs and that the URL is right"
+    return _first_line(error)
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

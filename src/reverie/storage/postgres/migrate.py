@@ -1,0 +1,131 @@
+"""The tables of a database: numbered SQL files, applied once each, from any number of processes."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from ...errors import NewerVersion, StorageError
+from ...values import record
+from .connections import place_of
+
+_LOCK: Final = 7_250_123_904_511_786_001
+"""The key of the advisory lock that one migrating process holds."""
+_LIST: Final = "CREATE TABLE IF NOT EXISTS reverie.migrations (number int PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now())"
+
+
+@record
+class Migration:
+    """One numbered SQL file."""
+
+    number: int
+    name: str
+    text: str
+
+
+@record
+class DatabaseStatus:
+    """The tables of a database and the rights of the role that asked."""
+
+    database: str
+    server: str
+    applied: tuple[str, ...]
+    pending: tuple[str, ...]
+    bypasses_tenants: bool
+    """Whether the role is a superuser or has BYPASSRLS, so that row-level security does not bind it."""
+    role: str
+
+
+def migrations() -> tuple[Migration, ...]:
+    """Return the migrations of this version in their order."""
+    found = [one for one in files(__package__).joinpath("migrations").iterdir() if one.name.endswith(".sql")]
+    return tuple(
+        Migration(int(one.name.split("_")[0]), one.name.removesuffix(".sql"), one.read_text(encoding="utf-8"))
+        for one in sorted(found, key=lambda one: one.name)
+    )
+
+
+def status(url: str) -> DatabaseStatus:
+    """Return the applied and pending migrations of a database."""
+    with _connected(url) as connection:
+        return _status(connection, url)
+
+
+def migrate(url: str, *, dry_run: bool = False, grant: str = "") -> DatabaseStatus:
+    """Apply every pending migration in one transaction and return the status before it; other processes wait.
+
+    ``grant`` names a role that may then read and write the tables; it can neither change them nor leave its tenant.
+    """
+    with _connected(url) as connection:
+        if dry_run:
+            return _status(connection, url)
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            before = _status(connection, url)
+            if before.pending:
+                connection.execute("CREATE SCHEMA IF NOT EXISTS reverie")
+                connection.execute(_LIST)
+            for one in migrations():
+                if one.name in before.pending:
+                    connection.execute(one.text.encode())  # several statements, so without parameters
+                    connection.execute(
+                        "INSERT INTO reverie.migrations (number, name) VALUES (%s, %s)", (one.number, one.name)
+                    )
+            if grant:
+                role = sql.Identifier(grant)
+                for text in (
+                    "GRANT USAGE ON SCHEMA reverie TO {}",
+                    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA reverie TO {}",
+                    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA reverie TO {}",
+                    "REVOKE INSERT, UPDATE, DELETE ON reverie.migrations FROM {}",
+                ):
+                    connection.execute(sql.SQL(text).format(role))
+        return before
+
+
+def _status(connection: psycopg.Connection[tuple[Any, ...]], url: str) -> DatabaseStatus:
+    known = {one.name for one in migrations()}
+    there = connection.execute("SELECT to_regclass('reverie.migrations') IS NOT NULL").fetchone()
+    applied: list[str] = []
+    if there is not None and there[0]:
+        applied = [name for (name,) in connection.execute("SELECT name FROM reverie.migrations ORDER BY number")]
+    if unknown := [name for name in applied if name not in known]:
+        raise NewerVersion(
+            f"{place_of(url)} was migrated by a newer Reverie ({unknown[-1]}); upgrade this one", path="database"
+        )
+    role = connection.execute(
+        "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+    ).fetchone()
+    assert role is not None
+    version = connection.info.server_version
+    return DatabaseStatus(
+        database=place_of(url),
+        server=f"PostgreSQL {version // 10_000}.{version % 10_000}",
+        applied=tuple(applied),
+        pending=tuple(one.name for one in migrations() if one.name not in applied),
+        bypasses_tenants=bool(role[1]),
+        role=str(role[0]),
+    )
+
+
+class _connected:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> psycopg.Connection[tuple[Any, ...]]:
+        place = place_of(self._url)
+        try:
+            self._connection = psycopg.connect(self._url, autocommit=True)
+        except psycopg.Error as error:
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise StorageError(f"cannot reach {place}: {first}; check the server and the URL", path="database") from error
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._connection.close()
+        if isinstance(error, psycopg.Error):
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise StorageError(f"cannot change {place_of(self._url)}: {first}", path="database") from error

@@ -1,0 +1,343 @@
+"""Storage in PostgreSQL, for several machines and several tenants."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from psycopg import Connection
+
+from ...errors import LogLost, SettingsError, StorageConflict, StorageError, UnsafePath
+from ...keys import check_key
+from ...ports import Document
+from ...values import record
+from .connections import Connections, Row
+from .leases import TTL_SECONDS, LeaseTable, PostgresLease
+
+BLOB_BYTES: Final = 262_144
+"""The size above which the bytes of an entry are stored by their content hash."""
+
+_PATIENCE_SECONDS: Final = 30.0
+_MAX_RACES: Final = 32
+
+# The lease is locked against a take-over until the append is committed; a stale number finds no row.
+_APPEND: Final = """
+WITH lease AS MATERIALIZED (
+    SELECT 1 FROM reverie.leases
+    WHERE tenant = %(tenant)s AND name = %(lease)s AND fence = %(fence)s FOR SHARE
+), head AS (
+    UPDATE reverie.files
+    SET last = size, size = size + torn::int + %(length)s, torn = false, digest = NULL, changed = clock_timestamp()
+    WHERE tenant = %(tenant)s AND key = %(key)s AND (%(expect)s::bigint IS NULL OR size = %(expect)s)
+      AND (%(fence)s::bigint IS NULL OR EXISTS (SELECT FROM lease))
+    RETURNING tenant, file, last, size
+)
+INSERT INTO reverie.entries (tenant, file, seq, fence, data)
+SELECT tenant, file, last, %(fence)s,
+       CASE WHEN size - last > %(length)s THEN '\\x0a'::bytea || %(data)s::bytea ELSE %(data)s END
+FROM head RETURNING seq
+"""
+_HOLDS: Final = "SELECT 1 FROM reverie.leases WHERE tenant = %s AND name = %s AND fence = %s FOR SHARE"
+_HEAD: Final = "SELECT file, size, torn, digest FROM reverie.files WHERE tenant = %s AND key = %s FOR UPDATE"
+_CREATE: Final = """
+INSERT INTO reverie.files (tenant, key, size, last, torn) VALUES (%s, %s, 0, 0, false) RETURNING file
+"""
+_ONE_CREATOR: Final = "SELECT pg_advisory_xact_lock(hashtextextended('reverie ' || %s, 0))"
+_BELOW: Final = "SELECT 1 FROM reverie.files WHERE tenant = %s AND key > %s AND key < %s LIMIT 1"
+_ABOVE: Final = "SELECT key FROM reverie.files WHERE tenant = %s AND key = ANY(%s) LIMIT 1"
+_PUT: Final = "INSERT INTO reverie.entries (tenant, file, seq, fence, data, blob) VALUES (%s, %s, %s, %s, %s, %s)"
+_PUT_BLOB: Final = """
+INSERT INTO reverie.blobs AS known (tenant, digest, uses, data) VALUES (%s, %s, 1, %s)
+ON CONFLICT (tenant, digest) DO UPDATE SET uses = known.uses + 1
+"""
+_SET_HEAD: Final = """
+UPDATE reverie.files SET size = %s, last = %s, torn = %s, digest = %s, changed = clock_timestamp()
+WHERE tenant = %s AND key = %s
+"""
+_CLEAR: Final = """
+WITH gone AS (DELETE FROM reverie.entries WHERE tenant = %(tenant)s AND file = %(file)s RETURNING blob)
+UPDATE reverie.blobs AS known SET uses = uses - freed.number
+FROM (SELECT blob, count(*) AS number FROM gone WHERE blob IS NOT NULL GROUP BY blob) AS freed
+WHERE known.tenant = %(tenant)s AND known.digest = freed.blob RETURNING known.digest
+"""
+_DROP_BLOBS: Final = "DELETE FROM reverie.blobs WHERE tenant = %s AND digest = ANY(%s) AND uses <= 0"
+_DROP: Final = "DELETE FROM reverie.files WHERE tenant = %s AND key = %s"
+_LOAD: Final = """
+SELECT part.seq, coalesce(part.data, known.data) FROM reverie.files AS head
+LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file
+LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
+WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
+"""
+_LOAD_PART: Final = """
+SELECT part.seq, coalesce(part.data, known.data) FROM reverie.files AS head
+LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file AND part.seq < %(end)s
+    AND part.seq >= coalesce((SELECT max(first.seq) FROM reverie.entries AS first
+        WHERE first.tenant = head.tenant AND first.file = head.file AND first.seq <= %(start)s), 0)
+LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
+WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
+"""
+_LIST: Final = "SELECT key FROM reverie.files WHERE tenant = %s ORDER BY key"
+_LIST_BELOW: Final = "SELECT key FROM reverie.files WHERE tenant = %s AND key > %s AND key < %s ORDER BY key"
+_LAST: Final = """
+SELECT part.data FROM reverie.files AS head JOIN reverie.entries AS part
+ON part.tenant = head.tenant AND part.file = head.file AND part.seq = head.last
+WHERE head.tenant = %s AND head.key = %s AND head.last = %s
+"""
+
+
+@record
+class _Head:
+    file: int
+    size: int
+    torn: bool
+    digest: bytes | None
+
+
+class PostgresStorage:
+    """A store of documents, logs and leases of one tenant in a PostgreSQL database.
+
+    The tenant comes from configuration and is set in every transaction; row-level security hides all other rows.
+    A lease that is not renewed for ``ttl_seconds`` may be taken over, and the former holder can write no more.
+    A database that was reached and goes away is waited for, at most ``patience_seconds``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tenant: str,
+        ttl_seconds: float = TTL_SECONDS,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
+        if not tenant:
+            raise SettingsError("a database needs a tenant: set REVERIE_TENANT, or tenant in config.toml")
+        self.tenant = tenant
+        self._connections = Connections(url, tenant, patience_seconds)
+        self._leases = LeaseTable(self._connections, ttl_seconds)
+
+    def read(self, key: str) -> Document | None:
+        """Return the document, or None if it does not exist."""
+        data = self.load(key)
+        return None if data is None else Document(data, _digest(data).hex())
+
+    def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
+        """Return the bytes of a log or document, all or a part, or None if it does not exist."""
+        check_key(key)
+        values: dict[str, Any] = {"tenant": self.tenant, "key": key, "start": start, "end": start + size}
+        sql = _LOAD if size < 0 else _LOAD_PART
+        rows = self._connections.repeated(lambda: self._connections.rows(key, sql, values))
+        if not rows:
+            self._refuse_folder(key)
+            return None
+        data = b"".join(part for _, part in rows if part is not None)
+        skipped = start - (rows[0][0] or 0)
+        return data[skipped:] if size < 0 else data[skipped : skipped + size]
+
+    def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
+        """Create or replace the document atomically and durably, and return its new version.
+
+        Raise ``StorageConflict`` if the current version is not ``expect``, or if ``create`` is set and it exists.
+        """
+        check_key(key)
+        digest = _digest(data)
+
+        def replace(again: bool) -> None:
+            with self._connections.transaction(key) as connection:
+                lease = self._checked_lease(connection, key)
+                head = self._head(connection, key)
+                found = None if head is None else self._version(connection, head) if expect is not None else ""
+                if again and found == digest.hex():
+                    return  # the attempt whose answer was lost
+                if head is None and expect is None:
+                    head, found = self._created(connection, key)
+                if head is None or (create and found is not None) or (expect is not None and found != expect):
+                    raise _conflict(key, create)
+                self._clear(connection, head.file)
+                if data:
+                    self._put(connection, head.file, 0, data, lease)
+                torn = bool(data) and not data.endswith(b"\n")
+                connection.execute(_SET_HEAD, (len(data), 0, torn, digest, self.tenant, key))
+
+        if create:
+            replace(False)
+        else:
+            attempts = iter((False,))
+            self._connections.repeated(lambda: replace(next(attempts, True)))
+        return digest.hex()
+
+    def delete(self, key: str) -> bool:
+        """Delete a document or log, and say whether it existed."""
+        check_key(key)
+        with self._connections.transaction(key) as connection:
+            self._checked_lease(connection, key)
+            head = self._head(connection, key)
+            if head is not None:
+                self._clear(connection, head.file)
+                connection.execute(_DROP, (self.tenant, key))
+        if head is None:
+            self._refuse_folder(key)
+        return head is not None
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys under a folder prefix, sorted."""
+        folder = prefix.rstrip("/")
+        path = "/".join(check_key(folder)) if folder else ""
+        sql, values = (_LIST_BELOW, (self.tenant, *_below(path))) if path else (_LIST, (self.tenant,))
+        rows = self._connections.repeated(lambda: self._connections.rows(path or "the list of keys", sql, values))
+        yield from (key for (key,) in rows)
+
+    def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
+        """Append one line, given without a newline, to a log, and return when it is committed.
+
+        Raise ``LogLost`` if the size of the log in bytes is not ``expect``, ``SessionBusy`` if the lease on the log
+        was taken over. With ``expect`` an append whose answer was lost is found again; without, it raises.
+        """
+        if b"\n" in line:
+            raise ValueError("a log line must not contain a newline; append one line at a time")
+        check_key(key)
+        if expect is None:
+            self._append(key, line + b"\n", None, again=False)
+            return
+        attempts = iter((False,))
+        self._connections.repeated(lambda: self._append(key, line + b"\n", expect, again=next(attempts, True)))
+
+    def lease(self, name: str, *, holder: str = "") -> PostgresLease:
+        """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
+        check_key(name)
+        return self._leases.take(name, holder or f"process {os.getpid()}")
+
+    def holder(self, name: str) -> str | None:
+        """Return the holder of the lease on a name, or None if the lease is free."""
+        check_key(name)
+        return self._connections.repeated(lambda: self._leases.holder(name))
+
+    def close(self) -> None:
+        """Release every lease and close every connection; a later use opens new ones."""
+        try:
+            self._leases.close()
+        finally:
+            self._connections.close()
+
+    def _append(self, key: str, data: bytes, expect: int | None, *, again: bool) -> None:
+        for _ in range(_MAX_RACES):
+            lease = self._leases.covering(key)
+            if len(data) > BLOB_BYTES:
+                stored = self._append_blob(key, data, expect)
+            else:
+                values = {"tenant": self.tenant, "key": key, "data": data, "length": len(data), "expect": expect}
+                values |= {"lease": lease and lease.name, "fence": lease and lease.fence}
+                stored = self._connections.row(key, _APPEND, values) is not None
+            if stored or (again and self._is_last(key, data, expect or 0)):
+                return
+            if lease is not None and (lost := self._leases.lost(lease)) is not None:
+                raise lost
+            with self._connections.transaction(key) as connection:
+                head = self._head(connection, key)
+                if head is None and not expect:
+                    self._created(connection, key)
+                    continue
+            if expect is not None and (head is None or head.size != expect):
+                size = "is gone" if head is None else f"has {head.size} bytes instead of {expect}"
+                raise LogLost(f"{key} {size}", path=key)
+        raise StorageError(f"cannot append to {key}: other processes keep replacing it; stop them", path=key)
+
+    def _append_blob(self, key: str, data: bytes, expect: int | None) -> bool:
+        """Append a line that is stored by its content hash; return whether the log had the expected size."""
+        with self._connections.transaction(key) as connection:
+            lease = self._checked_lease(connection, key)
+            head = self._head(connection, key)
+            if head is None or (expect is not None and head.size != expect):
+                return False
+            data = b"\n" + data if head.torn else data
+            self._put(connection, head.file, head.size, data, lease)
+            connection.execute(_SET_HEAD, (head.size + len(data), head.size, False, None, self.tenant, key))
+            return True
+
+    def _is_last(self, key: str, data: bytes, seq: int) -> bool:
+        """Say whether the last entry of a log is this one, because an append was committed and its answer lost."""
+        row = self._connections.row(key, _LAST, (self.tenant, key, seq))
+        if row is None:
+            return False
+        return (row[0] if row[0] is not None else self.load(key, seq, len(data) + 1) or b"").lstrip(b"\n") == data
+
+    def _checked_lease(self, connection: Connection[Row], key: str) -> PostgresLease | None:
+        """Return the lease under which a key is written here, locked until the commit; raise if it was taken over."""
+        lease = self._leases.covering(key)
+        if lease is not None:
+            held = connection.execute(_HOLDS, (self.tenant, lease.name, lease.fence)).fetchone()
+            if held is None and (lost := self._leases.lost(lease)) is not None:
+                raise lost
+        return lease
+
+    def _head(self, connection: Connection[Row], key: str) -> _Head | None:
+        row = connection.execute(_HEAD, (self.tenant, key), binary=True).fetchone()
+        return None if row is None else _Head(*row)
+
+    def _created(self, connection: Connection[Row], key: str) -> tuple[_Head, str | None]:
+        """Return the head of a new, empty file and None, or one that another process created meanwhile and a text."""
+        connection.execute(_ONE_CREATOR, (self.tenant,))
+        head = self._head(connection, key)
+        if head is not None:
+            return head, ""
+        if connection.execute(_BELOW, (self.tenant, *_below(key))).fetchone() is not None:
+            raise _is_folder(key)
+        parts = key.split("/")
+        above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+        found = connection.execute(_ABOVE, (self.tenant, above)).fetchone()
+        if found is not None:
+            raise StorageError(f"cannot write {key}: {found[0]} is a file, not a directory; use another name", path=key)
+        row = connection.execute(_CREATE, (self.tenant, key)).fetchone()
+        assert row is not None
+        return _Head(row[0], 0, False, None), None
+
+    def _put(
+        self, connection: Connection[Row], file: int, seq: int, data: bytes, lease: PostgresLease | None
+    ) -> None:
+        blob = _digest(data) if len(data) > BLOB_BYTES else None
+        if blob is not None:
+            connection.execute(_PUT_BLOB, (self.tenant, blob, data))
+        fence = None if lease is None else lease.fence
+        connection.execute(_PUT, (self.tenant, file, seq, fence, None if blob else data, blob))
+
+    def _clear(self, connection: Connection[Row], file: int) -> None:
+        freed = connection.execute(_CLEAR, {"tenant": self.tenant, "file": file}, binary=True).fetchall()
+        if freed:
+            connection.execute(_DROP_BLOBS, (self.tenant, [digest for (digest,) in freed]))
+
+    def _version(self, connection: Connection[Row], head: _Head) -> str:
+        if head.digest is not None:
+            return head.digest.hex()
+        rows = connection.execute(_LOAD_FILE, (self.tenant, head.file), binary=True).fetchall()
+        return _digest(b"".join(part for (part,) in rows)).hex()
+
+    def _refuse_folder(self, key: str) -> None:
+        sql, values = _BELOW, (self.tenant, *_below(key))
+        if self._connections.repeated(lambda: self._connections.row(key, sql, values)) is not None:
+            raise _is_folder(key)
+
+
+_LOAD_FILE: Final = """
+SELECT coalesce(part.data, known.data) FROM reverie.entries AS part
+LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
+WHERE part.tenant = %s AND part.file = %s ORDER BY part.seq
+"""
+
+
+def _below(folder: str) -> tuple[str, str]:
+    """Return the bounds of the keys below a folder in the order of bytes: ``0`` follows the slash."""
+    return f"{folder}/", f"{folder}0"
+
+
+def _is_folder(key: str) -> UnsafePath:
+    return UnsafePath(f"cannot use {key}: it is a directory; name a file", path=key)
+
+
+def _conflict(key: str, create: bool) -> StorageConflict:
+    reason = "it exists already" if create else "another writer changed it first"
+    return StorageConflict(f"cannot write {key}: {reason}; read it again, then retry", path=key)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
