@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from postgres_server import PostgresServer, use_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent

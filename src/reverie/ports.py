@@ -25,6 +25,7 @@ __all__ = [
     "PlanDesk",
     "Reply",
     "ReplyDelta",
+    "Stamp",
     "StartedAgent",
     "Storage",
 ]
@@ -36,6 +37,17 @@ class Document:
 
     data: bytes
     version: str
+
+
+@record
+class Stamp:
+    """A key with its size in bytes and the time of its last change; a change of any of them shows that it changed."""
+
+    key: str
+    size: int
+    changed_ns: int
+    identity: int
+    """A number that another document or log of the same name does not have."""
 
 
 class Lease(Protocol):
@@ -73,6 +85,10 @@ class Storage(Protocol):
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys under a folder prefix, sorted."""
+        ...
+
+    def stamps(self, prefix: str = "") -> Iterator[Stamp]:
+        """Yield the stamps of the documents and logs under a folder prefix, sorted by key."""
         ...
 
     def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:

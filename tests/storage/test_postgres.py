@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from postgres_server import PostgresServer
+from reverie.errors import SessionBusy, SettingsError
+from reverie.storage.postgres.leases import PostgresLease
+from reverie.storage.postgres.storage import BLOB_BYTES, PostgresStorage
 from reverie.testing.storage_conformance import StorageConformance
-
-pytest.importorskip("psycopg")
-from reverie.storage.postgres.storage import PostgresStorage
 
 pytestmark = pytest.mark.slow
 
@@ -22,4 +28,183 @@ class TestPostgresStorage(StorageConformance):
         self.url = postgres_url
 
     def open_storage(self, folder: Path) -> PostgresStorage:
-        return PostgresStorage(self.url, tenant=hashlib.sha256(str(folder).encode()).hexdigest()[:16])
+        return PostgresStorage(self.url, tenant=tenant_of(folder))
+
+
+def tenant_of(path: Path) -> str:
+    return hashlib.sha256(str(path).encode()).hexdigest()[:16]
+
+
+@pytest.fixture
+def tenant(tmp_path: Path) -> str:
+    return tenant_of(tmp_path)
+
+
+@pytest.mark.requirement("X1")
+def test_a_writer_whose_lease_was_taken_over_changes_nothing(postgres_url: str, tenant: str) -> None:
+    stale = PostgresStorage(postgres_url, tenant=tenant, ttl_seconds=0.01)
+    stale.lease("p/s.jsonl", holder="first")
+    stale._leases._stopping.set()  # it was stopped, so nothing renews its lease
+    stale.append("p/s.jsonl", b"one", expect=0)
+    stale.write("p/s/notes.md", b"old")
+    now = PostgresStorage(postgres_url, tenant=tenant)
+    lease = _taken(now, "p/s.jsonl")
+    assert lease.fence > 1
+    for act in (
+        lambda: stale.append("p/s.jsonl", b"two", expect=4),
+        lambda: stale.append("p/s.jsonl", b"two"),
+        lambda: stale.append("p/s.jsonl", b"y" * 300_000, expect=4),
+        lambda: stale.write("p/s/notes.md", b"stale"),
+        lambda: stale.write("p/s.jsonl", b"stale"),
+        lambda: stale.delete("p/s/notes.md"),
+    ):
+        with pytest.raises(SessionBusy, match="taken over by second"):
+            act()
+    assert now.load("p/s.jsonl") == b"one\n"
+    assert now.load("p/s/notes.md") == b"old"
+    now.append("p/s.jsonl", b"two", expect=4)
+    stale.append("p/other.jsonl", b"not under that lease")
+    for storage in (stale, now):
+        storage.close()
+
+
+def _taken(storage: PostgresStorage, name: str) -> PostgresLease:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return storage.lease(name, holder="second")
+        except SessionBusy:
+            assert time.monotonic() < until
+
+
+@pytest.mark.requirement("X1")
+def test_a_lease_that_is_renewed_is_not_taken_over(postgres_url: str, tenant: str) -> None:
+    holder = PostgresStorage(postgres_url, tenant=tenant, ttl_seconds=0.6)
+    lease = holder.lease("s", holder="first")
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("SELECT set_config('reverie.tenant', %s, false)", (tenant,))
+
+        def expiry() -> object:
+            row = connection.execute("SELECT expires FROM reverie.leases WHERE name = 's'").fetchone()
+            assert row is not None
+            return row[0]
+
+        first, until = expiry(), time.monotonic() + 60
+        while expiry() == first:
+            connection.commit()
+            assert time.monotonic() < until
+    other = PostgresStorage(postgres_url, tenant=tenant)
+    with pytest.raises(SessionBusy):
+        other.lease("s")
+    assert lease.fence == 1
+    for storage in (holder, other):
+        storage.close()
+
+
+@pytest.mark.requirement("X1")
+def test_the_lease_of_a_process_that_ended_on_this_machine_is_free_at_once(postgres_url: str, tenant: str) -> None:
+    script = (
+        "import os, sys\n"
+        "from reverie.storage.postgres.storage import PostgresStorage\n"
+        "storage = PostgresStorage(sys.argv[1], tenant=sys.argv[2])\n"
+        "storage.lease('s', holder='killed')\n"
+        "storage.append('s', b'acknowledged')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, postgres_url, tenant], check=False, timeout=60)
+    storage = PostgresStorage(postgres_url, tenant=tenant)
+    assert storage.holder("s") is None
+    assert storage.lease("s").fence == 2
+    assert storage.load("s") == b"acknowledged\n"
+    storage.close()
+
+
+def test_bytes_over_the_limit_are_stored_once_by_their_hash_and_deleted_with_their_last_use(
+    postgres_url: str, postgres_server: PostgresServer, tenant: str
+) -> None:
+    storage = PostgresStorage(postgres_url, tenant=tenant)
+    big = b"z" * (BLOB_BYTES + 1)
+
+    def blobs() -> list[int]:
+        with psycopg.connect(postgres_server.url) as connection:
+            rows = connection.execute("SELECT uses FROM reverie.blobs WHERE tenant = %s", (tenant,)).fetchall()
+        return [uses for (uses,) in rows]
+
+    storage.write("a", big)
+    storage.write("b", big)
+    storage.append("log", big)
+    assert storage.load("log", BLOB_BYTES - 1, 4) == b"zz\n"
+    assert sorted(blobs()) == [1, 2]
+    storage.write("a", b"small")
+    storage.delete("log")
+    assert blobs() == [1]
+    storage.delete("b")
+    assert blobs() == []
+    storage.close()
+
+
+@pytest.mark.requirement("X3")
+def test_a_wrong_or_missing_tenant_sees_and_writes_nothing(
+    postgres_url: str, tenant: str, seed: int, torture: bool
+) -> None:
+    storage = PostgresStorage(postgres_url, tenant=tenant)
+    storage.write("document", b"secret")
+    storage.append("log", b"secret")
+    storage.lease("lease")
+    before = {key: storage.load(key) for key in storage.list()}
+    chance = random.Random(seed)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for _ in range(10_000 if torture else 300):
+            asked = chance.choice([None, "", f"{tenant}x", tenant.upper() + "_", "' OR true --", "%"])
+            assert _foreign_act(connection, chance, asked, tenant) == 0
+    assert {key: storage.load(key) for key in storage.list()} == before
+    storage.close()
+
+
+_READS = ("SELECT * FROM reverie.{} WHERE tenant = %(tenant)s", "SELECT *, %(tenant)s::text FROM reverie.{}")
+_WRITES = (
+    "UPDATE reverie.{} SET tenant = %(tenant)s",
+    "DELETE FROM reverie.{} WHERE tenant = %(tenant)s",
+    "INSERT INTO reverie.files (tenant, key, size, last, torn) VALUES (%(tenant)s, gen_random_uuid(), 0, 0, false)",
+    "INSERT INTO reverie.entries (tenant, file, seq) VALUES (%(tenant)s, 1, 1)",
+    "INSERT INTO reverie.blobs (tenant, digest, uses, data) VALUES (%(tenant)s, '', 1, '')",
+    "INSERT INTO reverie.leases VALUES (%(tenant)s, 'lease', '', '', 9, 'infinity')",
+)
+
+
+def _foreign_act(
+    connection: psycopg.Connection[tuple[object, ...]], chance: random.Random, asked: str | None, tenant: str
+) -> int:
+    """Read or write rows of a tenant as another one, or as none, and return how many were reached."""
+    table = chance.choice(["files", "entries", "blobs", "leases"])
+    text = chance.choice(chance.choice([_READS, _WRITES])).format(table)
+    try:
+        with connection.transaction():
+            if asked is not None:
+                connection.execute("SELECT set_config('reverie.tenant', %s, true)", (asked,))
+            return max(0, connection.execute(text.encode(), {"tenant": tenant}).rowcount)
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UniqueViolation, psycopg.errors.CheckViolation):
+        return 0
+
+
+def test_that_check_finds_a_superuser_who_is_not_bound(postgres_server: PostgresServer, tenant: str) -> None:
+    storage = PostgresStorage(postgres_server.app_url, tenant=tenant)
+    storage.write("document", b"secret")
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        chance = random.Random(1)
+        assert any(_foreign_act(connection, chance, "other", tenant) for _ in range(60))
+    storage.close()
+
+
+@pytest.mark.requirement("X3")
+def test_a_connection_keeps_no_tenant_after_a_transaction(postgres_url: str, tenant: str) -> None:
+    storage = PostgresStorage(postgres_url, tenant=tenant)
+    storage.write("document", b"secret")
+    with storage._connections._borrowed() as connection:  # as a pool hands it to somebody else
+        assert connection.execute("SELECT count(*) FROM reverie.files").fetchone() == (0,)
+    storage.close()
+
+
+def test_a_storage_without_a_tenant_is_refused(postgres_url: str) -> None:
+    with pytest.raises(SettingsError, match="REVERIE_TENANT"):
+        PostgresStorage(postgres_url, tenant="")

@@ -1,7 +1,7 @@
 """A PostgreSQL server for tests, from a package: one per test run, on a Unix socket, gone when its users are.
 
-``python postgres_server.py FOLDER`` starts it, and stops it once no process holds a shared lock on FOLDER/users. As root it
-runs as ``nobody``, so that no user is added to the system.
+``python postgres_server.py FOLDER`` starts it, and stops it once no process holds a shared lock on FOLDER/users. As
+root it runs as ``nobody``, so that no user is added to the system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def binaries() -> Path | None:
 
 
 class PostgresServer:
-    """A server whose data is in a folder; ``url`` is that of its superuser, ``app_url`` that of a role with a tenant."""
+    """A server whose data is in a folder; ``url`` is for its superuser, ``app_url`` for a role that has a tenant."""
 
     def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self.folder = folder
@@ -56,7 +56,14 @@ class PostgresServer:
         self.folder.chmod(0o755)
         if os.getuid() == 0:
             shutil.chown(self.folder, "nobody")
-        options = ["--username=postgres", "--auth=trust", "--no-sync", "--encoding=utf8", "--locale=C", "--no-instructions"]
+        options = [
+            "--username=postgres",
+            "--auth=trust",
+            "--no-sync",
+            "--encoding=utf8",
+            "--locale=C",
+            "--no-instructions",
+        ]
         self._run("initdb", "-D", self._data, *options).wait(PATIENCE_SECONDS)
 
     def start(self) -> None:
@@ -106,14 +113,16 @@ def use_server(folder: Path) -> PostgresServer | str:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "gate").open("w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
-        users = (folder / "users").open("w")  # noqa: SIM115 - open and locked until this process ends
+        users = (folder / "users").open("w")
         fcntl.flock(users, fcntl.LOCK_SH)
         _users.append(users)
         state = folder / "state"
         if not state.exists():
             with (folder / "supervisor.log").open("wb") as log:
                 command = [sys.executable, __file__, str(folder)]
-                _users.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True))
+                _users.append(
+                    subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+                )
             until = time.monotonic() + PATIENCE_SECONDS
             while not state.exists() and time.monotonic() < until:
                 time.sleep(0.02)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +24,7 @@ from ..memories.store.records import MemoryRecord, Scope
 from ..memories.store.store import utc_now
 from ..runtime.memory.memory import Memory, memory_directory
 from ..runtime.memory.results import ForgottenMemories, SavedMemory
+from ..runtime.places.storage import storage_of
 from ..runtime.search.log_text import logs_in
 from ..runtime.search.sessions import SessionSearch
 from ..runtime.search.vectors import settings_embedder
@@ -188,7 +189,8 @@ class ToolAnswers:
         """Return a project's counts of memories and sessions, its switches, and today's cost of all projects."""
         settings = self._settings(project)
         on = settings.switches.memory
-        logs = [found for key, found in logs_in(str(settings.home)) if key.split("/")[1] == project.slug]
+        with closing(storage_of(settings)) as storage:
+            logs = [one for one in logs_in(storage) if one.key.split("/")[1] == project.slug]
         today = iso(self._clock().timestamp())[:10]
         with LedgerStore(settings.home) as ledger:
             calls = ledger.calls(day=today)
@@ -199,7 +201,7 @@ class ToolAnswers:
             "memory_on": on,
             **(self._memory_status(project) if on else _NO_MEMORY),
             "sessions": len(logs),
-            "last_session": _time_text(max((log.st_mtime for log in logs), default=0.0)),
+            "last_session": _time_text(max((log.changed_ns / 1e9 for log in logs), default=0.0)),
             "today": {"day": today, "calls": len(calls), "usd": round(spent, 6)},
             "switches": {name: bool(getattr(settings.switches, name)) for name in SWITCHES},
         }

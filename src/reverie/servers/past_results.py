@@ -94,9 +94,9 @@ class PastResults:
     def _keys(self) -> list[str]:
         """Return a list of the keys of the logs that may be read, the last changed one first."""
         logs = [
-            (found.st_mtime_ns, key)
-            for key, found in logs_in(str(self._settings.home))
-            if self._slug is None or key.split("/")[1] == self._slug
+            (found.changed_ns, found.key)
+            for found in logs_in(FileStorage(self._settings.home))
+            if self._slug is None or found.key.split("/")[1] == self._slug
         ]
         return [key for _, key in sorted(logs, reverse=True)]
 

@@ -55,6 +55,13 @@ def read_percent(value: object, where: str) -> float:
     return float(value)
 
 
+def read_database(value: object, where: str) -> str:
+    """Return the URL of a database; raise ``SettingsError`` for any other value, without repeating a password."""
+    if not isinstance(value, str) or not value.startswith(("postgresql://", "postgres://")):
+        raise SettingsError(f"{where} is no URL of a database; write postgresql://USER@HOST:PORT/NAME")
+    return value
+
+
 def read_durability(value: object, where: str) -> str:
     """Return a durability, ``always`` or ``second``; raise ``SettingsError`` for any other value."""
     if value not in ("always", "second"):
@@ -236,6 +243,8 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "team_memory": read_directory,
     "embedder": read_name,
     "durability": read_durability,
+    "database": read_database,
+    "tenant": read_name,
     "window_tokens": read_whole,
     "compact_percent": read_percent,
     "preset": read_preset,

@@ -116,6 +116,10 @@ class Settings:
     """The embedding model for recall and search: ``local:/path/model.gguf``, or an endpoint ``https://host/v1#model``."""
     durability: Literal["always", "second"] = "always"
     """``always``: an append is on disk when it returns; ``second``: a power failure may lose the last second."""
+    database: str | None = None
+    """The URL of a PostgreSQL database that holds sessions instead of ``home``: ``postgresql://USER@HOST/NAME``."""
+    tenant: str | None = None
+    """The tenant whose rows of the database are seen and written; a database needs one."""
     window_tokens: int | None = None
     """A limit below the model's own window."""
     compact_percent: float | None = None

@@ -26,7 +26,7 @@ from ..paths import (
     replace_file,
     sync_folder,
 )
-from ..ports import Document
+from ..ports import Document, Stamp
 from .lock_files import FileLease, find_holder, locked, take_lease
 from .log_files import Durability, LogFiles
 
@@ -117,10 +117,15 @@ class FileStorage:
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys under a folder prefix, sorted."""
+        yield from (one.key for one in self.stamps(prefix))
+
+    def stamps(self, prefix: str = "") -> Iterator[Stamp]:
+        """Yield the stamps of the files under a folder prefix, sorted by key."""
         folders = check_key(prefix.rstrip("/")) if prefix.rstrip("/") else ()
         with explained("list", os.path.join(self._root, *folders)):
-            found = sorted(_keys_below(self._root, folders))
-        yield from found
+            found = dict(_files_below(self._root, folders))
+        for key in sorted(found):
+            yield Stamp(key, found[key].st_size, found[key].st_mtime_ns, found[key].st_ino)
 
     def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         """Append one line, without a newline, to a log, and return when it is as safe as ``durability`` says.
@@ -256,7 +261,7 @@ def _content(folder: int, name: str, path: str, start: int = 0, size: int = -1) 
         return file.read(size)
 
 
-def _keys_below(root: str, folders: Sequence[str]) -> Generator[str]:
+def _files_below(root: str, folders: Sequence[str]) -> Generator[tuple[str, os.stat_result]]:
     with _opened(root, folders) as folder:
         if folder is None:
             return
@@ -270,9 +275,9 @@ def _keys_below(root: str, folders: Sequence[str]) -> Generator[str]:
             except (UnsafePath, FileNotFoundError):
                 continue  # not a valid key, or deleted meanwhile
             if stat.S_ISDIR(found.st_mode):
-                yield from _keys_below(root, (*folders, name))
+                yield from _files_below(root, (*folders, name))
             elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-                yield key
+                yield key, found
 
 
 def _conflict(path: str, create: bool) -> StorageConflict:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..errors import LogLost, SessionBusy, StorageConflict, StorageError, UnsafePath
 from ..keys import check_key
-from ..ports import Document
+from ..ports import Document, Stamp
 
 _NEWLINE: Final = b"\n"
 
@@ -35,6 +35,8 @@ class InMemoryStorage:
 
     def __init__(self) -> None:
         self._files: dict[str, bytearray] = {}
+        self._changes: dict[str, int] = {}
+        self._change = 0
         self._folders: Counter[str] = Counter()
         self._leases: dict[str, InMemoryLease] = {}
         self._lock = threading.RLock()
@@ -90,6 +92,12 @@ class InMemoryStorage:
             found = sorted(key for key in self._files if key.startswith(below))
         yield from found
 
+    def stamps(self, prefix: str = "") -> Iterator[Stamp]:
+        """Yield the stamps of the documents and logs under a folder prefix, sorted by key; changes are numbered."""
+        for key in self.list(prefix):
+            if (data := self._files.get(key)) is not None:
+                yield Stamp(key, len(data), self._changes[key], id(data))
+
     def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         """Append one line, given without a newline, to a log; create the log if it does not exist.
 
@@ -141,6 +149,8 @@ class InMemoryStorage:
                     )
             self._folders.update(_folders_of(key))
             self._files[key] = bytearray()
+        self._change += 1
+        self._changes[key] = self._change
         return self._files[key]
 
     def _refuse_folder(self, key: str) -> None:

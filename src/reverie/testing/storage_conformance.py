@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from ..errors import LogLost, SessionBusy, StorageConflict, StorageError, UnsafePath
-from ..ports import Document, Storage
+from ..ports import Document, Stamp, Storage
 
 __all__ = ["BAD_KEYS", "StorageConformance"]
 
@@ -230,6 +230,22 @@ class StorageConformance:
         assert list(storage.list("a/b")) == ["a/b/c"]
         assert list(storage.list("z")) == []
         assert list(storage.list("none")) == []
+
+    def test_a_stamp_shows_size_and_every_change(self, storage: Storage) -> None:
+        def stamps() -> dict[str, Stamp]:
+            return {one.key: one for one in storage.stamps("a")}
+
+        storage.write("a/document", b"one")
+        storage.append("a/log", b"line")
+        storage.write("ab", b"")
+        first = stamps()
+        assert [(key, one.size) for key, one in first.items()] == [("a/document", 3), ("a/log", 5)]
+        assert stamps() == first
+        storage.write("a/document", b"two")
+        storage.append("a/log", b"line")
+        then = stamps()
+        assert then["a/document"] != first["a/document"]
+        assert (then["a/log"].size, then["a/log"].identity) == (10, first["a/log"].identity)
 
     def test_what_was_deleted_leaves_no_trace_in_the_way(self, storage: Storage) -> None:
         storage.write("a/b/c", b"")

@@ -17,7 +17,7 @@ from ...conversation.view import View
 from ...errors import InputError, SessionBusy
 from ...events import CompactionProgressed, Event, FellBack
 from ...layers.l4_compact import QuotedWords, loss_text
-from ...ports import Model
+from ...ports import Model, Storage
 from ...runtime.library import Library
 from ...runtime.places.projects import inbox_key, log_key, project_slug
 from ...runtime.reports.compaction_losses import loss_report
@@ -26,7 +26,6 @@ from ...runtime.session.inbox import post
 from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
-from ...storage.files import FileStorage
 from ..output import console, counted, emit_json, printable, say, warn
 from ..sessions.recordings import opened_storage, session_argument
 
@@ -142,7 +141,7 @@ def queue_command(
         return session, post(storage, inbox_key(project, session), command, given, sender=sender).id
 
 
-def place_of(storage: FileStorage, name: str) -> tuple[str, str]:
+def place_of(storage: Storage, name: str) -> tuple[str, str]:
     """Return the project slug and the full name of the session that a name or its start refers to."""
     key = Library(storage, project=project_slug(Path.cwd())).find(name)
     project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)

@@ -16,12 +16,12 @@ from ...conversation.view import View
 from ...errors import InputError
 from ...events import Event, FellBack
 from ...layers.l3_notes import Notes, render_notes, take_notes, template_of
+from ...ports import Storage
 from ...runtime.library import Library
 from ...runtime.session.notes.keeper import NOTES_FILE, NotesKeeper
 from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
-from ...storage.files import FileStorage
 from ...storage.in_memory import InMemoryStorage
 from ..editor import open_editor
 from ..output import emit_json, say, warn
@@ -110,7 +110,7 @@ async def _change_notes(name: str, settings: Settings, edit: bool, dry_run: bool
             }
 
 
-def _copy_in_memory(storage: FileStorage, log: str) -> InMemoryStorage:
+def _copy_in_memory(storage: Storage, log: str) -> InMemoryStorage:
     """Return a storage in memory with the log and the notes of one session."""
     copy = InMemoryStorage()
     for key in (log, f"{log.removesuffix('.jsonl')}/{NOTES_FILE}"):

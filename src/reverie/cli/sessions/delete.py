@@ -15,12 +15,12 @@ from ...errors import InputError, SessionBusy
 from ...hosts.events import HOSTS
 from ...hosts.queue import OWN, Queue
 from ...hosts.word_cache import delete_word_caches
+from ...ports import Storage
 from ...runtime.deletion.remains import HomeSearched, sampled_texts, search_for_remains
 from ...runtime.deletion.session import DeletionReceipt, SessionDeletion
 from ...runtime.library import Library, agent_log
 from ...runtime.places.projects import project_slug
 from ...settings import Settings, load_settings
-from ...storage.files import FileStorage
 from ...values import fields_of
 from ..output import confirmed, counted, emit_json, say, tracked, warn
 from .recordings import opened_storage, slug_of
@@ -77,7 +77,7 @@ def command(
             return 1
         texts = sampled_texts(storage, [one.key for one in planned])
         receipts, late = _run(deletion, [*texts], dry_run=False)
-        searched = search_for_remains(storage, texts, receipts)
+        searched = search_for_remains(settings.home, texts, receipts)
         return _report(receipts, [*busy, *late], searched, dry_run=False, as_json=as_json)
 
 
@@ -91,7 +91,7 @@ class SessionFilter:
         self._texts = {form.casefold() for form in forms}
         self.is_set = before is not None or project is not None or bool(matching)
 
-    def keys(self, library: Library, storage: FileStorage) -> list[str]:
+    def keys(self, library: Library, storage: Storage) -> list[str]:
         """Return the logs of the selected sessions, and of agents whose session is gone; this may block."""
         started = {key: [agent_log(agent) for agent in library.agents_of(key)] for key in library.all_keys()}
         inner = {log for logs in started.values() for log in logs}
@@ -108,18 +108,17 @@ class SessionFilter:
         cwd = library.describe(key).cwd
         return bool(cwd) and project_slug(cwd) == self._project
 
-    def _is_old(self, storage: FileStorage, key: str) -> bool:
+    def _is_old(self, storage: Storage, key: str) -> bool:
         if self._before is None:
             return True
         times = [entry.at for entry in parse_log(storage.load(key) or b"").entries if entry.at]
         if not times:
-            files = [
-                name for name in (key, *storage.list(key.removesuffix(".jsonl"))) if storage.load(name) is not None
-            ]
-            times = [os.stat(os.path.join(storage.root, name)).st_mtime for name in files]
+            folder = key.removesuffix(".jsonl")
+            stamps = storage.stamps(key.rpartition("/")[0])
+            times = [one.changed_ns / 1e9 for one in stamps if one.key == key or one.key.startswith(f"{folder}/")]
         return bool(times) and max(times) < self._before
 
-    def _contains(self, storage: FileStorage, logs: Sequence[str]) -> bool:
+    def _contains(self, storage: Storage, logs: Sequence[str]) -> bool:
         if not self._texts:
             return True
         keys = [name for log in logs for name in (log, *storage.list(log.removesuffix(".jsonl")))]

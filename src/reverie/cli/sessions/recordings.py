@@ -14,8 +14,10 @@ from ...conversation.entries import META
 from ...conversation.log import Damage, newer_part
 from ...errors import InputError, SessionNotFound
 from ...importers import ImportedSession, read_session
+from ...ports import Storage
 from ...runtime.library import Library, agent_log
 from ...runtime.places.projects import project_slug
+from ...runtime.places.storage import storage_of
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
 from ..output import warn
@@ -27,15 +29,21 @@ Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 _ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
 
 
-def opened_storage(settings: Settings | None = None) -> closing[FileStorage]:
-    """Return the files in Reverie's home directory as a context that closes them at its end."""
-    known = settings or load_settings()
-    return closing(FileStorage(known.home, durability=known.durability))
+def opened_storage(settings: Settings | None = None) -> closing[Storage]:
+    """Return the configured storage as a context that closes it at its end."""
+    return closing(storage_of(settings or load_settings()))
+
+
+def opened_files(settings: Settings) -> closing[FileStorage]:
+    """Return the files of the home directory, for commands that work on nothing else yet."""
+    if settings.database is not None:
+        raise InputError("this command works on files only: move the sessions to a home first ('reverie move')")
+    return closing(FileStorage(settings.home, durability=settings.durability))
 
 
 @contextmanager
 def opened_library() -> Generator[Library]:
-    """Yield the library in Reverie's home directory, for the current directory's project; close it at the end."""
+    """Yield the library of the configured storage, for the current directory's project; close it at the end."""
     with opened_storage() as storage:
         yield Library(storage, project=project_slug(Path.cwd()))
 

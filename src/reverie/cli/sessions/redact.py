@@ -8,9 +8,10 @@ import click
 
 from ...errors import InputError
 from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
+from ...settings import load_settings
 from ...storage.files import FileStorage
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
-from .recordings import SESSION, opened_library, opened_storage
+from .recordings import SESSION, opened_files, opened_library
 
 
 @click.command()
@@ -31,7 +32,7 @@ def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_j
         raise InputError("--text and --scan exclude each other")
     with opened_library() as library:
         key = library.find(session)
-    with opened_storage() as storage:
+    with opened_files(load_settings()) as storage:
         secrets = scanned(storage, key, quiet=as_json) if scan else [typed()]
         if not secrets:
             say("no secret was found; nothing was changed")

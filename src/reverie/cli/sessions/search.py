@@ -12,7 +12,7 @@ from ...runtime.search.sessions import SearchHit, SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ..output import emit_json, is_fitted, paint, say, warn
-from .recordings import opened_library, slug_of
+from .recordings import opened_library, opened_storage, slug_of
 from .sessions import RANDOM_NAME
 
 
@@ -36,7 +36,10 @@ def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bo
     if not settings.switches.memory:
         raise InputError("search over past sessions is switched off: set switches.memory to true")
     embedder = settings_embedder(settings)
-    with SessionSearch(settings.home, listener=on_event, embedder=embedder) as search:
+    with (
+        opened_storage(settings) as storage,
+        SessionSearch(settings.home, listener=on_event, embedder=embedder, storage=storage) as search,
+    ):
         found = search.search(query, project=slug, limit=limit)
     if as_json:
         emit_json({"query": query, "messages": found})

@@ -37,6 +37,7 @@ EXTRAS = {
     "openai-agents": "agents",
     "openai": "openai",
     "otel": "opentelemetry.sdk",
+    "postgres": "psycopg",
     "testing": "starlette",
     "web": "httpx2",
 }

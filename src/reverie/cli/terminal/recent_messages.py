@@ -10,7 +10,7 @@ from ...conversation.entries import ASSISTANT, DECISION, META, USER, Entry
 from ...conversation.view import View
 from ...runtime.library import Library
 from ...runtime.places.projects import log_key, project_slug, session_key
-from ...storage.files import FileStorage
+from ...runtime.places.storage import storage_of
 
 if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
@@ -41,13 +41,13 @@ def _texts(content: Any) -> list[str]:
 
 def logged_entries(agent: Agent) -> list[Entry]:
     """Read the log of an agent's session from disk and return all its entries."""
-    with closing(FileStorage(agent.settings.home)) as storage:
+    with closing(storage_of(agent.settings)) as storage:
         return list(Library(storage).load(log_key(project_slug(agent.cwd), agent.name)).entries)
 
 
 def written_notes(agent: Agent) -> str:
     """Return the running notes of an agent's session, or an empty string if there are none."""
-    with closing(FileStorage(agent.settings.home)) as storage:
+    with closing(storage_of(agent.settings)) as storage:
         found = storage.read(f"{session_key(project_slug(agent.cwd), agent.name)}/session-memory/summary.md")
         return found.data.decode("utf-8", "replace") if found is not None else ""
 
@@ -63,6 +63,6 @@ def remove_if_unused(agent: Agent) -> None:
     if was_used(agent):
         return
     slug = project_slug(agent.cwd)
-    with closing(FileStorage(agent.settings.home)) as storage:
+    with closing(storage_of(agent.settings)) as storage:
         for key in (*storage.list(session_key(slug, agent.name)), log_key(slug, agent.name)):
             storage.delete(key)

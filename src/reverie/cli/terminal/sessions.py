@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...errors import SessionNotFound
+from ...ports import Storage
 from ...runtime.places.projects import project_slug
+from ...runtime.places.storage import storage_of
 from ...settings import Settings
 from ...values import record
 from ..output import counted
@@ -44,7 +46,8 @@ def named_session(settings: Settings, cwd: Path, name: str) -> str:
 
     Raise SessionNotFound if no session or more than one starts with ``name``.
     """
-    names = [_name(key) for key in _keys_by_age(settings, cwd)]
+    with closing(storage_of(settings)) as storage:
+        names = [_name(key) for key, _ in _logs_by_age(storage, cwd)]
     fitting = [name] if name in names else [one for one in names if one.startswith(name)]
     if len(fitting) != 1:
         problem = f"matches {len(fitting)} sessions" if fitting else "matches no session of this project"
@@ -60,16 +63,15 @@ def earlier_sessions(
     ``imported`` says whether sessions that were recorded elsewhere are among them.
     """
     from ...runtime.library import Library
-    from ...storage.files import FileStorage
 
-    with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+    with closing(storage_of(settings)) as storage:
         library = Library(storage, project=project_slug(cwd))
         moment = time.time() if now is None else now
         found: list[EarlierSession] = []
-        for key in _keys_by_age(settings, cwd):
+        for key, written in _logs_by_age(storage, cwd):
             listing = library.describe(key)
             if listing.messages and (imported or not listing.imported):
-                found.append(_described(listing, moment - _written(settings, key)))
+                found.append(_described(listing, moment - written))
             if len(found) == limit:
                 break
         return found
@@ -81,17 +83,11 @@ def _described(one: SessionListing, age_seconds: float) -> EarlierSession:
     return EarlierSession(one.session, f"{title}  {counted(one.messages, 'message')}, {_ago(age_seconds)}{origin}")
 
 
-def _keys_by_age(settings: Settings, cwd: Path) -> list[str]:
-    folder = f"projects/{project_slug(cwd)}"
-    found = [f"{folder}/{path.name}" for path in (settings.home / folder).glob("*.jsonl")]
-    return sorted(found, key=lambda key: (-_written(settings, key), key))
-
-
-def _written(settings: Settings, key: str) -> float:
-    try:
-        return (settings.home / key).stat().st_mtime
-    except OSError:
-        return 0.0
+def _logs_by_age(storage: Storage, cwd: Path) -> list[tuple[str, float]]:
+    """Return the logs of a project with the time of their last line, the newest first."""
+    found = [one for one in storage.stamps(f"projects/{project_slug(cwd)}") if one.key.count("/") == 2]
+    logs = [(one.key, one.changed_ns / 1e9) for one in found if one.key.endswith(".jsonl")]
+    return sorted(logs, key=lambda one: (-one[1], one[0]))
 
 
 def _name(key: str) -> str:

@@ -21,7 +21,6 @@ from ...models.anthropic import AnthropicModel
 from ...models.sdk_client import SdkModel
 from ...ports import Model, Storage
 from ...settings import AgentPolicy, Settings
-from ...storage.files import FileStorage
 from ...tools import Todo, ToolContext, standard_tools
 from ...tools.files.read_state import ReadState, version_of
 from ...tools.shell.sandbox import available
@@ -32,6 +31,7 @@ from ..guard.kept_rules import KeptRules
 from ..library import Library
 from ..memory.session import Session
 from ..places.projects import project_slug, session_key
+from ..places.storage import storage_of
 from ..session.prefix import SERVER_TOOL, ProgramTexts
 from .budgets import Budgets
 from .context import AgentContext
@@ -280,7 +280,7 @@ async def _opened_session(options: AgentOptions, model: Model, events: EventFeed
 
 def _meter_of_log(options: AgentOptions, key: str) -> Meter:
     """Return a meter with the usage and cost that the session's log records; an empty one without a log."""
-    storage = options.storage or FileStorage(options.settings.home)
+    storage = options.storage or storage_of(options.settings)
     try:
         return Meter(Library(storage).load(key).entries) if storage.load(key) is not None else Meter()
     finally:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from itertools import chain, islice, zip_longest
+from pathlib import Path
 from typing import Final
 
 from ...conversation.authorship import strings_of, utterances
 from ...conversation.log import parse_log
-from ...storage.files import FileStorage
+from ...ports import Storage
 from ...values import record
 from ..library import Library, agent_log
 from ..places.home_search import search_home, written_forms
@@ -39,14 +40,14 @@ class HomeSearched:
     """The files that still hold one of the texts, relative to the home."""
 
 
-def sampled_texts(storage: FileStorage, keys: Sequence[str]) -> dict[str, list[str]]:
+def sampled_texts(storage: Storage, keys: Sequence[str]) -> dict[str, list[str]]:
     """Return the longest lines of the messages, calls and results of each session and its agents; this may block."""
     library = Library(storage)
     count = max(1, min(_MAX_TEXTS, _MAX_TEXTS_OF_ALL // max(1, len(keys))))
     return {key: _longest(storage, [key, *map(agent_log, library.agents_of(key))][:count], count) for key in keys}
 
 
-def _longest(storage: FileStorage, logs: Sequence[str], count: int) -> list[str]:
+def _longest(storage: Storage, logs: Sequence[str], count: int) -> list[str]:
     """Return the longest lines of logs, of each log and kind of utterance in turn, so that none goes without one."""
     ranked = [lines for log in logs for lines in _ranked_lines(storage.load(log) or b"", count)]
     in_turn = chain.from_iterable(zip_longest(*ranked))
@@ -70,37 +71,37 @@ def _is_distinct(line: str) -> bool:
 
 
 def search_for_remains(
-    storage: FileStorage, texts: Mapping[str, Sequence[str]], receipts: Sequence[DeletionReceipt]
+    home: Path, texts: Mapping[str, Sequence[str]], receipts: Sequence[DeletionReceipt]
 ) -> HomeSearched:
     """Search all files of the home for the sampled texts of the sessions that were deleted; this may block."""
     forms = {form: text for one in receipts for text in texts.get(one.key, ()) for form in written_forms(text)}
     logs = [log for one in receipts for log in (one.key, *map(agent_log, one.agents))]
     files, shared = 0, set[str]()
     holders: dict[str, set[str]] = {}
-    for name, found in search_home(storage.root, [*forms, *logs]):
+    for name, found in search_home(home, [*forms, *logs]):
         files += 1
         # The search index has single words, not texts, and the names of the logs that they are from.
         held = {forms.get(form, form) for form in found if form in forms or ".sqlite" in name}
         if held:
             holders[name] = held
-            if _is_of_others(storage, name, logs):
+            if _is_of_others(home, name, logs):
                 shared |= holders[name]
     left = [name for name, held in holders.items() if held - shared]
     return HomeSearched(files, len({*forms.values()} - shared), left)
 
 
-def _is_of_others(storage: FileStorage, name: str, deleted: Sequence[str]) -> bool:
+def _is_of_others(home: Path, name: str, deleted: Sequence[str]) -> bool:
     """Return whether a file belongs to the user, to a session that stays, or to a memory of another source."""
     top, *rest = name.split("/")
     if top in _USERS_OWN:
         return True
     if _is_of_a_session(top, rest):
         return not name.startswith(tuple(place for log in deleted for place in (log, f"{log.removesuffix('.jsonl')}/")))
-    folder = (storage.root / name).parent
+    folder = (home / name).parent
     if not name.endswith(".md") or not (folder / ".journal").is_dir():
         return False
     sessions = [log.rsplit("/", 1)[-1].removesuffix(".jsonl").encode() for log in deleted]
-    document = (storage.root / name).read_bytes()
+    document = (home / name).read_bytes()
     return not any(session in document for session in sessions)
 
 

@@ -18,8 +18,8 @@ from ...conversation.decisions import MessageQueued, decision_of
 from ...conversation.entries import DECISION, Entry
 from ...conversation.log import parse_log
 from ...paths import opened_folder, replace_file
+from ...ports import Storage
 from ...settings import Settings
-from ...storage.files import FileStorage
 from ...values import record
 from ..library import Library, agent_log, erase_sources
 from ..mail.erasure import SessionMail, erase_letters
@@ -59,7 +59,7 @@ class SessionDeletion:
     """
 
     def __init__(
-        self, settings: Settings, storage: FileStorage, also: Sequence[Callable[[Sequence[str], bool], int]] = ()
+        self, settings: Settings, storage: Storage, also: Sequence[Callable[[Sequence[str], bool], int]] = ()
     ) -> None:
         self._settings = settings
         self._home = settings.home

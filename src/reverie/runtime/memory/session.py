@@ -11,10 +11,10 @@ from ...errors import InputError, SessionError
 from ...models import RetryingModel, open_model
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
-from ...storage.files import FileStorage
 from ...tools.function_tool import FunctionTool
 from ...tools.tool import Output, error_output
 from ..places.projects import canonical_root, inbox_key, project_slug
+from ..places.storage import storage_of
 from ..session import session
 from ..session.background import IndependentTaskGroup
 from ..session.inbox import post
@@ -43,7 +43,7 @@ class Session(session.Session):
         if not text.strip():
             raise InputError("the message is empty: pass some text")
         settings = settings or load_settings(project=canonical_root(Path(cwd)))
-        store = storage or FileStorage(settings.home, durability=settings.durability)
+        store = storage or storage_of(settings)
         try:
             post(store, inbox_key(project_slug(Path(cwd)), name), "note", {"text": text}, sender=sender)
         finally:

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from ...cache.ledger import MAIN, LedgerAxis, LedgerCall, Totals, layer_of
 from ...cache.prices import Prices, prices_for
 from ...conversation.entries import Entry, iso, seconds
+from ...ports import Storage
 from ...settings import Settings
-from ...storage.files import FileStorage
 from ...values import record
 from ..agent.budgets import Budgets, BudgetUse
 from ..library import Library
+from ..places.storage import storage_of
+from ..search.log_text import logs_in
 from ..session.ledger import LedgerStore
 from .measures import Measures, measure, total_of
 from .pollution import MemoryPollution, pollution_of
@@ -112,13 +113,13 @@ def _measured(
 
     Return the sum, the calls that only recordings report, and the last day of older logs.
     """
-    storage = FileStorage(settings.home, durability=settings.durability)
+    storage = storage_of(settings)
     found: list[Measures] = []
     calls: list[LedgerCall] = []
     older = ""
     try:
         library = Library(storage)
-        for key in track(touched_keys(library.keys(), settings.home, since=since, project=project)):
+        for key in track(touched_keys(storage, since=since, project=project)):
             entries = library.load(key).entries
             last = iso(max((entry.at for entry in entries), default=0.0))[:10]
             if last < since:
@@ -150,11 +151,11 @@ def _with(rows: dict[str, Totals], calls: Iterable[LedgerCall], axis: LedgerAxis
     return dict(sorted(rows.items(), key=lambda row: row[0] if axis == "day" else (-row[1].usd, row[0])))
 
 
-def touched_keys(keys: Iterable[str], home: Path, *, since: str, project: str | None = None) -> list[str]:
+def touched_keys(storage: Storage, *, since: str, project: str | None = None) -> list[str]:
     """Return the keys of the logs, of one project or all, that were written on the UTC day ``since`` or later."""
     first = datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp() if since else 0.0
-    wanted = [key for key in keys if project is None or key.split("/")[1] == project]
-    return [key for key in wanted if (home / key).stat().st_mtime >= first]
+    wanted = (one for one in logs_in(storage) if project is None or one.key.split("/")[1] == project)
+    return [one.key for one in wanted if one.changed_ns >= first * 1e9]
 
 
 def price_list(entries: Iterable[Entry]) -> Callable[[str], Prices | None]:

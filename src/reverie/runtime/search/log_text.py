@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
@@ -13,22 +13,28 @@ from typing import Any, Final, cast
 from ...conversation.authorship import OUR_RESULTS, own_words, strings_of, text_of, without_our_text
 from ...conversation.cuts import message_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
+from ...ports import Stamp, Storage
+from ...storage.files import FileStorage
 from .index import IndexedMessage
 
 _CHUNK_BYTES: Final = 8_000_000
 _MARK_BYTES: Final = 4_096
 
 
-def logs_in(home: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the key and the file status of each log of a home."""
-    root = os.path.join(home, "projects")
+def logs_in(storage: Storage) -> Iterator[Stamp]:
+    """Yield the stamp of each session's log; in files without a look at the folders of sessions."""
+    if not isinstance(storage, FileStorage):
+        yield from (one for one in storage.stamps("projects") if one.key.endswith(".jsonl") and one.key.count("/") == 2)
+        return
+    root = os.path.join(storage.root, "projects")
     for project in _names(root):
         for name in _names(os.path.join(root, project)):
             if name.endswith(".jsonl"):
                 with suppress(OSError):
                     found = os.lstat(os.path.join(root, project, name))
                     if stat.S_ISREG(found.st_mode):
-                        yield f"projects/{project}/{name}", found
+                        key = f"projects/{project}/{name}"
+                        yield Stamp(key, found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def _names(folder: str) -> list[str]:
@@ -38,26 +44,20 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def stamp_of(found: os.stat_result) -> tuple[int, int, int]:
-    """Return the inode, size and time of a file, which show quickly whether it changed."""
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def mark_of(descriptor: int, offset: int) -> bytes:
+def mark_of(read: Callable[[int, int], bytes], offset: int) -> bytes:
     """Return a hash of the first and last bytes of a log before an offset, to detect a replaced log."""
-    head = os.pread(descriptor, min(offset, _MARK_BYTES), 0)
     start = max(0, offset - _MARK_BYTES)
-    return blake2b(head + os.pread(descriptor, offset - start, start), digest_size=16).digest()
+    return blake2b(read(0, min(offset, _MARK_BYTES)) + read(start, offset - start), digest_size=16).digest()
 
 
-def whole_lines(descriptor: int, offset: int, end: int) -> bytes:
+def whole_lines(read: Callable[[int, int], bytes], offset: int, end: int) -> bytes:
     """Return the complete lines between two offsets, at most one chunk; empty if no line is complete.
 
     A line longer than a chunk is returned whole.
     """
     wanted = _CHUNK_BYTES
     while True:
-        data = os.pread(descriptor, min(wanted, end - offset), offset)
+        data = read(offset, min(wanted, end - offset))
         cut = data.rfind(b"\n") + 1
         if cut or len(data) < wanted:
             return data[:cut]

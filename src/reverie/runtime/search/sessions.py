@@ -20,12 +20,13 @@ from ...conversation.entries import Entry, decode_entry
 from ...errors import ModelError, StorageError
 from ...events import FellBack, Listener
 from ...memories.recall.terms import pieces_of, snippet
-from ...paths import explain, explained, is_read_only, open_file, open_folder, open_plain
-from ...ports import Embedder
+from ...paths import explain, is_read_only, open_file
+from ...ports import Embedder, Stamp, Storage
+from ...storage.files import FileStorage
 from ...storage.sqlite import delete_database, is_damage
 from ...values import record, replace
 from .index import LogRow, SearchRows, index_in_memory, open_index
-from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
+from .log_text import logs_in, mark_of, messages_in, speaker_of, text_of_entry, whole_lines
 from .message_scores import SessionRanking, Weights, rank
 from .vectors import likeness, vector_of
 
@@ -78,13 +79,16 @@ class SessionSearch:
         weights: Weights | None = None,
         progress: Callable[[int, int], None] | None = None,
         embedder: Embedder | None = None,
+        storage: Storage | None = None,
     ) -> None:
-        """Prepare a search; ``progress`` gets the number of logs read and in total, and may raise to stop.
+        """Prepare a search; the logs are in ``storage``, else in the home.
 
-        With an ``embedder``, people's messages are found by their meaning too.
+        ``progress`` gets the number of logs read and in total, and may raise to stop. With an ``embedder``, people's
+        messages are found by their meaning too.
         """
         self.path = home / FILE_NAME
         self._home = str(home)
+        self._storage = storage or FileStorage(home)
         self._listener = listener
         self._progress = progress
         self._weights = weights or Weights()
@@ -180,7 +184,8 @@ class SessionSearch:
         """Read the new lines of one log, whose session has ended, and return the work done."""
 
         def followed(rows: SearchRows) -> IndexRefresh:
-            done = self._follow(rows, key)
+            found = [one for one in logs_in(self._storage) if one.key == key]
+            done = self._follow(rows, found[0]) if found else IndexRefresh()
             if self._embedder is not None:
                 self._embed(rows, self._embedder, only=key)
             return done
@@ -207,20 +212,21 @@ class SessionSearch:
 
     def _refresh_rows(self, rows: SearchRows) -> IndexRefresh:
         total = IndexRefresh()
-        known, there = rows.logs(), dict(logs_in(self._home))
+        known, there = rows.logs(), {one.key: one for one in logs_in(self._storage)}
         changed = [
             key
             for key, found in there.items()
-            if (row := known.get(key)) is None or (row.inode, row.size, row.mtime) != stamp_of(found)
+            if (row := known.get(key)) is None
+            or (row.inode, row.size, row.mtime) != (found.identity, found.size, found.changed_ns)
         ]
         for number, key in enumerate(changed):
             if self._progress is not None:
                 self._progress(number, len(changed))
-            total = _sum(total, self._follow(rows, key))
+            total = _sum(total, self._follow(rows, there[key]))
         gone = [row for key, row in known.items() if key not in there]
         for row in gone:
             with self._transaction():
-                if not os.path.lexists(os.path.join(self._home, row.key)) and rows.log(row.key):
+                if self._is_gone(row.key) and rows.log(row.key):
                     rows.remove(row.id)
                     total = replace(total, removed=total.removed + 1)
         if self._embedder is not None:
@@ -254,46 +260,47 @@ class SessionSearch:
         except ModelError as error:
             self._emit(f"messages are found by their words alone: {error}")
 
-    def _follow(self, rows: SearchRows, key: str) -> IndexRefresh:
+    def _is_gone(self, key: str) -> bool:
+        try:
+            return self._storage.load(key, 0, 1) is None
+        except StorageError:
+            return False  # it is there, though not a plain file
+
+    def _follow(self, rows: SearchRows, found: Stamp) -> IndexRefresh:
         """Read the new lines of one log, or all lines if it was replaced, and return the work done."""
-        *folders, name = key.split("/")
-        path = os.path.join(self._home, key)
-        with explained("read", path), self._transaction():
+        with self._transaction():
             try:
-                folder = open_folder(self._home, folders)
+                return self._read(rows, found)
             except FileNotFoundError:
                 return IndexRefresh()
-            try:
-                descriptor = open_plain(folder, name, os.O_RDONLY, path)
-            except (OSError, StorageError) as error:
-                self._emit(f"{path}: {error}; search does not find its messages")
+            except StorageError as error:
+                self._emit(f"{os.path.join(self._home, found.key)}: {error}; search does not find its messages")
                 return IndexRefresh()
-            finally:
-                os.close(folder)
-            try:
-                return self._read(rows, key, descriptor)
-            finally:
-                os.close(descriptor)
 
-    def _read(self, rows: SearchRows, key: str, descriptor: int) -> IndexRefresh:
-        found = os.fstat(descriptor)
-        row, restarted = rows.log(key), 0
-        if row is not None and (found.st_size < row.offset or row.mark != mark_of(descriptor, row.offset)):
+    def _read(self, rows: SearchRows, found: Stamp) -> IndexRefresh:
+        def read(start: int, size: int) -> bytes:
+            data = self._storage.load(found.key, start, size)
+            if data is None:
+                raise FileNotFoundError(found.key)
+            return data
+
+        row, restarted = rows.log(found.key), 0
+        if row is not None and (found.size < row.offset or row.mark != mark_of(read, row.offset)):
             rows.remove(row.id)
             row, restarted = None, 1
-        row = row or rows.begin(key)
+        row = row or rows.begin(found.key)
         offset = start = row.offset
         messages = 0
-        while offset < found.st_size:
-            data = whole_lines(descriptor, offset, found.st_size)
+        while offset < found.size:
+            data = whole_lines(read, offset, found.size)
             if not data:
                 break  # an incomplete last line
             some = list(messages_in(data, offset))
             rows.add(row.id, some)
             messages += len(some)
             offset += len(data)
-        inode, size, mtime = stamp_of(found)
-        rows.save_position(LogRow(row.id, key, offset, inode, size, mtime, mark_of(descriptor, offset)))
+        position = found.identity, found.size, found.changed_ns, mark_of(read, offset)
+        rows.save_position(LogRow(row.id, found.key, offset, *position))
         return IndexRefresh(1, messages, offset - start, 0, restarted)
 
     # -- results
@@ -326,23 +333,13 @@ class SessionSearch:
 
     def _entries(self, rows: SearchRows, log: int, numbers: Sequence[int]) -> dict[int, Entry]:
         """Return the messages of a log by number, leaving out those whose line has changed."""
-        places = rows.places(log, numbers)
-        *folders, name = rows.key_of(log).split("/")
+        key = rows.key_of(log)
         found: dict[int, Entry] = {}
-        with suppress(OSError, StorageError):
-            folder = open_folder(self._home, folders)
-            try:
-                descriptor = open_plain(folder, name, os.O_RDONLY, name)
-            finally:
-                os.close(folder)
-            try:
-                for number, (offset, length, uuid) in places.items():
-                    with suppress(ValueError):
-                        entry = decode_entry(os.pread(descriptor, length, offset))
-                        if entry.uuid == uuid:
-                            found[number] = entry
-            finally:
-                os.close(descriptor)
+        for number, (offset, length, uuid) in rows.places(log, numbers).items():
+            with suppress(StorageError, ValueError):
+                entry = decode_entry(self._storage.load(key, offset, length) or b"")
+                if entry.uuid == uuid:
+                    found[number] = entry
         return found
 
     # -- the file

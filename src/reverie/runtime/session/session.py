@@ -31,11 +31,11 @@ from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
 from ...schemas import LOG
 from ...settings import PRESETS, Preset, Settings, load_settings
-from ...storage.files import FileStorage
 from ...tools.function_tool import FunctionTool
 from ...tools.tool import declaration
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
+from ..places.storage import storage_of
 from .cache_renewal import record_ping, warming_request, when_idle
 from .changes import ChangePrice, price_of_change, price_of_reload
 from .compact.compactor import CompactionReport
@@ -98,7 +98,7 @@ class Session:
         return cls(
             SessionOptions(
                 name,
-                storage=storage or FileStorage(settings.home, durability=settings.durability),
+                storage=storage or storage_of(settings),
                 project=project_slug(directory),
                 settings=settings,
                 mode=mode,

@@ -139,13 +139,14 @@ def _reason(error: psycopg.Error) -> str:
         return "its tables are missing or old; run: reverie db migrate"
     if isinstance(error, errors.InsufficientPrivilege):
         return (
-            f"{_first_line(error)}; the role needs the tenant that is configured and the rights that "
+            f"{first_line(error)}; the role needs the tenant that is configured and the rights that "
             "'reverie db migrate --grant ROLE' gives"
         )
     if isinstance(error, _UNREACHABLE):
-        return f"{_first_line(error)}; check that the server runs and that the URL is right"
-    return _first_line(error)
+        return f"{first_line(error)}; check that the server runs and that the URL is right"
+    return first_line(error)
 
 
-def _first_line(error: psycopg.Error) -> str:
+def first_line(error: psycopg.Error) -> str:
+    """Return the first line of a database's error, which has no values of rows."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -181,9 +181,10 @@ def _machine() -> str:
 def _started(process_id: int) -> str:
     """Return the start of a process in ticks of the machine, empty if there is no such process or it ended."""
     try:
-        fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        text = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+    fields = text.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
 
 

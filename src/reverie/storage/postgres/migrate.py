@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 from psycopg import sql
 
 from ...errors import NewerVersion, StorageError
 from ...values import record
-from .connections import place_of
+from .connections import Row, first_line, place_of
 
 _LOCK: Final = 7_250_123_904_511_786_001
 """The key of the advisory lock that one migrating process holds."""
-_LIST: Final = "CREATE TABLE IF NOT EXISTS reverie.migrations (number int PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now())"
+_LIST: Final = """
+CREATE TABLE IF NOT EXISTS reverie.migrations (
+    number int PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now()
+)
+"""
 
 
 @record
@@ -86,7 +92,7 @@ def migrate(url: str, *, dry_run: bool = False, grant: str = "") -> DatabaseStat
         return before
 
 
-def _status(connection: psycopg.Connection[tuple[Any, ...]], url: str) -> DatabaseStatus:
+def _status(connection: psycopg.Connection[Row], url: str) -> DatabaseStatus:
     known = {one.name for one in migrations()}
     there = connection.execute("SELECT to_regclass('reverie.migrations') IS NOT NULL").fetchone()
     applied: list[str] = []
@@ -111,21 +117,14 @@ def _status(connection: psycopg.Connection[tuple[Any, ...]], url: str) -> Databa
     )
 
 
-class _connected:
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> psycopg.Connection[tuple[Any, ...]]:
-        place = place_of(self._url)
-        try:
-            self._connection = psycopg.connect(self._url, autocommit=True)
-        except psycopg.Error as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise StorageError(f"cannot reach {place}: {first}; check the server and the URL", path="database") from error
-        return self._connection
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._connection.close()
-        if isinstance(error, psycopg.Error):
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise StorageError(f"cannot change {place_of(self._url)}: {first}", path="database") from error
+@contextmanager
+def _connected(url: str) -> Generator[psycopg.Connection[Row]]:
+    """Open a connection for a block; raise ``StorageError`` for every failure of the database."""
+    place = place_of(url)
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            yield connection
+    except psycopg.Error as error:
+        raise StorageError(
+            f"cannot use {place}: {first_line(error)}; check server, URL and role", path=place
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from psycopg import Connection
 
 from ...errors import LogLost, SettingsError, StorageConflict, StorageError, UnsafePath
 from ...keys import check_key
-from ...ports import Document
+from ...ports import Document, Stamp
 from ...values import record
 from .connections import Connections, Row
 from .leases import TTL_SECONDS, LeaseTable, PostgresLease
@@ -78,8 +79,10 @@ LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = h
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
 """
-_LIST: Final = "SELECT key FROM reverie.files WHERE tenant = %s ORDER BY key"
-_LIST_BELOW: Final = "SELECT key FROM reverie.files WHERE tenant = %s AND key > %s AND key < %s ORDER BY key"
+_STAMPS: Final = """
+SELECT key, size, (extract(epoch FROM changed) * 1000000000)::bigint, file FROM reverie.files
+WHERE tenant = %s AND key > %s AND (%s = '' OR key < %s) ORDER BY key
+"""
 _LAST: Final = """
 SELECT part.data FROM reverie.files AS head JOIN reverie.entries AS part
 ON part.tenant = head.tenant AND part.file = head.file AND part.seq = head.last
@@ -116,6 +119,7 @@ class PostgresStorage:
         self.tenant = tenant
         self._connections = Connections(url, tenant, patience_seconds)
         self._leases = LeaseTable(self._connections, ttl_seconds)
+        weakref.finalize(self, self._connections.close)
 
     def read(self, key: str) -> Document | None:
         """Return the document, or None if it does not exist."""
@@ -182,11 +186,15 @@ class PostgresStorage:
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys under a folder prefix, sorted."""
+        yield from (one.key for one in self.stamps(prefix))
+
+    def stamps(self, prefix: str = "") -> Iterator[Stamp]:
+        """Yield the stamps of the documents and logs under a folder prefix, sorted by key."""
         folder = prefix.rstrip("/")
-        path = "/".join(check_key(folder)) if folder else ""
-        sql, values = (_LIST_BELOW, (self.tenant, *_below(path))) if path else (_LIST, (self.tenant,))
-        rows = self._connections.repeated(lambda: self._connections.rows(path or "the list of keys", sql, values))
-        yield from (key for (key,) in rows)
+        first, end = _below("/".join(check_key(folder))) if folder else ("", "")
+        values = (self.tenant, first, end, end)
+        for row in self._connections.repeated(lambda: self._connections.rows(folder or "the keys", _STAMPS, values)):
+            yield Stamp(*row)
 
     def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         """Append one line, given without a newline, to a log, and return when it is committed.
@@ -292,9 +300,7 @@ class PostgresStorage:
         assert row is not None
         return _Head(row[0], 0, False, None), None
 
-    def _put(
-        self, connection: Connection[Row], file: int, seq: int, data: bytes, lease: PostgresLease | None
-    ) -> None:
+    def _put(self, connection: Connection[Row], file: int, seq: int, data: bytes, lease: PostgresLease | None) -> None:
         blob = _digest(data) if len(data) > BLOB_BYTES else None
         if blob is not None:
             connection.execute(_PUT_BLOB, (self.tenant, blob, data))

@@ -1,0 +1,192 @@
+"""Sessions in a database: every command finds them there, from any machine, and nothing is imported without one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jsonschema
+import psycopg
+import pytest
+
+from postgres_server import PostgresServer
+from reverie import Session
+from reverie.settings import Settings
+from reverie.storage.postgres.migrate import migrate, migrations, status
+
+from .conftest import Asked, Reverie
+from .test_json_schemas import closed, schema_of
+
+pytestmark = pytest.mark.slow
+
+SAID = "The fence of the north field is green since Tuesday."
+_REQUEST: dict[str, Any] = {"model": "claude-sonnet-5", "max_tokens": 100, "system": "Be brief."}
+_REPLY: dict[str, Any] = {
+    "id": "msg_1",
+    "role": "assistant",
+    "content": [{"type": "text", "text": "Noted."}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 10, "output_tokens": 2},
+}
+_KILLED = """
+import anyio, json, os, sys
+from pathlib import Path
+from reverie import Session
+from reverie.settings import load_settings
+
+async def main():
+    asked, reply = json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    async with Session.open("moving", cwd=sys.argv[1], settings=load_settings()) as session:
+        await session.say(sys.argv[4])
+        request = await session.prepare(**asked)
+        await session.observe(reply)
+        print(json.dumps(request), flush=True)
+        os.kill(os.getpid(), 9)
+
+anyio.run(main)
+"""
+
+
+@pytest.fixture
+def database(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Let every command and session use the database, with a tenant of this test."""
+    tenant = tmp_path.name
+    monkeypatch.setenv("REVERIE_DATABASE", postgres_url)
+    monkeypatch.setenv("REVERIE_TENANT", tenant)
+    monkeypatch.chdir(tmp_path)
+    return Settings(home=tmp_path / "home", database=postgres_url, tenant=tenant)
+
+
+def said(settings: Settings, name: str, text: str, cwd: Path) -> None:
+    async def run() -> None:
+        async with Session.open(name, cwd=cwd, settings=settings) as session:
+            await session.say(text)
+            await session.prepare(**_REQUEST)
+            await session.observe(_REPLY)
+
+    anyio.run(run)
+
+
+@pytest.mark.requirement("X2")
+def test_a_session_killed_on_one_machine_goes_on_at_another_with_the_same_bytes(
+    database: Settings, tmp_path: Path, home: Path
+) -> None:
+    work = [str(tmp_path), json.dumps(_REQUEST), json.dumps(_REPLY), SAID]
+    done = subprocess.run([sys.executable, "-c", _KILLED, *work], capture_output=True, text=True, timeout=120)
+    assert done.returncode == -9, done.stderr
+    first = json.loads(done.stdout)
+    elsewhere = Settings(home=tmp_path / "another machine", database=database.database, tenant=database.tenant)
+
+    async def go_on() -> dict[str, Any]:
+        async with Session.open("moving", cwd=tmp_path, settings=elsewhere) as session:
+            await session.say("Which colour?")
+            return await session.prepare(**_REQUEST)
+
+    then = anyio.run(go_on)
+    assert [then[part] for part in ("model", "system")] == [first[part] for part in ("model", "system")]
+    assert text_of(then["messages"]).startswith(text_of(first["messages"])[:-1])
+    assert SAID in text_of(then["messages"])
+    assert not (home / "projects").exists(), "nothing of the session is in the first machine's home"
+
+
+def text_of(messages: list[dict[str, Any]]) -> str:
+    """Return messages as text, without the marks of the cache, which move to the end."""
+    return json.dumps(messages).replace(', "cache_control": {"type": "ephemeral"}', "")
+
+
+@pytest.mark.requirement("X2")
+def test_the_commands_for_sessions_work_on_a_database(
+    database: Settings, tmp_path: Path, reverie: Reverie, asked: Asked
+) -> None:
+    said(database, "fences", SAID, tmp_path)
+    said(database, "kept", "Something about cattle.", tmp_path)
+    assert {one["session"] for one in asked("sessions")["sessions"]} == {"fences", "kept"}
+    assert SAID in reverie("show", "fences")[1]
+    assert [one["session"] for one in asked("search", "north", "fence")["messages"]][:1] == ["fences"]
+    assert SAID in reverie("export", "fences")[1]
+    assert asked("stats", "--days", "36500")
+    assert reverie("delete", "fences", "--yes")[0] == 0
+    assert [one["session"] for one in asked("sessions")["sessions"]] == ["kept"]
+    assert asked("search", "north", "fence")["messages"] == []
+
+
+@pytest.mark.requirement("X3")
+def test_another_tenant_sees_no_session(database: Settings, tmp_path: Path, asked: Asked, monkeypatch: Any) -> None:
+    said(database, "fences", SAID, tmp_path)
+    monkeypatch.setenv("REVERIE_TENANT", "somebody else")
+    assert asked("sessions")["sessions"] == []
+
+
+@pytest.mark.usefixtures("database")
+def test_a_database_without_a_tenant_is_refused_with_the_remedy(reverie: Reverie, monkeypatch: Any) -> None:
+    monkeypatch.delenv("REVERIE_TENANT")
+    code, _, err = reverie("sessions")
+    assert code != 0
+    assert "set REVERIE_TENANT" in err
+
+
+@pytest.mark.requirement("X6")
+def test_without_the_extra_the_error_says_how_to_install_it(
+    database: Settings, reverie: Reverie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("psycopg", "reverie.storage.postgres"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for command in (["sessions"], ["db", "status"]):
+        code, _, err = reverie(*command)
+        assert code != 0
+        assert "reverie[postgres]" in err
+
+
+@pytest.mark.requirement("X6")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from reverie.cli.main import run; run(['--help'])",
+        "from reverie.cli.main import run; run(['sessions'])",
+        "import reverie; reverie.Session.open('s')",
+    ],
+)
+def test_without_a_url_nothing_of_it_is_imported(code: str) -> None:
+    check = "\nimport sys; print([name for name in sys.modules if 'psycopg' in name or 'postgres' in name])"
+    done = subprocess.run([sys.executable, "-c", code + check], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+@pytest.mark.usefixtures("database")
+def test_db_status_fits_its_schema_and_warns_of_a_role_that_no_policy_binds(
+    postgres_server: PostgresServer, asked: Asked, reverie: Reverie
+) -> None:
+    found = asked("db", "status")
+    jsonschema.Draft202012Validator(closed(schema_of("db-status"))).validate(found)
+    assert (found["pending"], found["bypasses_tenants"]) == ([], False)
+    code, _, err = reverie("db", "status", "--database", postgres_server.url)
+    assert (code, "not bound by row-level security" in err) == (0, True)
+
+
+def test_many_processes_may_migrate_at_once(postgres_server: PostgresServer, asked: Asked) -> None:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS fresh")
+        connection.execute("CREATE DATABASE fresh")
+    url = postgres_server.url.replace("/postgres?", "/fresh?")
+    names = [one.name for one in migrations()]
+    assert asked("db", "migrate", "--dry-run", "--database", url)["applied"] == names
+    assert status(url).pending == tuple(names), "a dry run changes nothing"
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: migrate(url).pending, range(8)))
+    assert sorted(made) == [()] * 7 + [tuple(names)]
+    assert status(url).applied == tuple(names)
+
+
+def test_an_unreachable_database_is_one_line_with_its_place(reverie: Reverie) -> None:
+    url = "postgresql://somebody:hidden-word@/postgres?host=/nowhere"
+    for command in (["db", "status", "--database", url], ["db", "migrate", "--database", url]):
+        code, _, err = reverie(*command)
+        assert code != 0
+        assert "/nowhere" in err
+        assert "hidden-word" not in err
