@@ -17,6 +17,7 @@ ALLOWED = {
     "memories/test_head_files.py": "the bound on waiting for the file system's clock",
     "runtime/test_dream_process.py": "the stamp of a dream is a time of day",
     "support/tmux_terminal.py": "the bound on waiting for a terminal",
+    "storage/test_postgres.py": "the bound on waiting for a heartbeat, and for the end of a lease",
     "storage/test_faults.py": "the bound on waiting for a process",
 }
 
