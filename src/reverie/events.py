@@ -110,10 +110,14 @@ class ReplyObserved:
 
 @record
 class InboxDrained:
-    """The session ran the commands that other processes left in its inbox."""
+    """The session ran the commands that other processes left in its inbox.
+
+    ``stop`` says that one of them asks its loop to stop: an agent interrupts its query, a loop of your own decides.
+    """
 
     session: str
     commands: int
+    stop: bool = False
 
 
 @record

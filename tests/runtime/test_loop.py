@@ -28,9 +28,12 @@ from reverie.events import (
 from reverie.models import RetryingModel, ScriptedModel
 from reverie.models.scripted_model import BrokenReply
 from reverie.ports import Capabilities
+from reverie.runtime.agent import interrupt
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
+from reverie.runtime.places.projects import inbox_key, project_slug
 from reverie.runtime.places.trust import TrustList
+from reverie.runtime.session.inbox import STOP, post
 from reverie.settings import AgentPolicy, McpServer, PermissionRules, SettingIgnored, Switches
 from reverie.values import replace
 
@@ -425,6 +428,39 @@ def test_an_interrupt_while_a_tool_runs_answers_the_call(tmp_path: Path) -> None
         return events
 
     assert ended(anyio.run(main)).end == "aborted"
+    bench.session_valid()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("Q8")
+@pytest.mark.parametrize("drained", [False, True], ids=["while a tool runs", "before a request"])
+def test_another_process_stops_the_query_that_runs_and_no_later_one(
+    tmp_path: Path, drained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if drained:  # the loop itself finds the command, not the watch beside it
+        monkeypatch.setattr(interrupt, "_INBOX_SECONDS", 600.0)
+    command = "true" if drained else "sleep 600"
+    bench = Bench(tmp_path, [[use("Bash", command=command)], "ok", "ok"], mode="bypass")
+
+    async def main() -> list[Event]:
+        events: list[Event] = []
+        async with bench.agent() as agent:
+            inbox = inbox_key(project_slug(bench.cwd), "s")
+
+            def stop(event: Event) -> None:
+                if isinstance(event, ToolStarted):
+                    post(bench.storage, inbox, STOP, {})
+
+            agent.listen(stop)
+            with anyio.fail_after(60):
+                events += [event async for event in agent.ask("go")]
+                post(bench.storage, inbox, STOP, {})  # nothing runs: it must not stop the next one
+                events += [event async for event in agent.ask("go on")]
+            assert list(bench.storage.list(inbox)) == []
+        return events
+
+    ends = [event.end for event in anyio.run(main) if isinstance(event, QueryEnded)]
+    assert ends == ["aborted", "completed"]
     bench.session_valid()
 
 

@@ -24,7 +24,7 @@ from reverie.replay.compare import compare
 from reverie.replay.recording import recording_of
 from reverie.replay.report import RECORDED, figures, lost_by_reason
 from reverie.runtime.session.ledger import LedgerStore
-from reverie.servers.inspector.film import film_data, line_numbers, session_data
+from reverie.servers.inspector.film import line_numbers, page_data, session_data
 from reverie.servers.inspector.page import SCRIPTS, STYLE, page
 from reverie.servers.inspector.redaction import filler, redacted
 from reverie.servers.inspector.tables import joined, request_at, spliced
@@ -208,7 +208,7 @@ def test_a_page_grows_with_its_log_and_not_with_the_square_of_it() -> None:
     def written(turns: int) -> tuple[int, int]:
         session = long_session(turns)
         log = b"".join(encode_entry(entry) + b"\n" for entry in session.entries)
-        return len(page(film_data([session_data(session)], version="1"))), len(gzip.compress(log))
+        return len(page(page_data([session_data(session)], version="1"))), len(gzip.compress(log))
 
     (small, _), (large, packed) = written(100), written(400)
     assert large < 4.5 * small

@@ -8,20 +8,26 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import anyio
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from browser import Browser, opened_browser
-from reverie import Session, load_settings
-from reverie.cli.compaction.undo import undo_last
+from inspected_home import LEAD, UNTRUSTED, inspected_home, worked
+from reverie import Session, Settings, load_settings
+from reverie.cli.costs.inspect_session import session_doors
 from reverie.cli.sessions.recordings import with_agents
 from reverie.conversation.decisions import Cause, Compacted
-from reverie.servers.inspector.live import InspectorServer, LiveSessions
+from reverie.events import Event, InboxDrained
+from reverie.servers.inspector.live import LiveHome
+from reverie.servers.inspector.memories import source_sentence
 from reverie.servers.inspector.now import SessionWatch
+from reverie.servers.inspector.server import InspectorServer
 
 TOKEN = "t" * 43
 
@@ -30,13 +36,14 @@ TOKEN = "t" * 43
 def server(home: Path) -> Iterator[InspectorServer]:
     """Return a running server over the sessions of this test's home, with one session in it."""
     asked("alpha", "look at the harbour")
-    settings = load_settings()
+    yield from served(load_settings())
 
-    def undo(name: str) -> str:
-        return str(anyio.run(undo_last, name, settings).get("text") or "queued")
 
-    sessions = LiveSessions(settings, with_agents, undo, target="", version="1")
-    with InspectorServer(sessions, token=TOKEN) as opened:
+def served(settings: Settings, **options: Any) -> Iterator[InspectorServer]:
+    """Yield a running server over the home of the settings, with the doors of the command line."""
+    load = partial(with_agents, settings=settings)
+    home = LiveHome(settings, load, session_doors(settings), target="", version="1", **options)
+    with InspectorServer(home.reads, home.acts, version="1", token=TOKEN) as opened:
         thread = Thread(target=opened.serve_forever, daemon=True)
         thread.start()
         yield opened
@@ -76,13 +83,12 @@ def get(server: InspectorServer, path: str, method: str = "GET", **headers: str)
 
 @pytest.mark.requirement("S8")
 def test_only_an_answer_with_the_token_names_the_session_to_open(home: Path) -> None:
-    sessions = LiveSessions(
-        load_settings(), with_agents, lambda name: name, target="/home/ada/secret.jsonl", version="1"
-    )
-    shown = re.search(rb"<script[^>]*application/json[^>]*>([^<]*)<", sessions.shell())
-    assert shown is not None
-    assert b"secret" not in sessions.shell() + gzip.decompress(base64.b64decode(shown[1].strip()))
-    assert json.loads(sessions.now())["target"] == "/home/ada/secret.jsonl"
+    live = LiveHome(load_settings(), with_agents, {}, target="/home/ada/secret.jsonl", version="1")
+    with InspectorServer(live.reads, live.acts, version="1", token=TOKEN) as server:
+        shown = re.search(rb"<script[^>]*application/json[^>]*>([^<]*)<", server.shell)
+        assert shown is not None
+        assert b"secret" not in server.shell + gzip.decompress(base64.b64decode(shown[1].strip()))
+    assert live.now()["target"] == "/home/ada/secret.jsonl"
 
 
 @pytest.mark.requirement("S8")
@@ -101,12 +107,12 @@ def test_only_an_answer_with_the_token_names_the_session_to_open(home: Path) -> 
 def test_only_its_own_page_with_the_token_reads_sessions(
     server: InspectorServer, headers: dict[str, str], status: int
 ) -> None:
-    for path in ("/now", "/film?session=alpha"):
+    for path in ("/now", "/film?session=alpha", "/agents", "/search?words=harbour"):
         got, said, body = get(server, path, **headers)
         assert got == status
         assert said["content-security-policy"].startswith("default-src 'none'")
         assert said["cache-control"] == "no-store"
-        assert (b"alpha" in body) == (status == 200)
+        assert (b"alpha" in body) == (status == 200 and path != "/agents")
 
 
 @pytest.mark.requirement("I1", "S8")
@@ -130,9 +136,9 @@ def test_other_methods_paths_and_files_are_refused(server: InspectorServer, tmp_
         assert b"hush" not in body
     for method, path, refused in (
         ("PUT", "/now", 501),
-        ("OPTIONS", "/undo", 501),
+        ("OPTIONS", "/do/undo", 501),
         ("POST", "/now", 405),
-        ("GET", "/undo", 405),
+        ("GET", "/do/undo", 405),
     ):
         status, said, _ = get(server, path, method)
         assert status == refused
@@ -209,15 +215,15 @@ def cut_of(server: InspectorServer) -> dict[str, Any]:
 def test_a_compaction_is_undone_only_by_a_post_of_its_own_page_with_the_token(server: InspectorServer) -> None:
     compacted("alpha")
     bad = [{"Authorization": ""}, {"Origin": "http://evil.example"}, {"Host": "evil.example"}]
-    assert [get(server, "/undo?session=alpha", "POST", **headers)[0] for headers in bad] == [401, 403, 421]
-    assert get(server, "/undo?session=none", "POST")[0] == 404
-    assert get(server, "/undo", "POST")[0] == 404
+    assert [get(server, "/do/undo?session=alpha", "POST", **headers)[0] for headers in bad] == [401, 403, 421]
+    assert get(server, "/do/undo?session=none", "POST")[0] == 404
+    assert get(server, "/do/undo", "POST")[0] == 404
     assert not cut_of(server)["undone"]
-    status, _, body = get(server, "/undo?session=alpha", "POST")
+    status, _, body = get(server, "/do/undo?session=alpha", "POST")
     assert status == 200
     assert json.loads(body)["result"]
     assert cut_of(server)["undone"]
-    assert get(server, "/undo?session=alpha", "POST")[0] == 404  # there is none left
+    assert get(server, "/do/undo?session=alpha", "POST")[0] == 404  # there is none left
 
 
 @pytest.fixture
@@ -230,9 +236,9 @@ def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]
 @pytest.mark.parametrize("browser", [1280], indirect=True)
 def test_the_page_opens_a_session_and_grows_with_it(server: InspectorServer, browser: Browser) -> None:
     browser.tell("POST", "/url", {"url": server.address})
-    browser.wait("return document.querySelectorAll('.now').length === 1")
+    browser.wait("return document.querySelectorAll('main tbody tr').length === 1")
     assert TOKEN not in browser.run("return location.href")
-    browser.run("document.querySelector('.now button').click()")
+    browser.run("document.querySelector('main tbody button').click()")
     browser.wait("return document.querySelector('main h2')?.textContent === 'Request 1 of 1'")
     asked("alpha", "and the gate")
     browser.wait("return document.querySelector('main h2')?.textContent === 'Request 2 of 2'")
@@ -247,3 +253,166 @@ def test_the_page_opens_a_session_and_grows_with_it(server: InspectorServer, bro
     browser.wait("return document.querySelector('main').textContent.includes('undone later')")
     assert cut_of(server)["undone"]
     assert [entry["message"] for entry in browser.tell("POST", "/se/log", {"type": "browser"})] == []
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InspectorServer]:
+    """Yield a server over a home with running sessions, agents, memories and a dream."""
+    place = tmp_path_factory.mktemp("filled")
+    (place / "home").mkdir()
+    (place / "home" / "config.toml").write_text("[agent]\nbudget_day_usd = 5.0\nbudget_usd = 2.0\n")
+    cwd = place / "harbour"
+    cwd.mkdir()
+    with pytest.MonkeyPatch.context() as patch, start_blocking_portal() as portal:
+        patch.setenv("REVERIE_HOME", str(place / "home"))
+        with portal.wrap_async_context_manager(inspected_home(cwd)) as settings:
+            yield from served(settings)
+
+
+def values(server: InspectorServer, path: str) -> Any:
+    status, _, body = get(server, path)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def done(server: InspectorServer, path: str) -> str:
+    status, _, body = get(server, path, "POST")
+    assert status == 200, body
+    return json.loads(body)["result"]
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("I2")
+def test_now_has_agents_thresholds_budgets_and_the_memories_that_wait(filled: InspectorServer) -> None:
+    now = values(filled, "/now")
+    rows = {row["name"].rsplit("/", 1)[-1]: row for row in now["sessions"]}
+    assert [rows[name]["open"] for name in (LEAD, "release-notes", "scout-1")] == [True, True, False]
+    assert [rows[name]["kind"] for name in (LEAD, "scout-1")] == ["session", "agent"]
+    lead = rows[LEAD]
+    assert 0 < lead["tokens"] < lead["warn_at"] < lead["compact_at"] < lead["block_at"] <= lead["window_tokens"]
+    assert lead["doing"] == "runs Bash"
+    assert lead["budget_usd"] == 2.0
+    assert [(one["per"], one["of_usd"]) for one in now["budgets"]] == [("day", 5.0)]
+    assert now["budgets"][0]["usd"] == pytest.approx(sum(row["usd"] for row in rows.values() if row["at"] > 1.79e9))
+    assert [one["count"] for one in now["waiting"]] == [1]
+    assert now["dreams"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("I5")
+def test_a_memory_has_the_sentence_it_came_from_its_history_and_the_author_of_each_line(
+    filled: InspectorServer,
+) -> None:
+    [project] = values(filled, "/memories")["projects"]
+    heads = {one["name"]: one for one in project["memories"]}
+    assert UNTRUSTED in heads["Staging is reset"]["diff"]
+    assert not heads["Real database in tests"]["diff"]
+    found = values(filled, f"/memory?project={project['project']}&file={heads['Real database in tests']['file']}")
+    assert [one["act"] for one in found["log"]] == ["saved"]
+    assert {line["who"] for line in found["blame"]} == {"user"}
+    [origin] = found["origins"]
+    assert origin["session"] == LEAD
+    assert origin["said"][1].strip() == "Please use the real database in tests of the repository layer."
+    for bad in ("/memory?project=none&file=x.md", f"/memory?project={project['project']}&file=../../config.toml"):
+        assert get(filled, bad)[0] == 404
+
+
+def test_the_sentence_most_like_the_memory_is_chosen() -> None:
+    text = "Look at the gate first. Use tabs, not spaces, in Makefiles! Then go on."
+    assert source_sentence(text, "Makefiles use tabs")[1].strip() == "Use tabs, not spaces, in Makefiles!"
+    assert source_sentence(text, "zebra") == ("", "", text)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("I5")
+def test_agents_dreams_and_costs_of_a_home_are_told(filled: InspectorServer) -> None:
+    agents = values(filled, "/agents")
+    assert {one["agent"]: (one["state"], one["parent"], one["depth"]) for one in agents["agents"]} == {
+        "scout-1": ("completed", "", 1),
+        "tester-1": ("running", "", 1),
+        "tester-1-a": ("running", "tester-1", 2),
+    }
+    assert {(one["from"], one["to"]) for one in agents["messages"]} == {("scout-1", "tester-1"), ("scout-1", LEAD)}
+    [report] = values(filled, "/dreams")["projects"][0]["reports"]
+    assert report["can_undo"]
+    assert "-Deploys happen on Thursdays after 14:00." in report["changes"][0]["diff"]
+    costs = values(filled, "/costs?days=30")
+    assert all(
+        sum(row["usd"] for row in costs["by"][axis]) == pytest.approx(costs["total"]["usd"])
+        for axis in ("day", "project", "layer", "session")
+    )
+    assert {one["what"] for one in costs["budgets"]} >= {"all sessions"}
+    found = values(filled, "/search?words=real+database")
+    assert found["messages"][0]["session"] == LEAD
+    assert found["memories"][0]["name"] == "Real database in tests"
+
+
+@pytest.mark.slow
+def test_a_read_back_returns_what_left_the_view(filled: InspectorServer) -> None:
+    [film] = values(filled, "/film?session=checkout-refactor")["sessions"]
+    lost = film["compactions"][0]["lost"][0]
+    found = values(filled, f"/read?session=checkout-refactor&handle={lost['handle']}")
+    assert lost["text"] in found["text"]
+    assert get(filled, "/read?session=checkout-refactor&handle=none")[0] == 404
+    assert values(filled, "/replay?session=checkout-refactor")["policies"].keys() >= {"recorded", "balanced"}
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("I2", "S8")
+@pytest.mark.parametrize("browser", [1280, 400], indirect=True)
+def test_a_person_sees_the_home_approves_a_memory_and_undoes_a_dream(filled: InspectorServer, browser: Browser) -> None:
+    is_first = browser.run("return innerWidth") == 1280
+    browser.tell("POST", "/url", {"url": filled.address})
+    browser.wait("return document.querySelectorAll('.now').length === 2")
+    assert browser.run("return document.querySelectorAll('.now [role=meter]').length") == 2
+    for view in ("memories", "dreams", "agents", "costs", "search", "now"):
+        browser.run(f"document.querySelector('[data-view={view}]').click()")
+        browser.wait("return !document.querySelector('main').textContent.includes('Loading')")
+        assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), view
+    browser.run("document.querySelector('[data-view=memories]').click()")
+    if is_first:
+        browser.wait("return document.querySelector('.act-approve') !== null")
+        browser.run("document.querySelector('.act-approve').click()")
+    browser.wait("return document.querySelector('main').textContent.includes('Nothing waits')")
+    assert values(filled, "/now")["waiting"] == []
+    browser.run("document.querySelector('[data-view=dreams]').click()")
+    if is_first:
+        for _ in range(2):
+            browser.wait("return document.querySelector('.act-undo-dream') !== null")
+            browser.run("document.querySelector('.act-undo-dream').click()")
+    browser.wait("return document.querySelector('.dream')?.textContent.includes('undone')")
+    [report] = values(filled, "/dreams")["projects"][0]["reports"]
+    assert report["undone"]
+    assert [entry["message"] for entry in browser.tell("POST", "/se/log", {"type": "browser"})] == []
+
+
+@pytest.mark.requirement("I2", "S8")
+def test_a_stop_from_the_page_reaches_the_inbox_of_a_running_session_only(server: InspectorServer) -> None:
+    assert get(server, "/do/stop?session=alpha", "POST")[0] == 404  # it does not run
+    assert get(server, "/do/stop?session=alpha", "POST", Origin="http://evil.example")[0] == 403
+    seen: list[Event] = []
+
+    async def run() -> None:
+        async with Session.open("alpha", settings=load_settings()) as session:
+            session.listen(seen.append)
+            await anyio.to_thread.run_sync(lambda: done(server, "/do/stop?session=alpha"))
+            await session.prepare(model="claude-sonnet-4-5", max_tokens=100)
+
+    anyio.run(run)
+    assert [event.stop for event in seen if isinstance(event, InboxDrained)] == [True]
+
+
+@pytest.mark.slow
+def test_a_compaction_from_the_page_is_one_of_the_command(server: InspectorServer, tmp_path: Path) -> None:
+    anyio.run(partial(worked, "long", tmp_path, tokens=40_000, compact_at=None))
+    assert get(server, "/do/compact?session=alpha", "POST")[0] == 404  # it would free too little
+    assert done(server, "/do/compact?session=long").startswith("compacted: ")
+    assert values(server, "/film?session=long")["sessions"][0]["compactions"][0]["undone"] is False
+    assert done(server, "/do/undo?session=long")
+    assert values(server, "/film?session=long")["sessions"][0]["compactions"][0]["undone"] is True
+
+
+def test_more_sources_add_cards_to_now(home: Path) -> None:
+    row = {"kind": "job", "name": "job-1", "title": "nightly dream", "open": True, "at": 1.0}
+    live = LiveHome(load_settings(), with_agents, {}, target="", version="1", more_rows=[lambda: [row]])
+    assert live.now()["sessions"] == [row]

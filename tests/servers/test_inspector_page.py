@@ -17,7 +17,7 @@ from browser import Browser, opened_browser
 from played_sessions import played
 from reverie.conversation.entries import ASSISTANT, USER, Entry, iso
 from reverie.importers.import_result import ImportedSession
-from reverie.servers.inspector.film import film_data, session_data
+from reverie.servers.inspector.film import page_data, session_data
 from reverie.servers.inspector.page import page
 from reverie.testing.coding_session import coding_session
 
@@ -57,7 +57,7 @@ def hostile_session() -> ImportedSession:
 def worked() -> str:
     """Return the page of a played session in which layers act."""
     session, _ = played(coding_session(7, 160_000, compact_at=90_000))
-    return page(film_data([session_data(session, name="played")], version="1"))
+    return page(page_data([session_data(session, name="played")], version="1"))
 
 
 @pytest.fixture
@@ -99,14 +99,14 @@ def test_the_policy_allows_exactly_the_script_and_the_style_of_the_page(worked: 
 
 def test_nothing_of_a_hostile_session_is_markup_in_the_file() -> None:
     parser = _Scripts()
-    parser.feed(page(film_data([session_data(hostile_session())], version="1")))
+    parser.feed(page(page_data([session_data(hostile_session())], version="1")))
     assert [one["tag"] for one in parser.found] == ["style", "script", "script"]
     assert [one.get("type") for one in parser.found] == [None, "application/json", "module"]
 
 
 @pytest.mark.parametrize("browser", [1280], indirect=True)
 def test_a_hostile_session_is_shown_as_text(browser: Browser, tmp_path: Path) -> None:
-    assert visited(browser, page(film_data([session_data(hostile_session())], version="1")), tmp_path) == ([], [])
+    assert visited(browser, page(page_data([session_data(hostile_session())], version="1")), tmp_path) == ([], [])
     for view in ("film", "request", "compactions", "bill", "people", "search"):
         browser.run(f"document.querySelector('[data-view={view}]').click()")
         browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -164,7 +164,7 @@ def test_a_person_scrubs_opens_an_act_reads_a_difference_and_searches(
 @pytest.mark.parametrize("browser", [1280], indirect=True)
 def test_the_request_in_the_browser_equals_the_one_that_was_sent(browser: Browser, tmp_path: Path) -> None:
     session, sent = played(coding_session(5, 40_000, compact_at=None))
-    visited(browser, page(film_data([session_data(session)], version="1")), tmp_path)
+    visited(browser, page(page_data([session_data(session)], version="1")), tmp_path)
     last = len(sent) - 1
     browser.run(f"const s = document.querySelector('.scrub'); s.value = {last}; s.dispatchEvent(new Event('input'))")
     browser.run("document.querySelector('[data-view=request]').click()")

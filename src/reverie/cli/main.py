@@ -62,6 +62,7 @@ MORE: Mapping[str, tuple[str, str]] = {
     "db": ("reverie.cli.setup.db", "Create the tables of a database, or show their state."),
     "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
     "send": ("reverie.cli.agents.send", "Send a message to an agent."),
+    "stop": ("reverie.cli.agents.stop", "Stop the running query of a session or agent."),
     "inbox": ("reverie.cli.agents.inbox", "Show messages sent to an agent, or to you."),
     "uninstall": ("reverie.cli.hosts.install:remove", "Remove Reverie's hooks from another agent."),
     "hook": ("reverie.cli.hosts.hook", "Handle one hook call from another agent."),

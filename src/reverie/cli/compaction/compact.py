@@ -19,7 +19,7 @@ from ...events import CompactionProgressed, Event, FellBack
 from ...layers.l4_compact import QuotedWords, loss_text
 from ...ports import Model, Storage
 from ...runtime.library import Library
-from ...runtime.places.projects import inbox_key, log_key, project_slug
+from ...runtime.places.projects import project_slug
 from ...runtime.reports.compaction_losses import loss_report
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.inbox import post
@@ -120,11 +120,11 @@ async def opened_session(
 ) -> AsyncGenerator[Session]:
     """Yield a session and close it at the end; unless only to read (``dry_run``), raise SessionBusy if it is open."""
     with opened_storage(settings) as storage:
-        project, session = place_of(storage, name)
+        folder = folder_of(storage, name)
+        _, project, session = f"/{folder}".rsplit("/", 2)
         mode = "read" if dry_run else "write"
-        async with Session(
-            SessionOptions(session, storage=storage, project=project, settings=settings, model=model, mode=mode)
-        ) as opened:
+        options = SessionOptions(session, storage, project, settings, mode, model=model, folder=folder)
+        async with Session(options) as opened:
             yield opened
 
 
@@ -136,16 +136,30 @@ def queue_command(
     ``body`` makes the fields of the command from the session's view.
     """
     with opened_storage(settings) as storage:
-        project, session = place_of(storage, name)
-        given = body(Library(storage).view(log_key(project, session)))
-        return session, post(storage, inbox_key(project, session), command, given, sender=sender).id
+        folder = folder_of(storage, name)
+        given = body(Library(storage).view(f"{folder}.jsonl"))
+        return folder.rsplit("/", 1)[-1], post(storage, f"{folder}/inbox", command, given, sender=sender).id
 
 
-def place_of(storage: Storage, name: str) -> tuple[str, str]:
-    """Return the project slug and the full name of the session that a name or its start refers to."""
-    key = Library(storage, project=project_slug(Path.cwd())).find(name)
-    project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
-    return project, session
+def folder_of(storage: Storage, name: str) -> str:
+    """Return the key of the folder of the session or agent that a name or its start refers to."""
+    return Library(storage, project=project_slug(Path.cwd())).find(name).removesuffix(".jsonl")
+
+
+async def compact_now(name: str, settings: Settings, *, dry_run: bool = False) -> dict[str, Any]:
+    """Compact a session without a model and return the effect, for JSON.
+
+    If another process has the session open, queue the compaction for it; the result then has the key ``queued``.
+    """
+    try:
+        async with opened_session(name, settings, dry_run=dry_run) as session:
+            report = await session.parts.compact.plan()
+            if not dry_run:
+                await session.parts.compact.apply(report)
+            return {"session": session.name, **as_json_report(report, _prices(session)), "applied": not dry_run}
+    except SessionBusy:
+        session, queued = queue_command(name, settings, "compact", lambda _: {}, sender="reverie compact")
+        return {"session": session, "applied": False, "queued": queued}
 
 
 def _prices(session: Session) -> Prices | None:

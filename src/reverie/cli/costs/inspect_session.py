@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from ...errors import InputError
-from ...settings import load_settings
+from ...settings import Settings, load_settings
 from ..output import counted, dollars, emit_json, say, size, warn
 from ..sessions.export import write
 from ..sessions.recordings import SESSION, with_agents
@@ -42,22 +44,18 @@ def command(session: str | None, html: str | None, redact: bool, force: bool, po
 def _serve(session: str, port: int, as_json: bool) -> None:
     import secrets
 
-    import anyio
-
-    from ...servers.inspector.live import InspectorServer, LiveSessions
-    from ..compaction.undo import undo_last
+    from ...servers.inspector.live import LiveHome
+    from ...servers.inspector.server import InspectorServer
 
     if session:
         with_agents(session)  # refuse an unknown name before the server starts
-    settings = load_settings()
-
-    def undo(name: str) -> str:
-        result = anyio.run(undo_last, name, settings)
-        return result.get("text") or "the process that has the session open undoes it at its next turn"
-
-    sessions = LiveSessions(settings, with_agents, undo, target=session, version=version("reverie"))
+    settings, known = load_settings(), version("reverie")
+    home = LiveHome(
+        settings, partial(with_agents, settings=settings), session_doors(settings), target=session, version=known
+    )
     try:
-        server = InspectorServer(sessions, token=secrets.token_urlsafe(32), port=port)
+        token = secrets.token_urlsafe(32)
+        server = InspectorServer(home.reads, home.acts, version=known, token=token, port=port)
     except OSError as error:
         raise InputError(f"port {port} cannot be used ({error}); choose another, or 0 for a free one") from None
     with server:
@@ -65,12 +63,37 @@ def _serve(session: str, port: int, as_json: bool) -> None:
             emit_json({"address": server.address, "pid": os.getpid()})
         else:
             say(f"The inspector is at {server.address}")
-            say("This address lets its reader see your sessions. Ctrl-C ends it.")
+            say("This address lets its reader see and change your sessions and memories. Ctrl-C ends it.")
         server.serve_forever()
 
 
+def session_doors(settings: Settings) -> dict[str, Callable[[str], str]]:
+    """Return the acts of the page on a session, by name: those of the commands undo, compact and stop."""
+    import anyio
+
+    from ..agents.stop import stop_session
+    from ..compaction.compact import compact_now
+    from ..compaction.undo import undo_last
+
+    def undo(name: str) -> str:
+        result = anyio.run(undo_last, name, settings)
+        return result.get("text") or "the process that has the session open undoes it at its next turn"
+
+    def compact(name: str) -> str:
+        result = anyio.run(compact_now, name, settings)
+        if "queued" in result:
+            return "the process that has the session open compacts it at its next turn"
+        return f"compacted: {result['tokens_before']:,} tokens before, {result['tokens_after']:,} after"
+
+    return {
+        "undo": undo,
+        "compact": compact,
+        "stop": lambda name: str(stop_session(name, settings, sender="reverie inspect")["text"]),
+    }
+
+
 def _write(session: str, target: Path, redact: bool, force: bool, as_json: bool) -> None:
-    from ...servers.inspector.film import film_data, films_of
+    from ...servers.inspector.film import films_of, page_data
     from ...servers.inspector.page import page
     from ...servers.inspector.redaction import redacted
 
@@ -79,7 +102,7 @@ def _write(session: str, target: Path, redact: bool, force: bool, as_json: bool)
     films = films_of(sessions, is_file=Path(session).is_file())
     if redact:
         films = [redacted(one, number) for number, one in enumerate(films, 1)]
-    data = page(film_data(films, version=version("reverie"), redacted=redact)).encode()
+    data = page(page_data(films, version=version("reverie"), redacted=redact)).encode()
     write(target, data, force=force, dry_run=False)
     requests = sum(len(one["requests"]) for one in films)
     usd, lost = (sum(one["bill"][name] for one in films) for name in ("usd", "lost_usd"))

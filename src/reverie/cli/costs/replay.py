@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -77,9 +78,11 @@ def command(
             cores=os.cpu_count() or 1,
         )
     if target is not None:
-        from ...replay.page import page
+        from ...servers.inspector.page import page
+        from ...servers.inspector.replay_view import replay_data
 
-        write(target, page(report).encode(), force=force, dry_run=False)
+        data = {"version": version("reverie"), "replay": replay_data(report)}
+        write(target, page(data).encode(), force=force, dry_run=False)
     if as_json:
         emit_json({**report_json(report), **({"since": since_line(report, since.timestamp())} if since else {})})
         return

@@ -42,9 +42,9 @@ def opened_files(settings: Settings) -> closing[FileStorage]:
 
 
 @contextmanager
-def opened_library() -> Generator[Library]:
+def opened_library(settings: Settings | None = None) -> Generator[Library]:
     """Yield the library of the configured storage, for the current directory's project; close it at the end."""
-    with opened_storage() as storage:
+    with opened_storage(settings) as storage:
         yield Library(storage, project=project_slug(Path.cwd()))
 
 
@@ -98,12 +98,12 @@ def recordings(name: str) -> list[ImportedSession]:
             ) from None
 
 
-def with_agents(name: str) -> list[tuple[ImportedSession, bytes]]:
+def with_agents(name: str, settings: Settings | None = None) -> list[tuple[ImportedSession, bytes]]:
     """Return a session with the agents it started, the main one first, each with its log if that is one of ours."""
     if os.path.isfile(name):
         data = Path(name).read_bytes()
         return [(one, data if one.format == "reverie" else b"") for one in read_session(name)]
-    with opened_library() as library:
+    with opened_library(settings) as library:
         try:
             main = library.find(name)
         except SessionNotFound:

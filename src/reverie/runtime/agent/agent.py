@@ -35,7 +35,7 @@ from .context_sources import TextSource
 from .event_feed import EventFeed
 from .file_source import FileSource
 from .host import AgentHost
-from .interrupt import Interrupt
+from .interrupt import Interrupt, heeding_stops
 from .loop import Prompt, QueryRun, run_query
 from .options import AgentOptions
 from .parts import AgentParts, has_small_window, open_parts, program_texts
@@ -155,6 +155,7 @@ class Agent:
     async def _open(self, stack: AsyncExitStack) -> None:
         options = self._options
         self._parts = parts = await open_parts(options, self._events, stack)
+        parts.session.listen(self._interrupt.on_event)
         if not options.is_mode_given:
             parts.runs.mode = granted_mode(parts.session.view, options.mode)
             self._options = replace(options, mode=parts.runs.mode)
@@ -283,7 +284,8 @@ class Agent:
             parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events, self.next_prompt
         )
         try:
-            async with aclosing(run_query(run, prompt)) as events:
+            heeding = heeding_stops(parts.session, parts.tasks, self._interrupt)
+            async with heeding, aclosing(run_query(run, prompt)) as events:
                 async for event in events:
                     yield event
         finally:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, cast
 
-from anyio import CancelScope, move_on_after
+from anyio import CancelScope, move_on_after, sleep
+from anyio.abc import TaskGroup
+
+from ...events import Event, InboxDrained
+from ..session.session import Session
 
 T = TypeVar("T")
 
 GRACE_SECONDS: Final = 1.5
 """How long a cancelled tool may take to clean up before the query goes on without it."""
+_INBOX_SECONDS: Final = 1.0
 _running: Final = set["asyncio.Task[Any]"]()
 """The tasks that run or were left; asyncio itself would let them be collected."""
 
@@ -44,6 +50,11 @@ class Interrupt:
         if self._scope is not None:
             self._scope.cancel()
 
+    def on_event(self, event: Event) -> None:
+        """Request an interrupt if a command in the session's inbox asked for it before a request."""
+        if isinstance(event, InboxDrained) and event.stop:
+            self.request()
+
     def begin(self, earlier: int) -> None:
         """Begin a query that was asked for after this many requests; only later ones stop it."""
         self._earlier = earlier
@@ -59,6 +70,29 @@ class Interrupt:
             finally:
                 self._scope = None
         raise QueryInterrupted
+
+
+@asynccontextmanager
+async def heeding_stops(session: Session, tasks: TaskGroup, interrupt: Interrupt) -> AsyncGenerator[None]:
+    """Interrupt the query inside this block when another process asks for that, also while a tool takes long.
+
+    Requests from before the block meant an earlier query.
+    """
+    await session.parts.inbox.take_stops(session.log)
+    scope = CancelScope()
+
+    async def watch() -> None:
+        with scope:
+            while True:
+                await sleep(_INBOX_SECONDS)
+                if await session.parts.inbox.take_stops(session.log):
+                    interrupt.request()
+
+    tasks.start_soon(watch)
+    try:
+        yield
+    finally:
+        scope.cancel()
 
 
 async def left_on_cancel(work: Coroutine[Any, Any, T]) -> T:

@@ -28,14 +28,22 @@ class DreamStatus:
 
 def status_of(root: str, settings: Settings, slug: str, *, now: float, report: DreamReport | None) -> DreamStatus:
     """Return the status of dreams over a directory; unlike a check of the gate, this records no scan."""
-    lock = DreamLock(root)
-    found, holder = read_progress(root), lock.holder()
-    runs = found is not None and not found.is_over and holder is not None and holder.pid == found.pid
-    if found is not None and not found.is_over and not runs:
+    running = running_dream(root)
+    found = running or read_progress(root)
+    if found is not None and not found.is_over and running is None:
         found = replace(found, state="killed")  # its lock is free, so its process has ended
     gate = DreamGate(root, home=settings.home, project=slug, policy=settings.dream, clock=lambda: now)
     judgement = gate.check(enabled=settings.switches.dream, is_recorded=False)
     reason = ""
     if isinstance(judgement, GateClosed):
         reason = f"{judgement.reason}: {judgement.detail}" if judgement.detail else judgement.reason
-    return DreamStatus(lock.last(), reason, found if runs else None, None if runs else found, report)
+    return DreamStatus(DreamLock(root).last(), reason, running, None if running else found, report)
+
+
+def running_dream(root: str) -> DreamProgress | None:
+    """Return the progress of the dream that runs over a directory; None if none does."""
+    found = read_progress(root)
+    if found is None or found.is_over:
+        return None
+    holder = DreamLock(root).holder()
+    return found if holder is not None and holder.pid == found.pid else None

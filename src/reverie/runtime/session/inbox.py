@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .compact.compactor import Compactor
     from .log import SessionLog
     from .notes.rules import RuleKeeper
+
+
+STOP: Final = "stop"
 
 
 @record
@@ -87,25 +90,41 @@ class Inbox:
 
     async def drain(self, log: SessionLog) -> None:
         """Run waiting commands, log their texts for the model and delete them; do nothing in read-only mode."""
-        if log.mode != "write":
-            return
-        storage = self._storage
-        if isinstance(storage, FileStorage) and not os.path.lexists(f"{storage.root}/{self._key}"):
-            return  # the usual case, which needs no thread
-        found = await log.run_blocking(lambda: waiting(storage, self._key))
+        found = await self._waiting(log)
         for key, command in found:
             if command is None:
-                kept = await log.run_blocking(lambda key=key: set_aside(storage, key))
+                kept = await log.run_blocking(lambda key=key: set_aside(self._storage, key))
                 log.emit(FellBack(log.name, "inbox", f"a command cannot be read; its bytes are at {kept}"))
                 continue
             if command.id not in log.view.facts.queued:
                 await self._obey(log, command)
-                text = command.body.get("text")
-                shown = text if isinstance(text, str) else ""
-                await log.decide(MessageQueued(Cause("relay", command.name), command.id, shown, command.sender))
-            await log.run_blocking(lambda key=key: delivered(storage, key))
+            await self._settle(log, key, command)
         if found:
-            log.emit(InboxDrained(log.name, len(found)))
+            # At the end, because a listener may cancel this task.
+            log.emit(InboxDrained(log.name, len(found), stop=any(one and one.name == STOP for _, one in found)))
+
+    async def take_stops(self, log: SessionLog) -> int:
+        """Take the waiting commands that ask the session to stop, leave the others, and return how many there were."""
+        stops = [(key, one) for key, one in await self._waiting(log) if one is not None and one.name == STOP]
+        for key, command in stops:
+            await self._settle(log, key, command)
+        return len(stops)
+
+    async def _waiting(self, log: SessionLog) -> list[tuple[str, Command | None]]:
+        if log.mode != "write":
+            return []
+        storage = self._storage
+        if isinstance(storage, FileStorage) and not os.path.lexists(f"{storage.root}/{self._key}"):
+            return []  # the usual case, which needs no thread
+        return await log.run_blocking(lambda: waiting(storage, self._key))
+
+    async def _settle(self, log: SessionLog, key: str, command: Command) -> None:
+        """Log that a command was run, and delete it."""
+        if command.id not in log.view.facts.queued:
+            text = command.body.get("text")
+            shown = text if isinstance(text, str) else ""
+            await log.decide(MessageQueued(Cause("relay", command.name), command.id, shown, command.sender))
+        await log.run_blocking(lambda: delivered(self._storage, key))
 
     async def _obey(self, log: SessionLog, command: Command) -> None:
         """Run a command that changes the session, ignore others, and report a failure as an event.

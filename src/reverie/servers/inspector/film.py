@@ -105,7 +105,7 @@ def films_of(logs: Sequence[tuple[ImportedSession, bytes]], *, is_file: bool) ->
     ]
 
 
-def film_data(sessions: Sequence[dict[str, Any]], *, version: str, redacted: bool = False) -> dict[str, Any]:
+def page_data(sessions: Sequence[dict[str, Any]], *, version: str, redacted: bool = False) -> dict[str, Any]:
     """Return the data of a page with these sessions, the main one first."""
     return {
         "schema": SCHEMA,

@@ -1,69 +1,115 @@
-"""The inspector on loopback: one page that follows the sessions of a home while they run.
+"""The live sources of the page: the sessions of a home as they run, their films, and everything around them.
 
-The page itself holds nothing and needs no token. Everything else does: the page finds the token in the fragment of
-its address, which a browser sends to no server.
+To show something more, add a path to ``LiveHome.reads`` or ``LiveHome.acts``; to add cards to the view Now, pass a
+function that returns rows like those of ``SessionWatch.row``.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+import time
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qs, urlsplit
-
-import msgspec
 
 from ...cache.prices import listed_window
 from ...conversation.tokens.window import WindowPolicy, thresholds, window_for
-from ...errors import InputError, ReverieError
+from ...errors import InputError
 from ...importers import ImportedSession
 from ...model_facts import facts_of
+from ...replay.compare import BRIEF, compare
+from ...replay.recording import recording_of
+from ...runtime.agent.budgets import Budgets
 from ...runtime.library import Library
+from ...runtime.session.ledger import FILE_NAME as LEDGER
+from ...runtime.session.offload.read_back import ReadBack
 from ...settings import Settings
 from ...storage.files import FileStorage
-from ..guard import SAFE_HEADERS, LoopbackRules
-from .film import film_data, films_of
+from .film import films_of, page_data
+from .memories import MemorySources
 from .now import SessionWatch
-from .page import page, policy
+from .overviews import agents_data, costs_data, search_data
+from .replay_view import replay_data
+from .server import Act, LiveAnswer, Query, Read
 
-HOST: Final = "127.0.0.1"
-PAGE, NOW, FILM, UNDO = "/", "/now", "/film", "/undo"
 _SHOWN: Final = 40
-_IDLE_SECONDS: Final = 30
+_MAX_READ_CHARS: Final = 2_000_000
 
 Load: TypeAlias = Callable[[str], Sequence[tuple[ImportedSession, bytes]]]
 """Returns a session or a recording by name, with its agents, each with its log."""
+Door: TypeAlias = Callable[[str], str]
+"""Does something with a session, named in full, and returns the result as a sentence."""
+NowRows: TypeAlias = Callable[[], list[dict[str, Any]]]
 
 
-Undo: TypeAlias = Callable[[str], str]
-"""Undoes the last compaction of a session and returns the result as a sentence."""
+class LiveHome:
+    """Answers the questions of the page about a home and acts for its buttons."""
 
+    def __init__(
+        self,
+        settings: Settings,
+        load: Load,
+        doors: Mapping[str, Door],
+        *,
+        target: str,
+        version: str,
+        more_rows: Sequence[NowRows] = (),
+    ) -> None:
+        """Follow the sessions of the settings' home; ``target`` is a session or file that the page opens first.
 
-class LiveSessions:
-    """Answers the questions of the page; several threads may ask at once."""
-
-    def __init__(self, settings: Settings, load: Load, undo: Undo, *, target: str, version: str) -> None:
-        """Follow the sessions of the settings' home; ``target`` is a session or file that the page opens first."""
-        self._undo = undo
+        ``doors`` act on a session by its full name (stop, compact, undo); ``more_rows`` add cards to Now.
+        """
         self._settings = settings
         self._load = load
+        self._doors = doors
         self._target = target
         self._version = version
+        self._more_rows = more_rows
         self._lock = Lock()
         self._watches: dict[str, tuple[tuple[int, int], SessionWatch]] = {}
+        self._budgets: tuple[tuple[float, ...], list[dict[str, Any]]] = ((), [])
+        self._memories = MemorySources(settings)
 
-    def shell(self) -> bytes:
-        """Return the page without any session."""
-        data = {**film_data([], version=self._version), "live": True}
-        return page(data, live=True).encode()
+    @property
+    def reads(self) -> dict[str, Read]:
+        """The questions that the page may ask, by path."""
+        settings, memories = self._settings, self._memories
+        return {
+            "/now": lambda _: LiveAnswer(self.now),
+            "/film": self._film,
+            "/replay": self._replay,
+            "/read": lambda query: LiveAnswer(lambda: self._read_back(query)),
+            "/memories": lambda _: LiveAnswer(memories.all),
+            "/memory": lambda query: LiveAnswer(lambda: memories.one(query)),
+            "/dreams": lambda _: LiveAnswer(memories.dreams),
+            "/agents": lambda _: LiveAnswer(lambda: agents_data(settings)),
+            "/costs": lambda query: LiveAnswer(lambda: costs_data(settings, query.get("days", "30"))),
+            "/search": lambda query: LiveAnswer(lambda: search_data(settings, memories, query.get("words", ""))),
+        }
 
-    def now(self) -> bytes:
-        """Return the sessions and agents that were used last as JSON: the running ones first, each by time.
+    @property
+    def acts(self) -> dict[str, Act]:
+        """The acts of the page, by path; one at a time."""
+        found: dict[str, Act] = {f"/do/{name}": self._through(door) for name, door in self._doors.items()}
+        found |= {f"/do/{name}": act for name, act in self._memories.acts.items()}
+        return {path: self._alone(act) for path, act in found.items()}
+
+    def _through(self, door: Door) -> Act:
+        return lambda query: door(self._full_name(query.get("session", "")))
+
+    def _alone(self, act: Act) -> Act:
+        def locked(query: Query) -> str:
+            with self._lock:
+                return act(query)
+
+        return locked
+
+    # -- now
+
+    def now(self) -> dict[str, Any]:
+        """Return the sessions and agents that were used last, the running ones first, with budgets and waiting work.
 
         With them comes the target, because the page without a token must not name it.
         """
@@ -73,47 +119,19 @@ class LiveSessions:
                 rows = [self._row(storage, key, stamp) for key, stamp in self._newest(Library(storage))]
             finally:
                 storage.close()
-        return msgspec.json.encode({"target": self._target, "sessions": sorted(rows, key=lambda row: not row["open"])})
+            rows += [row for source in self._more_rows for row in source()]
+            around = {"budgets": self._used_budgets(), **self._memories.now()}
+        return {"target": self._target, "sessions": sorted(rows, key=lambda row: not row["open"]), **around}
 
-    def film(self, name: str, known: str) -> tuple[str, bytes | None]:
-        """Return a tag and the film of a session as JSON, None for ``known``, the tag of the film the page has.
-
-        Raise ``ReverieError`` for a name that is neither the target nor a session of the library.
-        """
-        if not name:
-            raise InputError("name a session: /film?session=NAME")
-        if name != self._target:
-            name = self._full_name(name)
-        tag = self._tag(name)
-        if tag == known:
-            return tag, None
-        films = films_of(self._load(name), is_file=os.path.isfile(name))
-        return tag, msgspec.json.encode(film_data(films, version=self._version))
-
-    def undo(self, name: str) -> bytes:
-        """Undo the last compaction of a session of the library and return the result as JSON."""
-        if not name:
-            raise InputError("name a session: /undo?session=NAME")
-        with self._lock:
-            return msgspec.json.encode({"result": self._undo(self._full_name(name))})
-
-    def _full_name(self, name: str) -> str:
-        storage = FileStorage(self._settings.home)
-        try:
-            return _name_of(Library(storage).find(name))
-        finally:
-            storage.close()
-
-    def _tag(self, name: str) -> str:
-        path = Path(name)
-        if not path.is_file():
-            storage = FileStorage(self._settings.home)
-            try:
-                path = self._settings.home / Library(storage).find(name)
-            finally:
-                storage.close()
-        found = path.stat()
-        return sha256(f"{name}:{found.st_size}:{found.st_mtime_ns}".encode()).hexdigest()[:16]
+    def _used_budgets(self) -> list[dict[str, Any]]:
+        """Return the budgets of all sessions with their use; the ledger is read again only when it has changed."""
+        home, now = self._settings.home, time.time()
+        stamp = (now // 60, *(_modified(home / f"{LEDGER}{end}") for end in ("", "-wal")))
+        if self._budgets[0] != stamp:
+            used = Budgets(home, self._settings.agent, "").used(now)
+            found = [{"what": one.what, "per": one.per, "usd": one.usd, "of_usd": one.of_usd} for one in used]
+            self._budgets = stamp, found
+        return self._budgets[1]
 
     def _newest(self, library: Library) -> list[tuple[str, tuple[int, int]]]:
         found: list[tuple[str, tuple[int, int]]] = []
@@ -142,85 +160,74 @@ class LiveSessions:
                 compact_percent=settings.compact_percent,
             ),
         )
-        return watch.row(_name_of(key), is_open=storage.holder(key) is not None, limits=limits)
+        row = watch.row(_name_of(key), is_open=storage.holder(key) is not None, limits=limits)
+        return {**row, "budget_usd": settings.agent.budget_usd}
+
+    # -- one session
+
+    def _film(self, query: Query) -> LiveAnswer:
+        """Return the film of a session; raise ``ReverieError`` for a name that is neither the target nor a session."""
+        name, tag = self._named(query)
+
+        def make() -> dict[str, Any]:
+            films = films_of(self._load(name), is_file=os.path.isfile(name))
+            return page_data(films, version=self._version)
+
+        return LiveAnswer(make, tag)
+
+    def _replay(self, query: Query) -> LiveAnswer:
+        """Return a session replayed under the recorded bill, append-only and the presets."""
+        name, tag = self._named(query)
+
+        def make() -> dict[str, Any]:
+            recordings = [recording_of(one, one.session_id) for one, _ in self._load(name)[:1]]
+            if not any(one.steps for one in recordings):
+                raise InputError("this session has no requests to replay")
+            return replay_data(compare(recordings, policies=BRIEF, settings=self._settings))
+
+        return LiveAnswer(make, tag)
+
+    def _read_back(self, query: Query) -> dict[str, Any]:
+        """Return content that left the view of a session, by its handle, as 'reverie read' does."""
+        storage = FileStorage(self._settings.home)
+        try:
+            library = Library(storage)
+            key = library.find(query.get("session", ""))
+            found = ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(query.get("handle", ""))
+        finally:
+            storage.close()
+        return {"text": found.text[:_MAX_READ_CHARS], "source": found.source, "bytes": len(found.data)}
+
+    def _named(self, query: Query) -> tuple[str, str]:
+        """Return the full name of the session that a question is about, and a tag that changes when its log does."""
+        name = query.get("session", "")
+        if name != self._target:
+            name = self._full_name(name)
+        path = Path(name)
+        if not path.is_file():
+            path = self._settings.home / self._key(name)
+        found = path.stat()
+        return name, sha256(f"{name}:{found.st_size}:{found.st_mtime_ns}".encode()).hexdigest()[:16]
+
+    def _full_name(self, name: str) -> str:
+        return _name_of(self._key(name))
+
+    def _key(self, name: str) -> str:
+        if not name:
+            raise InputError("name a session: ?session=NAME")
+        storage = FileStorage(self._settings.home)
+        try:
+            return Library(storage).find(name)
+        finally:
+            storage.close()
 
 
 def _name_of(key: str) -> str:
     return key.removeprefix("projects/").removesuffix(".jsonl")
 
 
-class InspectorServer(ThreadingHTTPServer):
-    """A server on loopback that shows sessions to a page with the token."""
-
-    daemon_threads = True
-
-    def __init__(self, sessions: LiveSessions, *, token: str, port: int = 0) -> None:
-        super().__init__((HOST, port), _Handler)
-        self.sessions = sessions
-        self.rules = LoopbackRules(port=self.server_port, token=token, paths=[NOW, FILM, UNDO], public=[PAGE])
-        self.address = f"http://{HOST}:{self.server_port}{PAGE}#token={token}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = _IDLE_SECONDS
-
-    def do_GET(self) -> None:
-        """Answer a request that the rules allow, and refuse any other one."""
-        self._answer_if_allowed({PAGE, NOW, FILM})
-
-    def do_POST(self) -> None:
-        """Undo a compaction; the request has no body."""
-        self.close_connection = True
-        self._answer_if_allowed({UNDO})
-
-    def _answer_if_allowed(self, paths: Set[str]) -> None:
-        target = urlsplit(self.path)
-        headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in self.headers.items()]
-        scope = {"path": target.path, "raw_path": self.path.encode("latin-1", "replace"), "headers": headers}
-        assert isinstance(self.server, InspectorServer)
-        refusal = self.server.rules.refusal(scope)
-        if refusal is not None:
-            more = {name.decode(): value.decode() for name, value in refusal.headers}
-            self._answer(refusal.status, refusal.reason.encode() + b"\n", "text/plain", more)
-            return
-        if target.path not in paths:
-            self._answer(405, b"another method answers here\n", "text/plain", {})
-            return
-        try:
-            self._allowed(self.server.sessions, target.path, parse_qs(target.query))
-        except (ReverieError, OSError) as error:
-            self._answer(404, f"{error}\n".encode("utf-8", "replace"), "text/plain", {})
-
-    def _allowed(self, sessions: LiveSessions, path: str, query: Mapping[str, list[str]]) -> None:
-        if path == PAGE:
-            self._answer(200, sessions.shell(), "text/html", {"content-security-policy": policy(live=True)})
-        elif path == NOW:
-            self._answer(200, sessions.now(), "application/json", {})
-        elif path == UNDO:
-            self._answer(200, sessions.undo(next(iter(query.get("session", [])), "")), "application/json", {})
-        else:
-            known = self.headers.get("if-none-match", "").strip('"')
-            tag, body = sessions.film(next(iter(query.get("session", [])), ""), known)
-            self._answer(304 if body is None else 200, body or b"", "application/json", {"etag": f'"{tag}"'})
-
-    def _answer(self, status: int, body: bytes, kind: str, more: Mapping[str, str]) -> None:
-        packed = gzip.compress(body, 5) if len(body) > 1_000 else body
-        safe = {name.decode(): value.decode() for name, value in SAFE_HEADERS}
-        plain = {"content-type": f"{kind}; charset=utf-8", "content-length": str(len(packed))}
-        encoding = {"content-encoding": "gzip"} if packed is not body else {}
-        self.send_response_only(status)
-        for name, value in {**safe, "cache-control": "no-store", **plain, **encoding, **more}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(packed)
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse invalid HTTP and other methods, with the headers of every answer."""
-        self.close_connection = True
-        self._answer(
-            int(code), f"{message or 'this method is not answered'}\n".encode(), "text/plain", {"connection": "close"}
-        )
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: an address may hold the name of a session."""
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

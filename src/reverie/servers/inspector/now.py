@@ -58,6 +58,7 @@ class SessionWatch:
     def row(self, name: str, *, is_open: bool, limits: Thresholds) -> dict[str, Any]:
         """Return the session as values of JSON; ``name`` leads to it, ``limits`` are those of its model's window."""
         return {
+            "kind": "agent" if name.startswith("agents/") else "session",
             "name": name,
             "title": (self._title or self._first or name)[:_TITLE_CHARS],
             "model": self.model,
@@ -65,10 +66,13 @@ class SessionWatch:
             "doing": self._doing() if is_open else "closed",
             "tokens": self._view.token_count.tokens,
             "window_tokens": limits.window,
-            "compact_at": limits.auto_compact if limits.compacts else limits.effective,
+            "warn_at": limits.warning,
+            "compact_at": limits.base,
+            "compacts": limits.compacts,
+            "block_at": limits.blocking,
             "usd": self._usd,
             "calls": self._calls,
-            "compactions": len(self._view.facts.compactions),
+            "compactions": sum(one not in self._view.facts.undone for one in self._view.facts.compactions),
             "at": self._last.at if self._last is not None else 0.0,
         }
 

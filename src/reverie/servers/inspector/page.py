@@ -13,7 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-SCRIPTS: Final = ("data.js", "dom.js", "film.js", "request.js", "reports.js", "live.js", "main.js")
+SCRIPTS: Final = (
+    "data.js",
+    "dom.js",
+    "charts.js",
+    "film.js",
+    "request.js",
+    "reports.js",
+    "replay.js",
+    "live.js",
+    "home.js",
+    "main.js",
+)
 """The parts of the script, joined to one module in this order."""
 STYLE: Final = "page.css"
 _NO_SCRIPT: Final = "This page needs JavaScript. It loads nothing from anywhere."
@@ -29,7 +40,7 @@ def policy(*, live: bool = False) -> str:
 
 
 def page(data: Mapping[str, Any], *, live: bool = False) -> str:
-    """Return the data of a film as the text of one HTML page; a live page has none and asks its server."""
+    """Return the text of one HTML page with this data; a live page has none and asks its server."""
     packed = b64encode(gzip.compress(msgspec.json.encode(data), mtime=0)).decode("ascii")
     return f"""<!doctype html>
 <html lang="en">

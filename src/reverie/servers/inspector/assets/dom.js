@@ -58,7 +58,8 @@ function table(label, columns, rows, open) {
       open ? { class: "link", onclick: () => open(row, k) } : null,
       columns.map(([, value, text], at) => {
         const cell = value(row, k);
-        const inner = open && at === 0 ? h("button", { class: "plain", type: "button" }, cell) : cell;
+        const [main, ...more] = [cell].flat();
+        const inner = open && at === 0 ? [h("button", { class: "plain", type: "button" }, main), more] : cell;
         return at === 0 ? h("th", { scope: "row" }, inner) : h("td", { class: text ? "text" : null }, inner);
       }),
     ),

@@ -19,12 +19,13 @@ function filmView(film, state) {
   });
   const cursor = h("i", { class: "cursor" });
   const panel = h("div", { class: "panel", "aria-live": "polite" });
+  if (!film.requests.length) return h("section", { class: "view", "aria-label": "Film" }, h("p", { class: "lead" }, "This session has no request yet."));
   const view = h(
     "section",
     { class: "view", "aria-label": "Film" },
     h("p", { class: "lead" }, "The window of each request by category. Move through the session with the slider or the arrow keys; a mark opens what happened there."),
     legend(film),
-    h("div", { class: "chart" }, lanes(film, state), yAxis(film), h("div", { class: "plot" }, areas(film), cursor), h("div", { class: "under" }, scrub, xAxis(film))),
+    h("div", { class: "chart" }, lanes(film, state), yAxis(film.ticks, film.top), h("div", { class: "plot" }, areas(film), cursor), h("div", { class: "under" }, scrub, xAxis(five(film.requests.length).map((k) => [position(film, k), count(k + 1)])))),
     panel,
     lazy("The chart as a table", () => windowTable(film, state)),
   );
@@ -46,70 +47,32 @@ function legend(film) {
 }
 
 function areas(film) {
-  const W = 1000, H = 240, n = film.requests.length;
-  const groups = Math.min(n, 500);
-  const columns = Array.from({ length: groups }, (_, g) => film.requests.slice(Math.floor((g * n) / groups), Math.floor(((g + 1) * n) / groups)));
-  const stacked = columns.map((rows) => {
-    let sum = 0;
-    return film.names.map((_, k) => (sum += rows.reduce((a, row) => a + row.window[k], 0) / rows.length));
+  const n = film.requests.length, groups = Math.min(n, 500);
+  const columns = Array.from({ length: groups }, (_, g) => {
+    const rows = film.requests.slice(Math.floor((g * n) / groups), Math.floor(((g + 1) * n) / groups));
+    return film.names.map((_, k) => rows.reduce((a, row) => a + row.window[k], 0) / rows.length);
   });
-  const paths = film.names.map((name, k) => {
-    const points = stacked.map((edge, g) => `${g ? "L" : "M"}${((g / groups) * W).toFixed(1)} ${(H - (edge[k] / film.top) * H).toFixed(1)}H${(((g + 1) / groups) * W).toFixed(1)}`);
-    return svg("path", { class: `k${k}`, d: `${points.join("")}V${H}H0Z` });
-  });
-  const lines = film.ticks.map((at) => svg("path", { class: "grid", d: `M0 ${H - (at / film.top) * H}H${W}` }));
-  const limit = film.window_tokens && film.window_tokens <= film.top ? svg("path", { class: "limit", d: `M0 ${H - (film.window_tokens / film.top) * H}H${W}` }) : null;
+  const at = (tokens) => H - (tokens / film.top) * H;
+  const limit = film.window_tokens && film.window_tokens <= film.top ? svg("path", { class: "limit", d: `M0 ${at(film.window_tokens)}H${W}` }) : null;
   const label = `Tokens of ${n} requests by category; the fullest window has ${count(film.peak)} tokens. The table below has all values.`;
-  return svg("svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, paths.reverse(), lines, limit);
+  return drawing(label, ...stackedAreas(columns, even(groups), film.top, film.names.map((_, k) => `k${k}`)), ...gridLines(film.ticks, film.top), limit);
 }
 
-// Round numbers for the axis, and its end.
 function scale(film) {
   const limit = film.window_tokens && film.peak > 0.5 * film.window_tokens ? film.window_tokens : 0;
   film.top = Math.max(film.peak, limit) * 1.04;
-  const rough = film.top / 4, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((f) => f * power).find((f) => f >= rough);
-  film.ticks = [0, 1, 2, 3, 4].map((k) => k * step).filter((at) => at <= film.top);
-}
-
-function yAxis(film) {
-  return h("div", { class: "y", "aria-hidden": "true" }, film.ticks.map((at) => {
-    const label = h("span", null, at ? short(at) : "0");
-    label.style.bottom = `${(at / film.top) * 100}%`;
-    return label;
-  }));
-}
-
-function xAxis(film) {
-  const n = film.requests.length;
-  const marks = [...new Set([0, 0.25, 0.5, 0.75, 1].map((share) => Math.round(share * (n - 1))))];
-  return h("div", { class: "x", "aria-hidden": "true" }, marks.map((k) => h("span", { left: `${position(film, k) * 100}%` }, count(k + 1))));
+  film.ticks = ticksFor(film.top);
 }
 
 function lanes(film, state) {
+  const last = film.requests.length - 1, place = (one) => position(film, Math.min(one.n, last));
+  const row = (name, found, kind, say) => lane(name, found, kind, place, (one) => `request ${Math.min(one.n, last) + 1}: ${say(one)}`, (one) => state.go(one.n, true));
   const acts = groupBy(film.acts.filter((act) => !act.minor), (act) => act.layer);
-  const rows = [...acts].map(([layer, found], k) => lane(film, state, layer, found, `dot l${k % 7}`, (act) => `${act.name}: ${act.reason}`));
-  if (film.breaks.length)
-    rows.push(lane(film, state, "cache breaks", film.breaks, "dot broke", (one) => `${one.cause}, ${count(one.tokens)} tokens, ${usd(one.usd)}`));
-  const pauses = film.requests.map((row, n) => ({ n, gap: n ? row.at - film.requests[n - 1].at : 0 })).filter((one) => one.gap >= PAUSE);
-  if (pauses.length) rows.push(lane(film, state, "pauses", pauses, "dot pause", (one) => `${span(one.gap)} without a request`));
+  const rows = [...acts].map(([layer, found], k) => row(layer, found, `l${k % 7}`, (act) => `${act.name}: ${act.reason}`));
+  if (film.breaks.length) rows.push(row("cache breaks", film.breaks, "broke", (one) => `${one.cause}, ${count(one.tokens)} tokens, ${usd(one.usd)}`));
+  const pauses = film.requests.map((one, n) => ({ n, gap: n ? one.at - film.requests[n - 1].at : 0 })).filter((one) => one.gap >= PAUSE);
+  if (pauses.length) rows.push(row("pauses", pauses, "pause", (one) => `${span(one.gap)} without a request`));
   return rows;
-}
-
-// One row of marks; where they would touch, neighbours share one.
-function lane(film, state, name, found, kind, say) {
-  const last = film.requests.length - 1, slots = innerWidth < 600 ? 28 : 70;
-  const groups = groupBy(found, (one) => Math.floor(position(film, Math.min(one.n, last)) * slots));
-  const marks = [...groups].map(([, group]) => {
-    const n = Math.min(group[0].n, last);
-    const more = group.length > 1 ? ` (and ${group.length - 1} more near it)` : "";
-    const label = shown(`${name}, request ${n + 1}: ${say(group[0])}${more}`).slice(0, 300);
-    return h("button", {
-      type: "button", class: `${kind}${group.some((one) => one.announced === false) ? " loud" : ""}`, title: label, "aria-label": label,
-      tabindex: "-1", left: `${position(film, n) * 100}%`, onclick: () => state.go(n, true),
-    });
-  });
-  return [h("span", { class: "lane" }, name), h("div", { class: "marks", role: "group", "aria-label": `${counted(found.length, "mark")}: ${name}` }, marks)];
 }
 
 function requestPanel(film, state) {
@@ -174,26 +137,7 @@ function actCard(film, act, state) {
     act.went.length ? lazy(`What left: ${counted(act.went.length, "block")}, about ${count(sum(act.went))} tokens`, () => blockList(film, act.went.map((ref) => ({ ref, change: "removed" })), state)) : null,
     act.stands.length ? lazy(`What the model sees instead: ${counted(act.stands.length, "block")}, about ${count(sum(act.stands))} tokens`, () => blockList(film, act.stands.map((ref) => ({ ref, change: "added" })), state)) : null,
     lazy("The decision as logged", () => longText(JSON.stringify(film.blocks[act.body], null, 2))),
-    act.command ? h("p", null, act.command.startsWith("reverie undo") ? "Undo: " : "Read it again: ", copyable(act.command), act.command.startsWith("reverie undo") && state.live ? [" ", undoButton(film, state)] : null) : null);
-}
-
-// Two clicks: the first one asks.
-function undoButton(film, state) {
-  let sure = false;
-  const button = h("button", { type: "button", class: "quiet undo", onclick: async () => {
-    if (!sure) {
-      sure = true;
-      button.textContent = "undo now? the next request is written to the cache anew";
-      return;
-    }
-    button.disabled = true;
-    try {
-      button.textContent = shown(await state.live.undo(film.parent ? film.id : state.live.name));
-    } catch (error) {
-      button.textContent = shown(`not undone: ${error.message}`);
-    }
-  } }, "undo this compaction");
-  return button;
+    act.command ? h("p", null, act.command.startsWith("reverie undo") ? "Undo: " : "Read it again: ", copyable(act.command), act.command.startsWith("reverie undo") && state.live ? [" ", undoButton(film, state)] : null, act.command.startsWith("reverie read") && state.live ? [" ", readBackButton(state, film, act.command.split(" ").pop())] : null) : null);
 }
 
 function windowTable(film, state) {

@@ -1,31 +1,52 @@
-// The page itself: one session at a time, its views, the keyboard, and the address.
+// The page itself: one session at a time, its views and those of the whole home, the keyboard, and the address.
 
-const VIEWS = { now: "Now", film: "Film", request: "Request", compactions: "Compactions", bill: "Bill", people: "Memories, agents", search: "Search" };
+const HOME = { now: "Now", memories: "Memories", dreams: "Dreams", agents: "Agents", costs: "Costs", search: "Search" };
+const SESSION = { film: "Film", request: "Request", compactions: "Compactions", bill: "Bill", people: "Memories and agents", replay: "Replay", search: "Search" };
+const BUILD = { now: nowView, memories: memoriesView, dreams: dreamsView, agents: agentsView, costs: costsView, film: filmView, request: requestView, compactions: compactionsView, bill: billView, people: peopleView, replay: replayView, search: searchView };
+const OF_HOME = ["now", "memories", "dreams", "agents", "costs"];
 
 class State {
-  constructor(films) {
+  constructor(films, replay) {
     this.films = films;
+    this.replay = replay;
     this.n = 0;
-    this.name = "film";
+    this.name = replay ? "replay" : "film";
     this.way = "difference";
+    this.days = 30;
+    this.words = "";
     this.film = films[0] || null;
     this.views = {};
-    this.rows = [];
+    this.now = null;
     this.live = null;
+    this.memory = null;
+  }
+
+  get homeNames() {
+    return this.live ? Object.keys(HOME) : [];
+  }
+
+  get sessionNames() {
+    if (!this.film) return this.replay ? ["replay"] : [];
+    return Object.keys(SESSION).filter((name) => (name === "replay" ? this.live && !this.film.parent : name !== "search" || !this.live));
   }
 
   get names() {
-    return Object.keys(VIEWS).filter((name) => (name === "now" ? this.live : this.film));
+    return [...this.homeNames, ...this.sessionNames];
   }
 
   // Show the film of another session of a live page, from its end.
-  async follow(name) {
-    this.live.choose(name);
-    const data = await this.live.film();
-    this.films = [];
-    this.n = Infinity;
-    this.name = "film";
-    this.renew(data);
+  async follow(name, view = "film") {
+    try {
+      this.live.choose(name);
+      const data = await this.live.film();
+      this.films = [];
+      this.n = Infinity;
+      this.name = view;
+      this.renew(data);
+      scrollTo(0, 0);
+    } catch (error) {
+      setNote(`${name} cannot be opened: ${error.message}`);
+    }
   }
 
   // Take a new film of the open session; stay at the end if that was shown.
@@ -40,10 +61,22 @@ class State {
 
   open(film) {
     this.film = film;
-    this.views = {};
+    const kept = OF_HOME.filter((name) => this.views[name]).map((name) => [name, this.views[name]]);
+    this.views = Object.fromEntries(kept);
     this.n = Math.max(0, Math.min(this.n, film.requests.length - 1));
     header(this);
     this.show(this.name);
+  }
+
+  // Close the session of a live page.
+  leave() {
+    this.live.choose("");
+    this.film = null;
+    this.films = [];
+    this.views = {};
+    this.show("now");
+    header(this);
+    this.show("now");
   }
 
   go(n, isMark) {
@@ -60,46 +93,63 @@ class State {
   }
 
   show(name) {
+    const isNew = name !== this.name || !this.views[name];
     this.name = this.names.includes(name) ? name : this.names[0];
-    const build = { now: nowView, film: filmView, request: requestView, compactions: compactionsView, bill: billView, people: peopleView, search: searchView }[this.name];
-    this.views[this.name] ||= build(this.film, this, this.films);
-    document.getElementById("main").replaceChildren(this.views[this.name]);
+    this.views[this.name] ||= BUILD[this.name](this.film, this, this.films);
+    const view = this.views[this.name];
+    document.getElementById("main").replaceChildren(view);
     document.querySelectorAll("nav button").forEach((button) => button.setAttribute("aria-current", button.dataset.view === this.name ? "page" : "false"));
+    if (isNew && OF_HOME.includes(this.name)) view.renew?.();
     this.refresh();
-    if (this.name === "search") this.views.search.focusBox();
+    if (this.name === "search") view.focusBox();
   }
 
   refresh() {
     this.views[this.name]?.update?.();
     try {
-      history.replaceState(null, "", this.name === "now" ? "#now" : `#${this.name}/${this.n + 1}`);
+      history.replaceState(null, "", OF_HOME.includes(this.name) || !this.film ? `#${this.name}` : `#${this.name}/${this.n + 1}`);
     } catch {
       // a page without an address
     }
   }
 }
 
-function navigation(state) {
-  return h("nav", { "aria-label": "views" }, state.names.map((name) => h("button", { type: "button", "data-view": name, onclick: () => state.show(name) }, VIEWS[name])), h("button", { type: "button", class: "help", "aria-label": "keyboard help", onclick: help }, "?"));
-}
+const tab = (state, name, label) => h("button", { type: "button", "data-view": name, onclick: () => state.show(name) }, label);
 
 function header(state) {
-  if (!state.film) return document.getElementById("head").replaceChildren(h("p", { class: "kicker" }, "Inspector"), h("h1", null, "Sessions of this home"), navigation(state));
-  const film = state.film, bill = film.bill;
-  document.title = shown(`${film.title || film.id} – Reverie inspector`);
-  const facts = [film.format, film.model, counted(film.requests.length, "request"), usd(bill.total.usd), bill.lost_usd > 0.005 ? `${usd(bill.lost_usd)} lost to cache breaks` : ""].filter(Boolean);
-  const choose = state.films.length > 1 ? h("label", null, "Session ", h("select", { onchange: (event) => state.open(state.films[event.target.value]) }, state.films.map((one, k) => h("option", { value: k, selected: one === film }, `${one.parent ? "↳ " : ""}${(one.title || one.id).slice(0, 80)}`)))) : null;
-  document.getElementById("head").replaceChildren(
-    h("p", { class: "kicker" }, state.redacted ? "Inspector · texts replaced" : "Inspector"),
-    h("h1", { dir: "auto" }, (film.title || film.id).slice(0, 200)),
-    h("p", { class: "about" }, facts.join(" · ")),
-    choose ? h("p", null, choose) : "",
-    ...film.notes.map((note) => h("p", { class: "note" }, note)),
-    navigation(state));
+  const film = state.film, about = state.redacted ? "texts replaced" : state.replay ? "replay" : "";
+  const help = h("button", { type: "button", class: "help", "aria-label": "keyboard help", onclick: showHelp }, "?");
+  const brand = h("p", { class: "brand" }, h("b", null, "Reverie"), h("span", null, ` inspector${about ? ` · ${about}` : ""}`));
+  const home = state.homeNames.length ? h("nav", { "aria-label": "home" }, state.homeNames.map((name) => tab(state, name, HOME[name]))) : null;
+  document.getElementById("head").replaceChildren(...[
+    h("div", { class: "top" }, brand, home, help),
+    film ? sessionHead(state, film) : state.replay ? replayHead(state.replay) : h("h1", { class: "sr" }, "Sessions of this home"),
+    film ? h("nav", { "aria-label": "session", class: "session" }, state.sessionNames.map((name) => tab(state, name, SESSION[name]))) : null,
+  ].filter(Boolean));
+  if (!film) document.title = state.replay ? "Replay – Reverie" : "Reverie inspector";
 }
 
-function help() {
-  const keys = [["← →", "request before, next request"], ["Shift ← →", "ten requests"], ["Home End", "first, last request"], ["[ ]", "event before, next event"], ["1 … 7", "views"], ["/", "search"], ["?", "this help"], ["Esc", "close"]];
+function replayHead(data) {
+  return h("div", { class: "title" }, h("h1", null, data.headline[0], h("b", null, data.headline[1]), data.headline[2]), h("p", { class: "about" }, data.about));
+}
+
+function sessionHead(state, film) {
+  const bill = film.bill;
+  document.title = shown(`${film.title || film.id} – Reverie inspector`);
+  const facts = [film.format, film.model, counted(film.requests.length, "request"), usd(bill.total.usd), bill.lost_usd > 0.005 ? `${usd(bill.lost_usd)} lost to cache breaks` : ""].filter(Boolean);
+  const choose = state.films.length > 1 ? h("p", null, h("label", null, "Session ", h("select", { onchange: (event) => state.open(state.films[event.target.value]) }, state.films.map((one, k) => h("option", { value: k, selected: one === film }, `${one.parent ? "↳ " : ""}${(one.title || one.id).slice(0, 80)}`))))) : null;
+  const row = state.live && state.now?.sessions.find((one) => one.name === state.live.name || one.name.endsWith(`/${state.live.name}`));
+  const close = state.live ? h("button", { type: "button", class: "quiet", onclick: () => state.leave() }, "close") : null;
+  return h("div", { class: "title" },
+    h("h1", { dir: "auto" }, (film.title || film.id).slice(0, 200)),
+    h("p", { class: "about" }, facts.join(" · ")),
+    row || close ? h("p", { class: "acts" }, row ? sessionActs(row.name, row.title, state, row) : null, " ", close) : null,
+    choose,
+    film.notes.map((note) => h("p", { class: "note" }, note)));
+}
+
+function showHelp() {
+  const keys = [["← →", "request before, next request"], ["Shift ← →", "ten requests"], ["Home End", "first, last request"], ["[ ]", "event before, next event"], ["1 2 3 …", "views, in the order of the tabs"], ["/", "search"], ["?", "this help"], ["Esc", "close"]];
   const dialog = h("dialog", { "aria-label": "keyboard" }, h("h2", null, "Keyboard"), h("dl", { class: "keys" }, keys.map(([key, what]) => h("div", null, h("dt", null, key), h("dd", null, what)))), h("form", { method: "dialog" }, h("button", { class: "main" }, "Close")));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
@@ -111,27 +161,25 @@ function onKey(event, state) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) return;
   if (typing) return event.key === "Escape" ? event.target.blur() : undefined;
   if (event.target.closest?.(".scroll") && event.key.startsWith("Arrow")) return;
-  if (!state.film && event.key !== "?") return;
-  const far = event.shiftKey ? 10 : 1, last = state.film ? state.film.requests.length - 1 : 0;
-  const acts = {
-    ArrowLeft: () => state.go(state.n - far), ArrowRight: () => state.go(state.n + far),
-    Home: () => state.go(0), End: () => state.go(last), "[": () => state.jump(-1), "]": () => state.jump(1),
-    "/": () => state.show("search"), "?": help,
-  };
-  state.names.forEach((name, k) => (acts[String(k + 1)] = () => state.show(name)));
-  if (!(event.key in acts) || (["Home", "End"].includes(event.key) && !["film", "request"].includes(state.name))) return;
+  const keys = { "?": showHelp };
+  if (state.names.includes("search")) keys["/"] = () => state.show("search");
+  state.names.slice(0, 9).forEach((name, k) => (keys[String(k + 1)] = () => state.show(name)));
+  if (state.film && ["film", "request"].includes(state.name)) {
+    const far = event.shiftKey ? 10 : 1;
+    Object.assign(keys, { ArrowLeft: () => state.go(state.n - far), ArrowRight: () => state.go(state.n + far), Home: () => state.go(0), End: () => state.go(state.film.requests.length - 1), "[": () => state.jump(-1), "]": () => state.jump(1) });
+  }
+  if (!(event.key in keys)) return;
   event.preventDefault();
-  acts[event.key]();
+  keys[event.key]();
 }
 
 async function start() {
   const data = await loadFilm();
-  const films = data.sessions.map((one) => new SessionFilm(one, data.categories));
+  const films = (data.sessions || []).map((one) => new SessionFilm(one, data.categories));
   films.forEach(scale);
-  const state = new State(films);
+  const state = new State(films, data.replay || null), [name, n] = location.hash.slice(1).split("/");
   state.redacted = data.redacted;
   if (data.live) await startLive(state);
-  const [name, n] = location.hash.slice(1).split("/");
   if (Number(n) > 0 && state.film) state.n = Math.min(Number(n), state.film.requests.length) - 1;
   if (state.names.includes(name)) state.name = name;
   document.addEventListener("keydown", (event) => onKey(event, state));
@@ -144,10 +192,9 @@ async function start() {
 async function startLive(state) {
   state.live = new Live();
   if (!state.live.token) throw new Error("the address lacks its token; open the whole address that the command printed");
-  const { sessions, target } = (await state.live.now()).body;
-  state.rows = sessions;
+  state.now = (await state.live.ask("/now")).body;
   state.name = "now";
-  if (target) await state.follow(target);
+  if (state.now.target) await state.follow(state.now.target);
   addEventListener("hashchange", () => location.hash.includes("token=") && location.reload());
   followLive(state);
 }

@@ -1,4 +1,4 @@
-// Compactions with their losses, the bill, memories and agents, and the search.
+// One session: compactions with their losses, the bill, memories and agents, and the search.
 
 function compactionsView(film, state) {
   if (!film.compactions.length) return h("section", { class: "view" }, h("p", { class: "lead" }, "Nothing was compacted in this session."));
@@ -10,7 +10,7 @@ function compactionsView(film, state) {
       h("p", null, h("b", null, percent(one.kept)), " of the uses of exact names are still in view. ", meter(one.kept)),
       h("p", null, h("button", { type: "button", class: "quiet", onclick: () => { state.go(Math.min(one.n, film.requests.length - 1)); state.show("film"); } }, "show it in the film")),
       table(`Names by kind, compaction ${k + 1}`, [["Kind", (row) => row[0]], ["Had", (row) => count(row[1][0])], ["Out of view", (row) => count(row[1][1])]], Object.entries(one.kinds)),
-      one.lost.length ? lazy(`Names out of view: ${count(one.lost_count)}, most used first`, () => table(`Names out of view, compaction ${k + 1}`, [["Name", (row) => h("code", { dir: "auto" }, row.text)], ["Kind", (row) => row.kind, true], ["Uses", (row) => count(row.uses)], ["Read it again", (row) => (one.read && row.handle ? copyable(one.read + row.handle) : row.handle), true]], one.lost)) : null,
+      one.lost.length ? lazy(`Names out of view: ${count(one.lost_count)}, most used first`, () => table(`Names out of view, compaction ${k + 1}`, [["Name", (row) => h("code", { dir: "auto" }, row.text)], ["Kind", (row) => row.kind, true], ["Uses", (row) => count(row.uses)], ["Read it again", (row) => (one.read && row.handle ? (state.live ? readBackButton(state, film, row.handle) : copyable(one.read + row.handle)) : row.handle), true]], one.lost)) : null,
       lazy("The summary", () => longText(one.summary, 60000)),
       actCards(film, [film.acts[one.act]], state).map((card) => card))));
 }
@@ -31,16 +31,7 @@ function billView(film, state) {
     dear.length ? lazy(`Each break: ${count(dear.length)}, the most expensive first`, () => table("Breaks", [["Request", (one) => count(one.n + 1)], ["Cause", (one) => one.cause, true], ["Seen", (one) => one.reason, true], ["Tokens", (one) => count(one.tokens)], ["Lost", (one) => usd(one.usd)]], dear, (one) => { state.go(one.n); state.show("request"); })) : null,
     h("h2", null, "By day"), table("Cost by day", columns("Day"), bill.days),
     h("h2", null, "By layer"), table("Cost by layer", columns("Layer"), bill.layers),
-    h("h2", null, "By request"), costChart(film), lazy("The chart as a table", () => table("Cost of each request", [["Request", (row, n) => count(n + 1)], ["Time", (row) => when(row.at), true], ["Read", (row) => (row.usage ? count(row.usage[0]) : "–")], ["Written", (row) => (row.usage ? count(row.usage[1] + row.usage[2]) : "–")], ["Uncached", (row) => (row.usage ? count(row.usage[3]) : "–")], ["Output", (row) => (row.usage ? count(row.usage[4]) : "–")], ["Cost", (row) => usd(row.usd)]], film.requests, (row, n) => { state.go(n); state.show("request"); })));
-}
-
-function costChart(film) {
-  const W = 1000, H = 120, n = film.requests.length, most = Math.max(1e-9, ...film.requests.map((row) => row.usd || 0));
-  const bars = film.requests.map((row, k) => {
-    const high = ((row.usd || 0) / most) * H, broke = film.breakAt.get(k);
-    return svg("path", { class: broke && !broke.announced ? "costbad" : "cost", d: `M${((k / n) * W).toFixed(2)} ${H}V${(H - high).toFixed(1)}H${(((k + 0.86) / n) * W).toFixed(2)}V${H}Z` });
-  });
-  return h("figure", null, svg("svg", { class: "bars", viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", role: "img", "aria-label": `Cost of each of ${n} requests, at most ${usd(most)}` }, bars), h("figcaption", { class: "soft" }, `Cost of each request; the highest bar is ${usd(most)}. A request with a cache break is red.`));
+    h("h2", null, "By request"), bars(film.requests, (row) => row.usd || 0, "Cost of each request; those with a cache break are red", (row, k) => film.breakAt.has(k) && !film.breakAt.get(k).announced), lazy("The chart as a table", () => table("Cost of each request", [["Request", (row, n) => count(n + 1)], ["Time", (row) => when(row.at), true], ["Read", (row) => (row.usage ? count(row.usage[0]) : "–")], ["Written", (row) => (row.usage ? count(row.usage[1] + row.usage[2]) : "–")], ["Uncached", (row) => (row.usage ? count(row.usage[3]) : "–")], ["Output", (row) => (row.usage ? count(row.usage[4]) : "–")], ["Cost", (row) => usd(row.usd)]], film.requests, (row, n) => { state.go(n); state.show("request"); })));
 }
 
 function peopleView(film, state, all) {
@@ -55,12 +46,23 @@ function peopleView(film, state, all) {
 }
 
 function searchView(film, state) {
-  const out = h("div", { "aria-live": "polite" });
-  const box = h("input", { type: "search", placeholder: "text, path, command, error …", "aria-label": "search in everything of this session", oninput: () => { clearTimeout(timer); timer = setTimeout(run, 120); } });
-  let timer = 0;
-  const run = () => out.replaceChildren(...results(film, state, box.value.trim()));
-  const view = h("section", { class: "view", "aria-label": "Search" }, h("p", null, box), out);
+  const out = h("div", { "aria-live": "polite" }), all = h("div", { "aria-live": "polite" });
+  const box = h("input", { type: "search", value: state.words || "", placeholder: "text, path, command, error …", "aria-label": state.live ? "search in all sessions and memories" : "search in everything of this session", oninput: () => { clearTimeout(timer); timer = setTimeout(run, 160); } });
+  let timer = 0, asked = "";
+  const run = async () => {
+    state.words = asked = box.value.trim();
+    out.replaceChildren(...(film ? [state.live ? h("h2", null, "In the open session") : null, ...results(film, state, asked)].filter(Boolean) : []));
+    if (!state.live || asked.length < 2) return all.replaceChildren();
+    try {
+      const wanted = asked, found = (await state.live.ask("/search", { words: wanted })).body;
+      if (wanted === asked) all.replaceChildren(...hits(found, state));
+    } catch (error) {
+      all.replaceChildren(h("p", { class: "card bad" }, error.message));
+    }
+  };
+  const view = h("section", { class: "view", "aria-label": "Search" }, h("p", null, box), state.live && !film ? h("p", { class: "soft" }, "Searches the messages of all sessions and all memories.") : null, all, out);
   view.focusBox = () => box.focus();
+  run();
   return view;
 }
 

@@ -1,0 +1,98 @@
+"""The views of a whole home: the tree of agents with their messages, the costs, and the search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from ...cache.causes import losses_by_cause
+from ...cache.ledger import Totals
+from ...conversation.decisions import MessageQueued, decision_of
+from ...conversation.entries import decode_entry
+from ...errors import InputError
+from ...runtime.agent.team.history import agents_of
+from ...runtime.library import Library
+from ...runtime.reports.stats import AXES, stats_of
+from ...runtime.search.sessions import SessionSearch
+from ...runtime.search.vectors import settings_embedder
+from ...settings import Settings
+from ...storage.files import FileStorage
+from .memories import MemorySources
+
+_QUEUED: Final = b"message_queued"
+_MESSAGES: Final = 500
+_MESSAGE_CHARS: Final = 4_000
+_HITS: Final = 30
+_MEMORIES: Final = 5
+
+
+def agents_data(settings: Settings) -> dict[str, Any]:
+    """Return all agents of a home, the latest first, and the messages that reached them and their sessions."""
+    storage = FileStorage(settings.home)
+    try:
+        library = Library(storage)
+        agents = [msgspec.to_builtins(one) for one in agents_of(storage)]
+        messages = [one for key in [*library.keys(), *library.agent_keys()] for one in _messages(storage, key)]
+    finally:
+        storage.close()
+    return {"agents": agents, "messages": sorted(messages, key=lambda one: one["time"])[-_MESSAGES:]}
+
+
+def _messages(storage: FileStorage, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the messages that a log records as arrived; commands without a text are left out."""
+    data = storage.load(key) or b""
+    for line in data.split(b"\n") if _QUEUED in data else ():
+        with suppress(ValueError):
+            entry = decode_entry(line) if _QUEUED in line else None
+            found = decision_of(entry.body) if entry is not None else None
+            if entry is not None and isinstance(found, MessageQueued) and found.text:
+                to = key.rsplit("/", 1)[-1].removesuffix(".jsonl")
+                yield {"time": entry.time, "from": found.sender, "to": to, "text": found.text[:_MESSAGE_CHARS]}
+
+
+def costs_data(settings: Settings, days: str) -> dict[str, Any]:
+    """Return the costs of the last days by day, project, layer and session, and the losses by cause."""
+    count = int(days) if days.isdecimal() and 0 < len(days) < 6 else 30
+    found = stats_of(settings, days=max(1, count), now=datetime.now(UTC))
+    causes = [
+        {"cause": cause.title, "remedy": cause.remedy, "usd": usd}
+        for cause, usd in losses_by_cause(found.total.lost_by_reason.items())
+    ]
+    by = {axis: [_sums(name or "(none)", one) for name, one in found.by(axis).items()] for axis in AXES}
+    budgets = [{"what": one.what, "per": one.per, "usd": one.usd, "of_usd": one.of_usd} for one in found.budgets]
+    return {"days": count, "total": _sums("total", found.total), "by": by, "causes": causes, "budgets": budgets}
+
+
+def _sums(name: str, row: Totals) -> dict[str, Any]:
+    used = row.actual
+    return {
+        "name": name,
+        "calls": row.calls,
+        "read": used.read,
+        "written": used.write,
+        "uncached": used.uncached,
+        "output": used.output,
+        "usd": row.usd,
+        "lost_usd": row.lost_usd,
+        "unpriced": row.unpriced,
+    }
+
+
+def search_data(settings: Settings, memories: MemorySources, query: str) -> dict[str, Any]:
+    """Return the messages of all sessions and the memories of all projects that match a query, best first."""
+    if not query.strip():
+        raise InputError("the query is empty: pass a few words to search for")
+    if not settings.switches.memory:
+        raise InputError("search over past sessions is switched off: set switches.memory to true")
+    with SessionSearch(settings.home, embedder=settings_embedder(settings)) as search:
+        messages = [msgspec.to_builtins(one) for one in search.search(query, limit=_HITS)]
+    found = [
+        {"project": name, "file": one.file, "name": one.name, "text": one.body or one.description}
+        for name, memory in memories.opened().items()
+        for one in memory.recall(query, limit=_MEMORIES, everything=True)
+    ]
+    return {"messages": messages, "memories": found}
