@@ -10,8 +10,9 @@ Every session is compacted, once, three and five times in a row, in a small wind
                     speaker and time, and the text around the best two of them, read back
 
 An answer is right if it contains an accepted one, as whole words, without a mark at its end; nothing else judges it.
-Without a reader the table has the results of literal match alone: the share of answers that are in the text, and in a
-sentence, that is on a line with at least four other words.
+Without a reader the table has the results of literal match alone: the share of answers that are in the text, in a
+sentence, that is on a line with at least four other words, and near the question, that is in the 240 tokens of the text
+that share most words with what it quotes, rare ones first: a reader would look there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,7 +32,7 @@ from random import Random
 from typing import Any
 
 import anyio
-from reader_questions import OUTCOMES, Question, questions
+from reader_questions import EVIDENCE_CHARS, OUTCOMES, Question, questions
 
 from reverie import Session, load_settings
 from reverie.conversation.authorship import strings_of, text_of
@@ -50,6 +52,7 @@ SYSTEM = "You answer questions about a text. Answer with the exact name, number 
 SNIPPETS, SNIPPET_CHARS, READ_BACK, WINDOW_CHARS = 10, 160, 2, 600
 MOST_ANSWER_TOKENS = 24
 LEAST_WORDS = 4
+QUOTED = re.compile(r"`[^`]+`|\".+\"")
 
 
 @dataclass
@@ -63,6 +66,7 @@ class Answer:
     question: str
     in_text: bool
     in_sentence: bool
+    near: bool
     right: bool | None = None
     answer: str = ""
     seconds: float = 0.0
@@ -131,7 +135,7 @@ def searched(context: Context, question: Question) -> str:
         if handle is not None and not logged[handle]:
             logged[handle] = _logged_text(line)
     snippets = "\n".join(f"- {hit.time} {hit.speaker}: {' '.join(hit.snippet.split())[:SNIPPET_CHARS]}" for hit in hits)
-    back = "\n\n".join(_window(text, question.text) for text in logged.values() if text)
+    back = "\n\n".join(nearest(text, question.text, WINDOW_CHARS) for text in logged.values() if text)
     return f"Found by a search of the whole session:\n{snippets}\n\nRead back:\n{back}"
 
 
@@ -139,12 +143,15 @@ def _logged_text(line: str) -> str:
     return rendered([json.loads(line).get("message") or {}])
 
 
-def _window(text: str, question: str) -> str:
-    """Return the part of a text with the most words of the question."""
-    wanted = {word for word in re.findall(r"\w{4,}", question.lower())}
-    starts = range(0, max(1, len(text) - WINDOW_CHARS // 2), WINDOW_CHARS // 3)
-    best = max(starts, key=lambda at: len(wanted & set(re.findall(r"\w{4,}", text[at : at + WINDOW_CHARS].lower()))))
-    return text[best : best + WINDOW_CHARS]
+def nearest(text: str, question: str, chars: int) -> str:
+    """Return the part of a text that shares most words with what a question quotes; rare words count more."""
+    quoted = " ".join(QUOTED.findall(question)) or question
+    wanted = set(re.findall(r"\w{3,}", quoted.lower()))
+    parts = [text[at : at + chars] for at in range(0, max(1, len(text) - chars // 2), max(1, chars // 8))]
+    shared = [wanted & set(re.findall(r"\w{3,}", part.lower())) for part in parts]
+    counts = Counter(word for words in shared for word in words)
+    worth = [sum(math.log(1 + len(parts) / counts[word]) for word in words) for words in shared]
+    return parts[worth.index(max(worth))]
 
 
 def holds(text: str, answers: Sequence[str]) -> bool:
@@ -221,6 +228,7 @@ async def measured(
                         question.text,
                         holds(text, question.answers),
                         in_a_sentence(text, question.answers),
+                        holds(nearest(text, question.text, EVIDENCE_CHARS), question.answers),
                     )
                     if model is not None:
                         began = time.perf_counter()
@@ -270,7 +278,8 @@ class ReaderOptions:
 def table(rows: Sequence[Answer], *, read: bool) -> list[str]:
     """Return the shares by number of compactions and condition, for all questions and by group, as lines."""
     lines = [
-        f"{'after':>5} {'condition':<15}{'group':<26}{'n':>4}{'in text':>9}{'in a sentence':>15}{'answered':>10}  95 %"
+        f"{'after':>5} {'condition':<15}{'group':<26}{'n':>4}{'in text':>9}{'in a sentence':>15}{'near':>7}"
+        f"{'answered':>10}  95 %"
     ]
     groups: dict[str, Callable[[Answer], bool]] = {
         "all": lambda _: True,
@@ -282,12 +291,12 @@ def table(rows: Sequence[Answer], *, read: bool) -> list[str]:
             mine = [row for row in rows if (row.times, row.condition) == (times, condition) and belongs(row)]
             of = len(mine)
             text, sentence = sum(row.in_text for row in mine), sum(row.in_sentence for row in mine)
-            right = sum(row.right is True for row in mine)
-            low, high = wilson(right if read else sentence, of)
+            near, right = sum(row.near for row in mine), sum(row.right is True for row in mine)
+            low, high = wilson(right if read else near, of)
             answered = f"{right / max(1, of):>10.2f}" if read else f"{'-':>10}"
             lines.append(
                 f"{times:>5} {condition:<15}{group:<26}{of:>4}{text / max(1, of):>9.2f}{sentence / max(1, of):>15.2f}"
-                f"{answered}  {low:.2f}-{high:.2f}"
+                f"{near / max(1, of):>7.2f}{answered}  {low:.2f}-{high:.2f}"
             )
     return lines
 

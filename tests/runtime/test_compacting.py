@@ -740,7 +740,7 @@ def test_pinned_words_of_the_user_survive_whatever_their_age():
             )
             assert "Never touch the lighthouse." in summary
             assert "Message 29: " in summary
-            assert "Older messages of the user" in summary
+            assert ", whole behind its handle" in summary
 
     run(steps)
 

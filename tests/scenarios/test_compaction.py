@@ -22,7 +22,7 @@ from reverie.errors import CompactionError, ModelUnavailable, PromptTooLong, Ses
 from reverie.events import CompactionEnded, DecisionMade, Event
 from reverie.importers import find_sessions, read_session
 from reverie.layers.l4_compact import CompactPolicy, summary_budget
-from reverie.layers.l4_compact.user_words import user_messages
+from reverie.layers.l4_compact.user_words import short_handle, user_messages
 from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.replay.play import PlayedClock, play_session
 from reverie.settings import Switches
@@ -105,7 +105,7 @@ async def _words_survive(session: Session, decision: Compacted, request: dict[st
     kept = {piece.uuid for group in session.view.groups for piece in group.pieces}
     budget = summary_budget(session.settings.compact, session.thresholds.effective).words
     gone = [one for one in reversed(said) if one.handle not in kept]
-    places = [decision.summary.find(f"[handle {one.handle}]\n{one.text}") for one in gone]
+    places = [decision.summary.find(f"[handle {short_handle(one.handle)}]: {one.text}") for one in gone]
     whole = [at for at in places if at >= 0]
     assert whole == sorted(whole, reverse=True)  # the oldest comes first in the text
     assert all(at >= 0 for at in places[: len(whole)]), "an older message is whole where a newer one is not"
@@ -114,8 +114,8 @@ async def _words_survive(session: Session, decision: Compacted, request: dict[st
     cut = await session.read_back(decision.handle)
     for one in said:
         if one.handle not in kept and one.text not in sent:
-            assert one.handle in sent or ("still older ones" in sent and one.handle.encode() in cut)
-        back = (await session.read_back(one.handle)).decode()
+            assert short_handle(one.handle) in sent or ("still older messages" in sent and one.handle.encode() in cut)
+        back = (await session.read_back(short_handle(one.handle))).decode()
         read = "\n\n".join(_texts(json.loads(back))) if back.startswith("[{") else back
         assert all(part in read for part in one.text.split("\n\n")), one.text[:80]
     return Counter(whole=len(whole), by_handle=len(gone) - len(whole))

@@ -50,14 +50,53 @@ def test_a_fix_names_the_failing_test_and_the_changed_function() -> None:
     (account,) = accounts(script)
     assert "test_flush_twice" in account
     assert "ValueError: closed store" in account
-    assert "fixed: changed store.py (flush), then `pytest -q tests` succeeded" in account
+    assert "-> fixed: edited store.py (flush), then `pytest -q tests` succeeded" in account
+
+
+def test_an_account_tells_words_and_work_in_the_order_of_events() -> None:
+    script = asked_to("Make the tests of the store pass")
+    script.reply(text("I look at the store first, because its rows are written twice."))
+    script.reply(call("t1", "Edit", file_path="/r/store.py", old_string="x", new_string="def flush(self): pass"))
+    script.result("t1", "done")
+    script.reply(call("t2", "Bash", command="pytest -q"))
+    script.result("t2", "FAILED tests/test_store.py::test_rows - ValueError: closed store\nExit code 1")
+    script.reply(text("The rows are closed too early, so the reader has to open them again."))
+    script.reply(call("t3", "Write", file_path="/r/rows.py", content="def reopen(): pass"))
+    script.result("t3", "done")
+    script.reply(call("t4", "Bash", command="pytest -q"))
+    script.result("t4", "3 passed in 0.1s")
+    script.reply(call("t5", "Bash", command="git commit -am rows"))
+    script.result("t5", "[main 4f5e6d7] rows")
+    script.user("thanks")
+    assert accounts(script)[0].split("\n") == [
+        "agent: I look at the store first, because its rows are written twice.",
+        "agent edited store.py (flush)",
+        "agent ran `pytest -q`: failed: FAILED tests/test_store.py::test_rows - ValueError: closed store -> "
+        "fixed: edited rows.py (reopen), then it succeeded",
+        "agent: The rows are closed too early, so the reader has to open them again.",
+        "agent ran `pytest -q`: 3 passed in 0.1s",
+        "agent committed [main 4f5e6d7] rows",
+    ]
+
+
+def test_the_work_after_a_message_that_stays_in_view_is_not_told_again() -> None:
+    script = asked_to("Build it")
+    script.reply(call("t1", "Bash", command="make first"))
+    script.result("t1", "12 passed in 0.1s")
+    kept = script.reply(text("The first half is built, and I go on with the second half."))
+    script.reply(call("t2", "Bash", command="make second"))
+    script.result("t2", "15 passed in 0.1s")
+    activity = Activity().add_all(script.entries)
+    (told,) = request_accounts(activity, 2_000, {kept}).values()
+    assert told == "agent ran `make first`: 12 passed in 0.1s"
+    assert "make second" in "\n".join(request_accounts(activity, 2_000).values())
 
 
 def test_the_place_of_a_compiler_error_is_kept() -> None:
     script = asked_to("Build it")
     script.reply(call("t1", "Bash", command="go vet ./..."))
     script.result("t1", "# app/store\nstore/hooks.go:48:23: undefined: cpkg\nFAIL\tapp/store\nok  \tapp/other\t0.1s")
-    assert "`go vet ./...` failed: store/hooks.go:48:23: undefined: cpkg" in accounts(script)[0]
+    assert "agent ran `go vet ./...`: failed: store/hooks.go:48:23: undefined: cpkg" in accounts(script)[0]
 
 
 def test_a_short_answer_stands_after_its_question() -> None:
@@ -88,7 +127,7 @@ def test_words_given_with_a_refused_call_are_the_users() -> None:
     script.result("t1", REFUSED, is_error=True)
     script.reply(text("I leave it as it is."))
     assert [one.text for one in user_messages(script.entries)] == ["Fix the fence", "no, I did not say commit"]
-    assert "- With these words the user refused Bash `git commit -m fence`" in accounts(script)[-1]
+    assert "(with these words the user refused Bash `git commit -m fence`)" in accounts(script)[-1]
     notes = take_notes(script.entries)
     assert "The user refused Bash `git commit -m fence`: no, I did not say commit" in notes[ERRORS]
     assert "Asked last: no, I did not say commit" in notes[CURRENT]
@@ -173,7 +212,7 @@ def test_a_module_that_python_runs_is_the_program_and_a_check_by_python_is_anoth
     assert "ValueError: closed store -> no success seen yet" in accounts(script)[0]
     script.reply(call("t9", "Bash", command=".venv/bin/python3.11 -u -m pytest"))
     script.result("t9", "3 passed in 0.1s")
-    assert "ValueError: closed store -> `.venv/bin/python3.11 -u -m pytest` succeeded" in accounts(script)[0]
+    assert "ValueError: closed store -> later `.venv/bin/python3.11 -u -m pytest` succeeded" in accounts(script)[0]
 
 
 def test_an_exit_code_of_0_is_a_success_whatever_the_last_line_says() -> None:
@@ -183,7 +222,7 @@ def test_an_exit_code_of_0_is_a_success_whatever_the_last_line_says() -> None:
         script.result(f"t{at}", f"<returncode>{code}</returncode>\n<output>\nValueError: closed store\n</output>")
     (account,) = accounts(script)
     assert "make show0" not in account
-    assert "`make show1` failed: ValueError: closed store" in account
+    assert "`make show1`: failed: ValueError: closed store" in account
 
 
 def test_only_the_answer_of_a_person_is_a_decision() -> None:
@@ -191,8 +230,8 @@ def test_only_the_answer_of_a_person_is_a_decision() -> None:
     for at, tool in enumerate(("search_docs", "Task", "AskUserQuestion", "ask_followup_question")):
         script.reply(call(f"t{at}", tool, question="Which stone?"))
         script.result(f"t{at}", f"granite by {tool}")
-    decided = [line for line in accounts(script)[0].split("\n") if line.startswith("- Decided: ")]
-    assert decided == ["- Decided: granite by AskUserQuestion", "- Decided: granite by ask_followup_question"]
+    decided = [line for line in accounts(script)[0].split("\n") if line.startswith("user decided: ")]
+    assert decided == ["user decided: granite by AskUserQuestion", "user decided: granite by ask_followup_question"]
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +262,7 @@ def test_a_request_is_told_after_its_commands_left_the_list_of_commands() -> Non
         script.result(f"t{at}", "done")
     activity = Activity().add_all(script.entries)
     assert "make first again" not in activity.commands
-    assert "`make first` failed: error: no input" in request_accounts(activity, 2_000)[activity.requests[0].uuid]
+    assert "`make first`: failed: error: no input" in request_accounts(activity, 2_000)[activity.requests[0].uuid]
 
 
 def test_a_long_request_keeps_a_bounded_number_of_everything(long_request: Activity) -> None:

@@ -47,8 +47,8 @@ def test_every_section_is_written_from_what_the_session_did(worked: Script) -> N
     assert "- `/repo/src/parse.py`: changed 1x, read 1x; parse_empty" in notes[FILES]
     assert "- `pytest tests/test_parse.py` (2x, failed 1x): 4 passed in 0.10s" in notes[WORKFLOW]
     assert (
-        "- `pytest tests/test_parse.py` failed: IndexError: string index out of range -> fixed: changed parse.py "
-        "(parse_empty), then `pytest tests/test_parse.py` succeeded"
+        "- ran `pytest tests/test_parse.py`: failed: IndexError: string index out of range -> fixed: edited parse.py "
+        "(parse_empty), then it succeeded"
     ) in notes[ERRORS]
     assert "[main 4f5e6d7] Accept empty input" in notes[RESULTS]
     assert "Empty input is accepted now; 4 tests pass." in notes[RESULTS]
@@ -113,7 +113,7 @@ def test_an_agent_without_tool_blocks_is_understood_by_its_fences() -> None:
     script.user("<returncode>0</returncode>\n<output>\n2 passed in 0.1s\n</output>")
     notes = take_notes(script.entries)
     assert "- `pytest -q` (2x, failed 1x): 2 passed in 0.1s" in notes[WORKFLOW]
-    assert "- `pytest -q` failed: KeyError: 'x' -> `pytest -q` succeeded" in notes[ERRORS]
+    assert "- ran `pytest -q`: failed: KeyError: 'x' -> later it succeeded" in notes[ERRORS]
     assert "Asked last: Make the tests pass" in notes[CURRENT]
 
 

@@ -212,7 +212,7 @@ def test_a_summary_from_notes_is_at_most_12_000_tokens():
     assert full.words + full.notes + full.accounts + full.anchors + full.handles <= 12_000
     assert full.notes + full.accounts >= 3_000
     short = budget.beside([UserMessage("h", "yes")] * 200)  # the line of each handle counts too
-    assert 200 * 20 + short.notes + short.accounts + short.anchors + short.handles <= 12_000
+    assert 200 * 12 + short.notes + short.accounts + short.anchors + short.handles <= 12_000
     alone = budget.beside([])
     assert alone.notes + alone.accounts > 8_000
 

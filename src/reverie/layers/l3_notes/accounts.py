@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from math import log
-from typing import Final
+from math import inf, log
+from typing import Final, TypeAlias
 
 from ...conversation.tokens.estimate import estimate_text
 from ...text.stems import stems
@@ -38,8 +38,11 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+]\s+)?(?:\*\*)?(\d{1,2}|[A-Za-z])[.):]\s")
 _PICKED: Final = re.compile(r"(?<![\w.])(?:\d{1,2}|[A-Za-z])(?![\w'])")
 
 
+Edits: TypeAlias = dict[str, Mapping[str, None]]
+
+
 @record
-class _Sentence:
+class SpokenSentence:
     """A sentence of the agent: its request, its place, its tokens and its words."""
 
     request: str
@@ -51,63 +54,86 @@ class _Sentence:
 
 
 def request_accounts(activity: Activity, tokens: int, visible: Container[str] = ()) -> dict[str, str]:
-    """Return the account of each request by its handle, all together within so many tokens.
+    """Return the account of each request by its handle, in the order of events, all within so many tokens.
 
-    Requests and replies whose handle is ``visible`` are left out, and the last reply, which the current state quotes.
+    Requests and replies whose handle is ``visible`` are left out with the work after them, and the last reply, which
+    the current state quotes.
     """
     work = _chosen_work(activity, int(tokens * _WORK_SHARE), visible)
-    left = tokens - sum(estimate_text(line) + 2 for lines in work.values() for line in lines)
-    said = request_words(activity, left, visible)
+    left = tokens - sum(estimate_text(line) + 2 for lines in work.values() for _, line in lines)
+    said = _spoken_lines(activity, left, visible)
     # The work gets the room that the words leave.
-    spoken = sum(estimate_text(" ".join(sentences)) + 6 for sentences in said.values())
+    spoken = sum(estimate_text(line) + 2 for lines in said.values() for _, line in lines)
     work = _chosen_work(activity, tokens - spoken, visible)
-    for handle, sentences in said.items():
-        work[handle] = [f"=> The agent: {' '.join(sentences)}", *work.get(handle, ())]
     order = (asked.uuid for asked in activity.requests)
-    return {handle: "\n".join(work[handle]) for handle in dict.fromkeys((*order, *work)) if handle in work}
+    handles = dict.fromkeys((*order, *work, *said))
+    lines = {handle: sorted((*said.get(handle, ()), *work.get(handle, ()))) for handle in handles}
+    return {handle: "\n".join(line for _, line in found) for handle, found in lines.items() if found}
 
 
-def account_lines(activity: Activity, asked: UserRequest, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines about the work for a request, each with its rank: the lowest is the most important.
+def account_lines(
+    activity: Activity, asked: UserRequest, names: Mapping[str, str], told: Container[str] = ()
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines about the work for a request, each with its rank, lowest first, and its place in the session.
 
-    ``names`` are the short names of files by path.
+    ``names`` are the short names of files by path; ``told`` are failures whose changes need not be said again.
     """
     if asked.refused:
-        yield 0, f"- With these words the user refused {asked.refused}"
-    for decision in asked.decisions:
-        yield 0, f"- Decided: {decision}"
-    for line, failure in activity.failures.items():
-        if failure.request == asked.uuid:
-            yield 1, f"- {failure_line(line, failure, names)}"
-    for commit in asked.commits:
-        yield 2, f"- Commit {commit}"
-    if asked.edits:
-        yield 3, f"- Changed {_changes(asked.edits, names)}"
+        yield 0, asked.at, f"(with these words the user refused {asked.refused})"
+    failures = [item for item in activity.failures.items() if item[1].request == asked.uuid]
+    for line, failure in failures:
+        yield 1, failure.at, f"agent {failure_line(line, failure, names)}"
+    fixes = [failure.edits for line, failure in failures if line in told]
+    failed = {failure.at for _, failure in failures}
     again = {command for command, use in activity.commands.items() if use.runs > 1}
-    telling = [item for item in asked.runs.items() if item[1] != "ok" or item[0] in again]
-    for command, outcome in telling[-_RUNS:]:
-        yield 4, f"- Ran `{one_line(command, 100)}`: {outcome}"
+    runs = 0
+    for step in reversed(asked.steps):
+        match step.kind:
+            case "decision":
+                yield 0, step.at, f"user decided: {step.text}"
+            case "commit":
+                yield 2, step.at, f"agent committed {step.text}"
+            case "edit":
+                if edits := _untold(step.edits, fixes):
+                    yield 3, step.at, f"agent edited {_changes(edits, names)}"
+            case "run":
+                runs += 1
+                if runs <= _RUNS and step.at not in failed and (step.outcome != "ok" or step.text in again):
+                    yield 4, step.at, f"agent ran `{one_line(step.text, 120)}`: {step.outcome}"
 
 
 def failure_line(line: str, failure: Failure, names: Mapping[str, str]) -> str:
-    """Return a failure as one line: the error, its tests, the command, the changes that followed, and the success."""
-    often = f" ({failure.count}x)" if failure.count > 1 else ""
+    """Return a failure as one line: the command, its failing tests, the error, the changes after it, the success."""
+    often = f" {failure.count} times" if failure.count > 1 else ""
     tests = [name for name in failure.tests if name not in line][-3:]
     named = f" in {', '.join(tests)}" if tests else ""
-    head = f"`{one_line(failure.after, 80)}` failed{often}{named}: {line}"
-    done = f"changed {_changes(failure.edits, names)}" if failure.edits else ""
+    done = f"edited {_changes(failure.edits, names)}" if failure.edits else ""
     if failure.fixed:
-        done += f"{', then ' if done else ''}`{one_line(failure.fixed, 80)}` succeeded"
-    return f"{head} -> {'fixed: ' if failure.fixed and failure.edits else ''}{done or 'no success seen yet'}"
+        again = "it" if failure.fixed == failure.after else f"`{one_line(failure.fixed, 120)}`"
+        done = f"fixed: {done}, then {again} succeeded" if done else f"later {again} succeeded"
+    return f"ran `{one_line(failure.after, 120)}`: failed{often}{named}: {line} -> {done or 'no success seen yet'}"
+
+
+def _untold(edits: Mapping[str, Mapping[str, None]], told: Iterable[Mapping[str, Mapping[str, None]]]) -> Edits:
+    """Return the changes without the files whose names are all among those told with a failure."""
+    shown = [(path, symbols) for one in told for path, symbols in _shown(one)]
+    return {
+        path: symbols
+        for path, symbols in edits.items()
+        if not any(path == other and set(symbols) <= set(names) for other, names in shown)
+    }
+
+
+def _shown(edits: Mapping[str, Mapping[str, None]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the last changed files, each with the last names changed in it."""
+    for path, symbols in list(edits.items())[-5:]:
+        yield path, list(symbols)[-4:]
 
 
 def _changes(edits: Mapping[str, Mapping[str, None]], names: Mapping[str, str]) -> str:
     """Return the last changed files, each with the names changed in it."""
-    parts: list[str] = []
-    for path, symbols in list(edits.items())[-5:]:
-        inside = ", ".join(list(symbols)[-4:])
-        parts.append(f"{names.get(path, path)}{f' ({inside})' if inside else ''}")
-    return ", ".join(parts)
+    inside = ((names.get(path, path), ", ".join(symbols)) for path, symbols in _shown(edits))
+    return ", ".join(f"{name} ({symbols})" if symbols else name for name, symbols in inside)
 
 
 def short_paths(paths: Iterable[str]) -> dict[str, str]:
@@ -118,34 +144,49 @@ def short_paths(paths: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _chosen_work(activity: Activity, tokens: int, visible: Container[str]) -> dict[str, list[str]]:
-    """Return the lines about the work by request, the most important and newest of all that fit."""
+def _chosen_work(activity: Activity, tokens: int, visible: Container[str]) -> dict[str, list[tuple[int, str]]]:
+    """Return the lines about the work by request with their places: the most important and newest of all that fit."""
     names = short_paths(activity.files)
-    ranked = [
-        (rank, -number, at, asked.uuid, line)
-        for number, asked in enumerate(activity.requests)
-        if asked.uuid not in visible
-        for at, (rank, line) in enumerate(account_lines(activity, asked, names))
-    ]
-    taken: list[tuple[int, int, str, str]] = []
+    asked = [one for one in reversed(activity.requests) if one.uuid not in visible]
+    end = _first_visible(activity, visible)
+    chosen: dict[str, list[tuple[int, str]]] = {}
     left = tokens
-    for _, number, at, handle, line in sorted(ranked):
-        cost = estimate_text(line) + 2
-        if cost <= left:
-            left -= cost
-            taken.append((-number, at, handle, line))
-    chosen: dict[str, list[str]] = {}
-    for _, _, handle, line in sorted(taken):
-        chosen.setdefault(handle, []).append(line)
+    for ranks in ((0, 1, 2), (3, 4)):  # a change that a chosen failure tells is not said again
+        shown = "\n".join(line for lines in chosen.values() for _, line in lines)
+        told = {line for line in activity.failures if line in shown}
+        found = ((one, line) for one in asked for line in account_lines(activity, one, names, told))
+        for one, (_, at, line) in sorted((x for x in found if x[1][0] in ranks), key=lambda item: item[1][0]):
+            cost = estimate_text(line) + 2
+            if at < end and cost <= left:
+                left -= cost
+                chosen.setdefault(one.uuid, []).append((at, line))
     return chosen
 
 
-def request_words(activity: Activity, tokens: int, visible: Container[str] = ()) -> dict[str, list[str]]:
+def _first_visible(activity: Activity, visible: Container[str]) -> float:
+    """Return the place of the first text that stays in view after all that do not."""
+    places = sorted((one.at, one.uuid in visible) for one in (*activity.requests, *activity.replies))
+    last = max((at for at, shown in places if not shown), default=0)
+    return next((at for at, shown in places if shown and at > last), inf)
+
+
+def _spoken_lines(activity: Activity, tokens: int, visible: Container[str]) -> dict[str, list[tuple[int, str]]]:
+    """Return the chosen sentences of the agent by request, those of one reply on one line, with their places."""
+    lines: dict[str, list[tuple[int, str]]] = {}
+    for handle, sentences in request_words(activity, tokens, visible).items():
+        by_reply: dict[int, list[str]] = {}
+        for one in sentences:
+            by_reply.setdefault(one.at[0], []).append(one.text)
+        lines[handle] = [(at, f"agent: {' '.join(texts)}") for at, texts in by_reply.items()]
+    return lines
+
+
+def request_words(activity: Activity, tokens: int, visible: Container[str] = ()) -> dict[str, list[SpokenSentence]]:
     """Return sentences of the agent by request: first those that a short answer needs, then the most telling."""
     last = activity.last_reply
     replies = [reply for reply in activity.replies if reply.text != last and reply.uuid not in visible]
     found = [one for reply in replies for one in _sentences_of(reply.request, reply.at, reply.text, reply.is_last)]
-    taken: dict[tuple[int, int], _Sentence] = {}
+    taken: dict[tuple[int, int], SpokenSentence] = {}
     left = tokens
     for one in _answered(activity, found):
         if one.tokens <= left:
@@ -153,15 +194,15 @@ def request_words(activity: Activity, tokens: int, visible: Container[str] = ())
             taken[one.at] = one
     for one in _telling(found, left, taken.values(), [asked.text for asked in activity.requests]):
         taken[one.at] = one
-    chosen: dict[str, list[str]] = {}
+    chosen: dict[str, list[SpokenSentence]] = {}
     for _, one in sorted(taken.items()):
-        chosen.setdefault(one.request, []).append(one.text)
+        chosen.setdefault(one.request, []).append(one)
     return chosen
 
 
-def _answered(activity: Activity, found: Sequence[_Sentence]) -> Iterator[_Sentence]:
+def _answered(activity: Activity, found: Sequence[SpokenSentence]) -> Iterator[SpokenSentence]:
     """Yield the question, or the items of a list, that a short message of the user answers; newest first."""
-    by_reply: dict[int, list[_Sentence]] = {}
+    by_reply: dict[int, list[SpokenSentence]] = {}
     for one in found:
         by_reply.setdefault(one.at[0], []).append(one)
     for asked in reversed(activity.requests):
@@ -183,8 +224,8 @@ def _answered(activity: Activity, found: Sequence[_Sentence]) -> Iterator[_Sente
 
 
 def _telling(
-    found: Sequence[_Sentence], tokens: int, taken: Iterable[_Sentence], said: Sequence[str]
-) -> Iterator[_Sentence]:
+    found: Sequence[SpokenSentence], tokens: int, taken: Iterable[SpokenSentence], said: Sequence[str]
+) -> Iterator[SpokenSentence]:
     """Yield the sentences that add the most words others repeat, each word once, until the tokens are spent."""
     used = Counter(term for one in found for term in one.terms)
     asked = {term for text in said for term in _terms(text)}
@@ -196,7 +237,7 @@ def _telling(
     for one in taken:
         covered.update(one.terms)
 
-    def gain(one: _Sentence) -> float:
+    def gain(one: SpokenSentence) -> float:
         return one.weight * sum(worth[term] for term in one.terms if term not in covered) / (one.tokens + 4)
 
     waiting = [(-gain(one), one.at, one) for one in found]
@@ -216,9 +257,9 @@ def _telling(
 
 
 @lru_cache(maxsize=1_024)
-def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[_Sentence, ...]:
+def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[SpokenSentence, ...]:
     """Return the sentences of a reply without code, headings and sentences that only announce the next one."""
-    found: list[_Sentence] = []
+    found: list[SpokenSentence] = []
     for line in _FENCE.sub("", text).splitlines():
         if not line.strip() or _MARKS.fullmatch(line) or line.lstrip().startswith("#"):
             continue
@@ -231,7 +272,7 @@ def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[_Sen
             if asks or len(terms) >= _LEAST_WORDS:
                 shown = one_line(part, _SENTENCE_CHARS)
                 weight = 1.0 if is_last else _WORKING_WEIGHT
-                found.append(_Sentence(request, (at, len(found)), shown, estimate_text(shown) + 1, terms, weight))
+                found.append(SpokenSentence(request, (at, len(found)), shown, estimate_text(shown) + 1, terms, weight))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as default
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from ...conversation.authorship import Utterance, strings_of, utterances
 from ...conversation.entries import Entry
@@ -40,7 +40,7 @@ _FAILURES: Final = 300
 _ASKED: Final = 200
 _REPLIES: Final = 400
 _SYMBOLS: Final = 16
-_WORK: Final = 64  # runs, changed files, commits and decisions of one request; a summary shows a few of the last
+_WORK: Final = 64  # steps of one request, and changed files of one step; a summary shows a few of the last
 _SEEN_FILES: Final = 16  # texts of files that were read, to find the function around a change
 _SEEN_CHARS: Final = 60_000
 _TEXT: Final = 6_000
@@ -55,19 +55,40 @@ class _HasWeight(Protocol):
 
 
 @dataclass(slots=True)
+class WorkStep:
+    """A step of the work: a decision, a commit, a command with its outcome, or the changes between two commands."""
+
+    kind: Literal["decision", "commit", "run", "edit"]
+    at: int
+    text: str = ""
+    outcome: str = ""
+    edits: dict[str, dict[str, None]] = default(default_factory=lambda: {})
+
+
+@dataclass(slots=True)
 class UserRequest:
-    """A user's request, with the work that followed it: changes by file, outcomes by command, commits, decisions."""
+    """A user's request, with the steps of the work that followed it, in order."""
 
     uuid: str
     text: str
     at: int
     refused: str = ""
     """The call that the user refused with these words."""
-    edits: dict[str, dict[str, None]] = default(default_factory=lambda: {})
-    runs: dict[str, str] = default(default_factory=lambda: {})
-    commits: list[str] = default(default_factory=lambda: [])
-    decisions: list[str] = default(default_factory=lambda: [])
+    steps: list[WorkStep] = default(default_factory=lambda: [])
     calls: int = 0
+
+    def add(self, step: WorkStep) -> None:
+        """Add a step, and drop the oldest above the limit; a command that ran before has its last outcome only."""
+        if step.kind == "run":
+            self.steps = [one for one in self.steps if (one.kind, one.text) != ("run", step.text)]
+        self.steps.append(step)
+        del self.steps[:-_WORK]
+
+    def change(self, path: str, symbols: Mapping[str, None], at: int) -> None:
+        """Add a changed file with its names to the changes since the last command."""
+        if not self.steps or self.steps[-1].kind != "edit":
+            self.add(WorkStep("edit", at))
+        _changed(self.steps[-1].edits, path, symbols)
 
 
 @dataclass(slots=True)
@@ -231,7 +252,7 @@ class Activity:
         if one.text:
             self._said(UserRequest(uuid, one.text[:_TEXT], self.at, call))
         elif self.requests:
-            _added(self.requests[-1].decisions, f"the user refused {call}")
+            self.requests[-1].add(WorkStep("decision", self.at, f"the user refused {call}"))
         self.open_calls.pop(one.id, None)
         self._resulted = True
 
@@ -276,7 +297,7 @@ class Activity:
         if act.path and act.what != "search" and not outcome.failed:
             self._touched(act)
         if act.what == "ask" and not outcome.failed and self.requests:
-            _added(self.requests[-1].decisions, one_line(one.text, 600))
+            self.requests[-1].add(WorkStep("decision", self.at, one_line(one.text, 600)))
         if act.what == "run":
             self._ran(command_key(act.command), act, outcome, one.text)
 
@@ -293,7 +314,7 @@ class Activity:
             file.symbols.pop(name, None)
         _renewed(file.symbols, changed)
         if self.requests:
-            _changed(self.requests[-1].edits, act.path, changed)
+            self.requests[-1].change(act.path, changed, self.at)
         for lines in self._unfixed.values():
             for line in lines:
                 if (failure := self.failures.get(line)) is not None:
@@ -313,11 +334,11 @@ class Activity:
             self._judged(key, outcome)
         if not self.requests:
             return
-        request = self.requests[-1]
-        if not only_looks(key):
-            _renewed(request.runs, {key: command.said}, _WORK)
-        if not outcome.failed and "git commit" in act.command and (line := _COMMIT.search(text)):
-            _added(request.commits, one_line(line.group(), 160))
+        commit = _COMMIT.search(text) if not outcome.failed and "git commit" in act.command else None
+        if commit is not None:
+            self.requests[-1].add(WorkStep("commit", self.at, one_line(commit.group(), 160)))
+        elif not only_looks(key):
+            self.requests[-1].add(WorkStep("run", self.at, key, command.said))
 
     def _judged(self, key: str, outcome: ToolOutcome) -> None:
         """Record the errors of an outcome; once the program succeeds, record the changes in between as their fix."""
@@ -370,12 +391,6 @@ def _changed(edits: dict[str, dict[str, None]], path: str, symbols: Mapping[str,
     names = edits.get(path, {})
     _renewed(names, symbols)
     _renewed(edits, {path: names}, _WORK)
-
-
-def _added(kept: list[str], newest: str) -> None:
-    """Add to a list, and drop the oldest above the limit."""
-    kept.append(newest)
-    del kept[:-_WORK]
 
 
 def _pruned(kept: dict[str, W], most: int) -> None:

@@ -36,11 +36,13 @@ from .sections import (
 from .tool_effects import one_line, only_looks
 
 _STEPS: Final = ("- In progress: ", "- Pending: ")
+_ASKED, _SAID, _RAN = "- Asked last: ", "- The agent said last: ", "- Ran last: "
+_CHANGED: Final = ": changed "
 _TITLE_WORDS: Final = (5, 10)
 _GREETING_WORDS: Final = 3  # "hi" and "hello there" are no title if more follows
 _TELLING_CHARS: Final = 16  # "ok" and "go on" are not requests
 _CLAUSE: Final = re.compile(r"(?<=[,;.!?])\s+|(?<=[，；。！？])|\s+[–—-]+\s+")
-_TOLD_ELSEWHERE: Final = (TASK, ERRORS, LEARNINGS, RESULTS, WORKLOG)
+_TOLD_ELSEWHERE: Final = (TASK, WORKFLOW, ERRORS, CODEBASE, LEARNINGS, RESULTS, WORKLOG)
 _SHARES: Final = {
     TITLE: 0.01,
     CURRENT: 0.12,
@@ -82,14 +84,17 @@ def take_notes(
     return fit_notes(written, budget.section_tokens, budget.total_tokens)
 
 
-def without_told(sections: Mapping[str, str], foreign: Container[str]) -> dict[str, str]:
-    """Return notes without the parts that a summary says elsewhere: open steps, and the account of each request.
+def without_told(sections: Mapping[str, str], foreign: Container[str], *, shows_last: bool = False) -> dict[str, str]:
+    """Return notes without the parts that a summary says elsewhere: open steps, the account of each request.
 
-    Sections in ``foreign``, which a person or a model wrote, stay as they are.
+    Sections in ``foreign``, which a person or a model wrote, stay as they are; ``shows_last`` says that the agent's
+    last words stay in view.
     """
     kept = {name: text for name, text in sections.items() if name in foreign or name not in _TOLD_ELSEWHERE}
-    if CURRENT in kept and CURRENT not in foreign:
-        kept[CURRENT] = "\n".join(line for line in kept[CURRENT].splitlines() if not line.startswith(_STEPS))
+    told = (*_STEPS, _ASKED, _RAN, *((_SAID,) if shows_last else ()))
+    for name in {CURRENT, FILES} & kept.keys() - {name for name in kept if name in foreign}:
+        lines = (line for line in kept[name].splitlines() if not line.startswith(told))
+        kept[name] = "\n".join(line for line in lines if name == CURRENT or _CHANGED in line)
     return kept
 
 
@@ -145,7 +150,7 @@ def _within(lines: Iterable[str], tokens: int) -> list[str]:
 
 def _current(activity: Activity) -> Iterator[str]:
     if activity.requests:
-        yield f"- Asked last: {one_line(activity.requests[-1].text, 400)}"
+        yield f"{_ASKED}{one_line(activity.requests[-1].text, 400)}"
     doing = [text for text, state in activity.todos if state in ("in_progress", "active")]
     pending = [text for text, state in activity.todos if state in ("pending", "todo", "open", "")]
     if doing:
@@ -156,10 +161,10 @@ def _current(activity: Activity) -> Iterator[str]:
     if waiting:
         yield f"- Running: {'; '.join(f'`{one_line(one, 160)}`' for one in waiting[-3:])}"
     if activity.last_reply:
-        yield f"- The agent said last: {one_line(activity.last_reply, 900)}"
+        yield f"{_SAID}{one_line(activity.last_reply, 900)}"
     latest = max(activity.commands.items(), key=lambda item: item[1].at, default=None)
     if latest is not None:
-        yield f"- Ran last: `{latest[0]}`: {latest[1].said}"
+        yield f"{_RAN}`{latest[0]}`: {latest[1].said}"
 
 
 def _task(activity: Activity, room: int) -> Iterator[str]:
@@ -206,13 +211,13 @@ def _errors(activity: Activity) -> Iterator[str]:
 
 def _learnings(activity: Activity, room: int) -> Iterator[str]:
     """Yield the most telling sentences of the agent, oldest first, without its last reply."""
-    for text in request_words(activity, room).values():
-        yield from (f"- {one}" for one in text)
+    for sentences in request_words(activity, room).values():
+        yield from (f"- {one.text}" for one in sentences)
 
 
 def _results(activity: Activity, room: int) -> Iterator[str]:
     for asked in reversed(activity.requests):
-        yield from (f"- commit {line}" for line in reversed(asked.commits))
+        yield from (f"- commit {step.text}" for step in reversed(asked.steps) if step.kind == "commit")
     answers = [reply.text for reply in reversed(activity.replies) if reply.is_last]
     for answer in answers[:3]:
         yield cut_text(answer, room // 3)
@@ -222,6 +227,7 @@ def _worklog(activity: Activity) -> Iterator[str]:
     """Yield one line per user request with the work that followed it, newest first."""
     names = short_paths(activity.files)
     for asked in reversed(activity.requests):
-        done = "; ".join(line.removeprefix("- ") for rank, line in account_lines(activity, asked, names) if rank > 1)
+        lines = sorted((at, line) for rank, at, line in account_lines(activity, asked, names) if rank > 1)
+        done = "; ".join(line.removeprefix("agent ") for _, line in lines)
         work = f"{asked.calls} calls; {done}" if asked.calls else done
         yield f"- {one_line(asked.text, 90)}{f' => {one_line(work, 300)}' if work else ''}"

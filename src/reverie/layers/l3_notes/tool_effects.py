@@ -39,6 +39,7 @@ _SUMMARY: Final = re.compile(
 )
 _FAILED: Final = re.compile(r"\bFAIL|\b[1-9]\d* (?:failed|errors?)\b|result: FAILED")
 _LOCATED: Final = re.compile(r"[\w./~-]*\w\.\w+:\d+(?::\d+)?:? \S+ \S+")
+_COLUMN: Final = re.compile(r"[\w./~-]*\w\.\w+:\d+:\d+")
 _LAST_LINES: Final = 3
 _SUMMARY_LINES: Final = 40
 _SUMMARY_CHARS: Final = 300
@@ -173,8 +174,10 @@ def outcome_of(text: str, errors: Sequence[str], *, failed: bool) -> ToolOutcome
     lines = [" ".join(line.split()) for line in head.splitlines() if line.strip() and not _EXIT.search(line)]
     ends_in_error = code is None and any(error in line for error in errors for line in lines[-_LAST_LINES:])
     failed = failed or value != 0 or ends_in_error or _FAILED.search(summary) is not None
-    located = [line for line in lines if _LOCATED.match(line)] if failed else []  # as compilers and linters print
-    shown = [line for line in dict.fromkeys((*located[:1], *located[-1:], *errors)) if len(line) <= _MOST_ERROR][:5]
+    located = [line for line in lines if _LOCATED.match(line)] if failed else []
+    places = [line for line in located if _COLUMN.match(line)]  # as compilers and linters print; others may be logs
+    shown = dict.fromkeys((*places[:1], *places[-1:], *errors, *located[-1:]))
+    shown = [line for line in shown if len(line) <= _MOST_ERROR][:5]
     if failed and not shown:  # the last words of a program that failed
         shown = [line for line in lines[-1:] if len(line) <= _MOST_ERROR]
     said = summary or (f"exit {value}" if value else "failed" if failed else "")

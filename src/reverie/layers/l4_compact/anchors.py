@@ -53,8 +53,10 @@ def anchors_text(anchors: Iterable[Identifier]) -> str:
     if not by_kind:
         return ""
     parts = ["## Exact names from the earlier part"]
-    parts += [f"{title}:\n" + "\n".join(by_kind[kind]) for kind, title in _TITLES.items() if kind in by_kind]
-    return "\n\n".join(parts)
+    for kind, title in _TITLES.items():
+        if kind in by_kind:
+            parts.append(f"{title}: " + ("\n" if kind == "error" else ", ").join(by_kind[kind]))
+    return "\n".join(parts)
 
 
 def exact_names(items: Iterable[Item], *, tokens: int) -> str:

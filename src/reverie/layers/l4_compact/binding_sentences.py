@@ -88,7 +88,8 @@ class SentenceRanking:
         Those of messages that are ``quoted``, and those in these texts, are left out, because they follow anyway.
         """
         is_quoted = [one.message in quoted or any(one.text in text for text in texts) for one in self._every]
-        room = left = int((reserve + more) * (1 - _REMARK_SHARE))
+        remarks = sum(map(self._cost, self._remarks))
+        room = left = reserve + more - min(remarks, int((reserve + more) * _REMARK_SHARE))
         taken: set[int] = set()
         for at in self._binding:
             chain = [one for one in self._chain(at) if one not in taken and not is_quoted[one]]

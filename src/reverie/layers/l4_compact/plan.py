@@ -68,10 +68,10 @@ def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
         tail,
         words=fit(policy.verbatim_tokens, 0.12),
         handles=fit(policy.handle_tokens, 0.0125),
-        anchors=fit(policy.anchor_tokens, 0.025),
+        anchors=fit(policy.anchor_tokens, 0.0125),
         section=fit(policy.notes_section_tokens, 0.0125),
         notes=fit(policy.notes_tokens, 0.08),
-        text=fit(policy.text_tokens, 0.3),
+        text=fit(policy.text_tokens, 0.25),
     )
 
 

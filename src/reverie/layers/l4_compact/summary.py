@@ -79,7 +79,8 @@ def summary_text(
 
     ``words`` is the section of user messages, ``anchors`` that of exact names, ``earlier`` are handles of cuts.
     """
-    parts = [OPENING, body.strip(), words, anchors, reading_back(handle, earlier), _GO_ON if go_on else ""]
+    # The conversation comes last, so that the kept messages go on from it.
+    parts = [OPENING, anchors, reading_back(handle, earlier), body.strip(), words, _GO_ON if go_on else ""]
     return "\n\n".join(part for part in parts if part)
 
 

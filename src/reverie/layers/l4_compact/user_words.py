@@ -6,6 +6,7 @@ the newest messages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
@@ -18,8 +19,9 @@ from ...conversation.view import View
 from ...values import record, replace
 from .binding_sentences import QuotedSentence, SentenceRanking
 
-_FRAME_TOKENS = 24  # tokens of the line with the handle
-HANDLE_TOKENS = 26
+_FRAME_TOKENS = 12  # tokens of the speaker and the handle
+HANDLE_TOKENS = 14
+_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-")
 _LEAST_EXCERPT = 200
 _BINDING_SHARE = 0.6  # of the budget, for sentences of messages that are not quoted whole
 _SENTENCES = (
@@ -38,8 +40,8 @@ class UserMessage:
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of the text, with the line of its handle."""
-        return estimate_text(self.text) + _FRAME_TOKENS
+        """The estimated tokens of the text, with its speaker and its handle."""
+        return estimate_text(self.text) + _FRAME_TOKENS + (0 if _RANDOM.match(self.handle) else len(self.handle) // 3)
 
 
 @record
@@ -52,6 +54,8 @@ class QuotedWords:
     sentences: tuple[QuotedSentence, ...] = ()
     """Sentences that may bind, or change one that did, oldest first, of messages that are not quoted in full."""
     handles: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    """The handles of all messages with a place in the summary, oldest first."""
     unnamed: int = 0
     """The number of older messages without a handle here; the handle of the cut leads to them."""
 
@@ -140,6 +144,7 @@ def quoted_words(
         next(iter(short.values()), None),
         tuple(chosen),
         tuple(said[at].handle for at in named),
+        tuple(said[at].handle for at in sorted({*whole, *short, *named})),
         len(rest) - len(named),
     )
 
@@ -151,28 +156,26 @@ def words_text(words: QuotedWords, accounts: Mapping[str, str] = MappingProxyTyp
     """
     if not (words.whole or words.short or words.by_handle or accounts):
         return ""
-    placed = {one.handle for one in (*words.whole, *((words.short,) if words.short else ()))} | {*words.handles}
-    parts = ["## Messages of the user, word for word, oldest first: where two disagree, the later one holds"]
-    if accounts:
-        parts.append("After each message: words of the agent, and the work that followed.")
+    about = "with the agent's words and work in between" if accounts else "without the agent's words"
+    parts = [f"## The conversation so far, {about}, oldest first: where two messages disagree, the later one holds"]
     if words.unnamed:
-        parts.append(f"{words.unnamed} still older ones are in the part that was cut; see the handles at the end.")
-    parts += [text for handle, text in accounts.items() if handle not in placed]
-    if words.handles:
-        older = (f"{one}\n{accounts[one]}" if one in accounts else one for one in words.handles)
-        parts.append("Older messages of the user, newest first, each behind its handle:\n" + "\n".join(older))
+        parts.append(f"{words.unnamed} still older messages are in the part that was cut; see the handles at the end.")
     if words.sentences:
         lines = (f"- {one.text}" + (f" [later: {one.later}]" if one.later else "") for one in words.sentences)
         parts.append(f"{_SENTENCES}:\n" + "\n".join(lines))
+    parts += [text for handle, text in accounts.items() if handle not in words.order]
+    quoted = {one.handle: f": {one.text}" for one in words.whole}
     if words.short is not None:
-        label = f"[handle {words.short.handle}; shortened here, whole behind its handle]"
-        parts.append(_with_account(label, words.short, accounts))
-    parts += [_with_account(f"[handle {one.handle}]", one, accounts) for one in reversed(words.whole)]
+        quoted[words.short.handle] = f", shortened here: {words.short.text}"
+    for handle in words.order:
+        said = f"user [handle {short_handle(handle)}]{quoted.get(handle, ', whole behind its handle')}"
+        parts.append("\n".join(part for part in (said, accounts.get(handle, "")) if part))
     return "\n\n".join(parts)
 
 
-def _with_account(label: str, message: UserMessage, accounts: Mapping[str, str]) -> str:
-    return "\n".join(part for part in (label, message.text, accounts.get(message.handle, "")) if part)
+def short_handle(handle: str) -> str:
+    """Return the first part of a random uuid, which reads a message back as well as the whole; else the handle."""
+    return handle[:8] if _RANDOM.match(handle) else handle
 
 
 def _texts(entry: Entry) -> list[str]:

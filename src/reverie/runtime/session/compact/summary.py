@@ -51,9 +51,10 @@ def notes_summary(
     sections that others wrote.
     """
     notes = take_notes(activity, before, budget=NotesBudget(room.section, room.notes))
-    sections = without_told({**notes.sections, **(theirs or {})}, foreign)
-    body = notes_text(sections, section_tokens=room.section, total_tokens=room.notes)
     visible = {item.uuid for item in taking.items} - {item.uuid for item in taking.cut}
+    shows_last = bool(activity.replies) and activity.replies[-1].uuid in visible
+    sections = without_told({**notes.sections, **(theirs or {})}, foreign, shows_last=shows_last)
+    body = notes_text(sections, section_tokens=room.section, total_tokens=room.notes)
     unused = max(0, room.notes - estimate_text(body))
     accounts = request_accounts(activity, room.accounts + unused, visible)
     return CompactionText("notes", body, activity.named(), accounts)
