@@ -169,8 +169,8 @@ class Embedder(Protocol):
 class PromptEmbedder(Embedder, Protocol):
     """An embedder that also tells general questions from prompts about a person's own work."""
 
-    def is_general(self, vector: Sequence[float]) -> bool:
-        """Say whether a prompt with this vector can be answered without knowing the person or the project."""
+    def specificity(self, vector: Sequence[float]) -> float:
+        """Return how much a prompt with this vector concerns the person's own work; below 0 it is a general one."""
         ...
 
 

@@ -21,7 +21,7 @@ from reverie.events import Event, FellBack
 from reverie.hosts.memory_reader import MemoryReader
 from reverie.memories.recall.local_choice import is_certain
 from reverie.memories.recall.policy import RecallPolicy
-from reverie.memories.recall.search import fused
+from reverie.memories.recall.search import Match, fused
 from reverie.models.embedders import CentredEmbedder, EndpointEmbedder, open_embedder
 from reverie.runtime.memory.vectors import MemoryVectors
 from reverie.runtime.search.sessions import SessionSearch
@@ -295,8 +295,8 @@ def test_unrelated_texts_are_unlike_whatever_their_cosine_is_in_the_model() -> N
     centred = CentredEmbedder(model)
     first, *others = centred.vectors(texts)
     likenesses = [likeness(one, other) for one, other in combinations([first, *others], 2)]
-    assert min(bare) > RecallPolicy().min_likeness  # without the centre every memory would be shown
-    assert max(likenesses) < RecallPolicy().min_likeness
+    assert min(bare) > RecallPolicy().min_certainty  # without the centre every memory would be shown
+    assert max(likenesses) < RecallPolicy().min_certainty
     assert centred.vectors(texts[:1]) == [first]
     assert [len(call) - 60 for call in model.calls[1:]] == [12, 1 - 60]  # the reference prompts are embedded once
     assert centred.name != model.name
@@ -308,7 +308,7 @@ class Intentions:
     name = "intentions"
 
     def vectors(self, texts: Sequence[str]) -> list[array[float]]:
-        return [unit([0.3 if "?" in text else -0.3, *Meanings().vectors([text])[0]]) for text in texts]
+        return [unit([0.8 if "?" in text else -0.8, *Meanings().vectors([text])[0]]) for text in texts]
 
 
 @pytest.mark.requirement("R10")
@@ -318,7 +318,7 @@ def test_a_general_question_shows_no_memory_by_its_meaning_alone(tmp_path: Path)
     memory.save(RULE, type="feedback", why="the build has no network")
     memory.save("The espresso machine is on the second floor", type="project", why="people ask")
     work, question = model.vectors(["add a framework", "is a framework a library?"])
-    assert (model.is_general(work), model.is_general(question)) == (False, True)
+    assert model.specificity(work) > 0 > model.specificity(question)
     assert [one.description for one in memory.recall("add a framework")] == [RULE]
     assert memory.recall("is a framework a library?") == []
     assert memory.recall("is a framework a library?", everything=True)[0].description == RULE
@@ -339,7 +339,21 @@ def test_a_memory_is_certain_only_if_its_likeness_stands_out() -> None:
     assert certain(a=0.4, b=0.35) == [], "two topics of the question, or one that all memories share"
     assert certain(a=0.4) == ["a"]
     [shown] = fused([], {"a": 0.4, "b": 0.35}, 5, without={"a"})
-    assert shown.lead < 0.2, "a memory that is shown already is ahead of the next one"
+    assert shown.certainty < 0.2, "a memory that is shown already is ahead of the next one"
+    [_, second] = fused([], {"a": 0.9, "b": 0.6}, 5)
+    assert not is_certain(second, RecallPolicy()), "the nearest memory is shown, and not what is only near it"
+
+
+@pytest.mark.requirement("R10")
+def test_a_prompt_about_own_work_needs_less_likeness_than_a_general_one() -> None:
+    def shown(specificity: float) -> list[str]:
+        found = fused([], {"a": 0.4, "b": 0.2}, 5, specificity=specificity)
+        return [match.file for match in found if is_certain(match, RecallPolicy())]
+
+    assert (shown(0.2), shown(0.0), shown(-0.2)) == (["a"], [], [])
+    assert is_certain(Match("a", 1.0, ("x", "y"), 2.0, ((3, 2.0, 0.8),)), RecallPolicy()), (
+        "without vectors words decide"
+    )
 
 
 def test_an_embedder_that_is_named_is_centred(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ class MemoryReader:
         except ModelError:  # a hook says nothing but its answer
             return found[:limit]
         known = {name: value for name, value in vectors.likenesses(query).items() if name in self.records}
-        return fused(found, known, limit, without=without, is_general=vectors.is_general(query))
+        return fused(found, known, limit, without=without, specificity=vectors.specificity(query))
 
     def whole(self, names: Sequence[str]) -> list[MemoryRecord]:
         """Return these memories with their current text, and trust and source by the journal; leave out lost files.

@@ -71,10 +71,11 @@ class CentredEmbedder:
         self._means = _mean(found[:first]), _mean(found[first:last])
         return self._centred(found[last:])
 
-    def is_general(self, vector: Sequence[float]) -> bool:
-        """Say whether the vector of a prompt is nearer to the general reference prompts than to the others."""
+    def specificity(self, vector: Sequence[float]) -> float:
+        """Return how far the vector of a prompt points from the general reference prompts to the others."""
         general, work = self._means or ((), ())
-        return sum(value * (one - other) for value, one, other in zip(vector, general, work, strict=False)) > 0
+        direction = _unit([one - other for one, other in zip(work, general, strict=True)])
+        return sum(value * part for value, part in zip(vector, direction, strict=False))
 
     @cached_property
     def _prompts(self) -> str:

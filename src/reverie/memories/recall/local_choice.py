@@ -73,16 +73,11 @@ def searched(
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match may be shown unasked: two of three signs say so.
-
-    The signs are that the question is not a general one, that the memory has much of one of its sentences, and that its
-    meaning is much nearer than that of other memories.
-    """
-    by_words = any(
+    """Say whether a match may be shown unasked: by its meaning, or because it has much of a sentence's words."""
+    return match.certainty >= policy.min_certainty or any(
         share >= policy.min_share and (words > 2 or strength >= policy.min_strength)
         for words, strength, share in match.sentences
     )
-    return (not match.is_general) + by_words + (match.lead >= policy.min_likeness) > 1
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:

@@ -26,5 +26,7 @@ class RecallPolicy:
     It needs three such words, or two of ``min_strength``."""
     min_strength: float = 1.5
     """The least strength of two words; a word that no other memory has adds 1, and one that many have adds less."""
-    min_likeness: float = 0.27
-    """The least likeness of a prompt's and a memory's vector, less half of the next memory's, to show it unasked."""
+    min_certainty: float = 0.32
+    """The least certainty to show a memory unasked by its meaning.
+
+    It is the likeness less half of the nearest other memory's, plus half of the prompt's specificity."""

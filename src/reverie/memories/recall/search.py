@@ -57,10 +57,8 @@ class Match:
     """For each sentence of the question with two of the words: their number, strength, and share of the sentence's."""
     likeness: float = 0.0
     """The cosine of the vectors of question and memory; 0 without embeddings."""
-    lead: float = 0.0
-    """The likeness less half of the second best memory's."""
-    is_general: bool = False
-    """Whether the question is one that needs no memory, as far as its vector tells."""
+    certainty: float = 0.0
+    """The likeness less half of the nearest other memory's, plus half of the question's specificity."""
 
 
 @record
@@ -237,14 +235,14 @@ def fused(
     limit: int,
     *,
     without: Collection[str] = (),
-    is_general: bool = False,
+    specificity: float = 0.0,
 ) -> list[Match]:
     """Return at most ``limit`` matches by words and by meaning, best first; a rare word counts as a tenth of likeness.
 
     A memory that shares no word with the question is a match from a likeness of a quarter on. A memory whose file is
-    in ``without`` is left out, but the others' lead over it counts. ``is_general`` is a fact about the question.
+    in ``without`` is left out, but the others are still compared with it. ``specificity`` is the question's.
     """
-    second = max(0.0, *heapq.nlargest(2, likenesses.values())[1:]) if len(likenesses) > 1 else 0.0
+    first, second, *_ = [*heapq.nlargest(2, likenesses.values()), 0.0, 0.0]
     by_words = {match.file: match for match in matches}
     found: list[Match] = []
     for file in (by_words.keys() | likenesses.keys()) - set(without):
@@ -252,8 +250,8 @@ def fused(
         if match is None and likeness < _MIN_LIKENESS:
             continue
         match = match or Match(file, 0.0, (), 0.0)
-        facts = {"likeness": likeness, "lead": likeness - second / 2, "is_general": is_general}
-        found.append(replace(match, score=likeness + match.strength / 10, **facts))
+        certainty = likeness + (specificity - max(0.0, second if likeness == first else first)) / 2
+        found.append(replace(match, score=likeness + match.strength / 10, likeness=likeness, certainty=certainty))
     return sorted(found, key=lambda match: (-match.score, match.file))[:limit]
 
 

@@ -87,7 +87,7 @@ class MemorySearch:
             return self._index.search(query, limit=limit, now=now, without=without)
         likenesses = self.vectors.likenesses(query)
         matches = self._index.search(query, limit=len(self._index), now=now, without=without)
-        return fused(matches, likenesses, limit, without=without, is_general=self.vectors.is_general(query))
+        return fused(matches, likenesses, limit, without=without, specificity=self.vectors.specificity(query))
 
     def recall(self, query: str, *, limit: int = 10, policy: RecallPolicy | None = None) -> list[MemoryRecord]:
         """Refresh the index and return the memories most relevant to a question, with bodies, best first.

@@ -79,12 +79,12 @@ class MemoryVectors:
             return {}
         return {file: likeness(asked, vector) for file, (_, vector) in self._rows.items()}
 
-    def is_general(self, query: str) -> bool:
-        """Say whether the question whose likenesses were asked for last needs no memory, as far as its vector tells."""
+    def specificity(self, query: str) -> float:
+        """Return how much the question whose likenesses were asked for last concerns the person's own work."""
         asked, embedder = self._asked, self._embedder
         if asked is None or asked[0] != query or not isinstance(embedder, PromptEmbedder):
-            return False
-        return embedder.is_general(asked[1])
+            return 0.0
+        return embedder.specificity(asked[1])
 
     def alike(self, memories: Mapping[str, MemoryRecord]) -> frozenset[tuple[str, str]]:
         """Return the pairs of memories, by file, that are each other's nearest and clearly nearer than all others.
