@@ -1,8 +1,9 @@
 """Find wishes that a person repeats: a part of a message, said in another session in the same or other words.
 
 A wish that holds for later work is said again where it was forgotten; a task is not. Two wordings are alike if they
-share half of their stems, or by their vectors if there is an embedding. Tasks and reports are repeated too, so the
-grammar of one of the two must make a rule of it, in the languages whose grammar is known.
+share half of their stems; with an embedding also two sentences that are much nearer to each other than to any third.
+Tasks and reports are repeated too, so the grammar of one of the two must make a rule of it, in the languages whose
+grammar is known.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest
 from itertools import combinations, pairwise
 from math import log
-from operator import mul
+from operator import itemgetter, mul
 from typing import Final, TypeAlias
 
 from ...memories.recall.terms import tokens, without_noise
@@ -37,8 +39,8 @@ _MOST_SYMBOLS: Final = 0.1
 _NAME_PART: Final = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
 _SAME_SHARE: Final = 0.5
 _EQUAL_SHARE: Final = 0.9
-_SAME_COSINE: Final = 0.5
-_NEAR_BEST: Final = 0.5
+_SAME_LEAD: Final = 0.4
+"""The least cosine of two sentences in other words, less half of that of either to a sentence of a third message."""
 _QUOTE_CHARS: Final = 300
 _RULE_WORDS: Final = 5
 """A message of fewer words is a command unless its grammar makes a rule of it."""
@@ -46,7 +48,7 @@ _RULE_WORDS: Final = 5
 
 @record
 class RepeatedWish:
-    """A wish with the sentences that say it, oldest first, one a session; each is a message's part."""
+    """A wish with the sentences of two sessions that say it, older first; each is a message's part."""
 
     quotes: tuple[TypedMessage, ...]
     text: str
@@ -72,6 +74,7 @@ class _Phrase:
     text: str
     stems: frozenset[str]
     length: int
+    is_sentence: bool
 
     def overlaps(self, other: _Phrase) -> bool:
         """Say whether two phrases share a part of one message."""
@@ -95,12 +98,14 @@ def _share(some: frozenset[str], others: frozenset[str]) -> float:
 def _wordings(number: int, text: str) -> list[_Phrase]:
     """Return each run of the clauses of a message that has enough words."""
     spans = _spans(text, _CLAUSE_END)[:_MOST_CLAUSES] if _is_prose(text) else []
+    whole = set(_spans(text, _SENTENCE_END))
     found: list[_Phrase] = []
     for first, last in combinations(range(len(spans) + 1), 2):
         start, end = spans[first][0], spans[last - 1][1]
         length = word_count(text[start:end]) if last - first <= _LONGEST_RUN else 0
         if length >= _LEAST_WORDS and _is_prose(text[start:end]):
-            found.append(_Phrase(number, start, end, text[start:end], _stems(text[start:end]), length))
+            stems, is_sentence = _stems(text[start:end]), (start, end) in whole
+            found.append(_Phrase(number, start, end, text[start:end], stems, length, is_sentence))
     return found
 
 
@@ -155,53 +160,61 @@ class PastSayings:
 
     def repeated(self, sayings: Sequence[TypedMessage]) -> list[RepeatedWish]:
         """Return the wishes in new messages of one session that a person expressed in an earlier session too."""
-        new = [(one, _wordings(0, one.text)) for one in sayings if not _is_command(one.text)]
-        self._embed_all([wording for _, wordings in new for wording in wordings])
-        rows: list[tuple[TypedMessage, list[_Match]]] = []
-        for one, wordings in new:
-            while matches := self._best(one, wordings):
-                rows.append((one, matches))
-                wordings = [wording for wording in wordings if not wording.overlaps(matches[0].new)]
+        new = [
+            wording
+            for number, one in enumerate(sayings)
+            if not _is_command(one.text)
+            for wording in _wordings(number, one.text)
+        ]
+        self._embed_all(new)
+        matches = [match for one in new for match in self._matches(sayings[one.saying], one)]
         found: list[RepeatedWish] = []
+        tried: list[_Phrase] = []
         taken: list[_Phrase] = []
-        pairs: set[tuple[str, int]] = set()
-        for one, matches in sorted(rows, key=lambda row: -row[1][0].strength):
-            fresh = [
-                match
-                for match in matches
-                if (one.message, match.other.saying) not in pairs and not any(map(match.other.overlaps, taken))
-            ]
-            if fresh and fresh[0] is matches[0]:
-                taken += [match.other for match in fresh]
-                pairs |= {(one.message, match.other.saying) for match in fresh}
-                found.append(self._wish(one, fresh))
+        pairs: set[tuple[int, int]] = set()
+        for match in sorted(matches, key=lambda match: -match.strength):
+            if any(map(match.new.overlaps, tried)):
+                continue
+            tried.append(match.new)
+            pair = (match.new.saying, match.other.saying)
+            if pair not in pairs and not any(map(match.other.overlaps, taken)):
+                taken.append(match.other)
+                pairs.add(pair)
+                found.append(self._wish(sayings[match.new.saying], match))
         return found
 
-    def _best(self, new: TypedMessage, wordings: Sequence[_Phrase]) -> list[_Match]:
-        """Return the strongest match in each earlier session, strongest first, without those far weaker than it."""
-        best: dict[str, _Match] = {}
-        for match in (match for wording in wordings for match in self._matches(wording)):
+    def _matches(self, new: TypedMessage, wording: _Phrase) -> Iterator[_Match]:
+        """Yield the wordings of earlier messages that say the same wish as one of a new message."""
+        for match in (*self._by_words(wording), *self._by_meaning(new.session, wording)):
             earlier = self._sayings[match.other.saying]
-            before = best.get(earlier.session)
-            if (before is None or match.strength > before.strength) and not _is_copy(new, earlier):
-                if not _is_wish(_quote(new, match.new).text, _quote(earlier, match.other).text):
-                    continue
-                best[earlier.session] = match
-        ranked = sorted(best.values(), key=lambda match: -match.strength)
-        return [match for match in ranked if match.strength >= _NEAR_BEST * ranked[0].strength]
+            if not _is_copy(new, earlier) and _is_wish(_quote(new, wording).text, _quote(earlier, match.other).text):
+                yield match
 
-    def _matches(self, wording: _Phrase) -> Iterator[_Match]:
+    def _by_words(self, wording: _Phrase) -> Iterator[_Match]:
         shared = Counter(place for stem in wording.stems for place in self._places.get(stem, ()))
         for place, count in shared.items():
             other = self._wordings[place]
             share = 2 * count / (len(wording.stems) + len(other.stems))
             if share >= _SAME_SHARE and (weight := self._weight(wording.stems & other.stems)) >= _LEAST_WEIGHT:
                 yield _Match(share * weight, wording, other)
-        vector = self._vectors.get(wording.text)
+
+    def _by_meaning(self, session: str, sentence: _Phrase) -> Iterator[_Match]:
+        """Yield the nearest earlier sentence to a new one, if to neither of the two another is nearly as near."""
+        for cosine, other in self._nearest(session, sentence)[:1]:
+            rivals = self._nearest(session, sentence)[1:] + self._nearest(self._sayings[other.saying].session, other)
+            if cosine - max((near for near, _ in rivals), default=0.0) / 2 >= _SAME_LEAD:
+                yield _Match(cosine * min(self._weight(sentence.stems), self._weight(other.stems)), sentence, other)
+
+    def _nearest(self, session: str, sentence: _Phrase) -> list[tuple[float, _Phrase]]:
+        """Return the two earlier messages of other sessions that have the nearest sentences, each with its sentence."""
+        vector = self._vectors.get(sentence.text) if sentence.is_sentence else None
+        best: dict[int, tuple[float, _Phrase]] = {}
         for other in self._wordings if vector is not None else ():
-            cosine = sum(map(mul, vector or (), self._vectors.get(other.text, ())))
-            if cosine >= _SAME_COSINE:
-                yield _Match(cosine * min(self._weight(wording.stems), self._weight(other.stems)), wording, other)
+            if other.is_sentence and self._sayings[other.saying].session != session:
+                cosine = sum(map(mul, vector or (), self._vectors.get(other.text, ())))
+                if cosine > best.get(other.saying, (0.0,))[0]:
+                    best[other.saying] = (cosine, other)
+        return nlargest(2, best.values(), key=itemgetter(0))
 
     def _weight(self, stems: Iterable[str]) -> float:
         """Return the number of these stems, those that many messages have counted for less than one."""
@@ -211,13 +224,17 @@ class PastSayings:
     def _embed_all(self, new: Sequence[_Phrase]) -> None:
         if self._embed is None or not new or not self._wordings:
             return
-        wanted = [one.text for one in (*new, *self._wordings) if self._weight(one.stems) >= _LEAST_WEIGHT]
+        every = (one for one in (*new, *self._wordings) if one.is_sentence)
+        wanted = [one.text for one in every if self._weight(one.stems) >= _LEAST_WEIGHT]
         missing = [text for text in dict.fromkeys(wanted) if text not in self._vectors]
         self._vectors.update(zip(missing, self._embed(missing), strict=True))
 
-    def _wish(self, new: TypedMessage, matches: Sequence[_Match]) -> RepeatedWish:
-        said = [(_quote(self._sayings[match.other.saying], match.other), match.other) for match in matches]
-        said = sorted([*said, (_quote(new, matches[0].new), matches[0].new)], key=lambda pair: pair[0].at)
+    def _wish(self, new: TypedMessage, match: _Match) -> RepeatedWish:
+        said = [
+            (_quote(self._sayings[match.other.saying], match.other), match.other),
+            (_quote(new, match.new), match.new),
+        ]
+        said.sort(key=lambda pair: pair[0].at)
         clearest = min(
             reversed(said), key=lambda pair: (is_question(pair[0].text), word_count(pair[0].text) - pair[1].length)
         )
