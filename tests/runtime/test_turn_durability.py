@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from reverie.runtime.agent.team.progress import Narrator
 from reverie.runtime.memory.recall import SessionRecall
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.session.ledger import LedgerStore
-from reverie.runtime.session.log import MAX_LATER, SessionLog
+from reverie.runtime.session.log import MAX_LATER, SessionLog, StorageThread
 from reverie.settings import Switches
 from reverie.storage import log_files
 from reverie.storage.files import FileStorage
@@ -71,6 +72,14 @@ class Disk:
         monkeypatch.setattr(os, "fdatasync", recorded)
         monkeypatch.setattr(os, "pwrite", written)
         monkeypatch.setattr(anyio.to_thread, "run_sync", counted)
+
+        run = StorageThread.run
+
+        async def counted_too(thread: StorageThread, act: Any) -> Any:
+            self.hops += 1
+            return await run(thread, act)
+
+        monkeypatch.setattr(StorageThread, "run", counted_too)
 
     def lines(self, path: Path) -> tuple[int, int]:
         """Return how many entries of a log are on disk, and how many there are."""
@@ -535,3 +544,45 @@ def test_a_storage_without_files_needs_no_thread(disk: Disk):
             assert disk.hops == before
 
     anyio.run(steps)
+
+
+def test_a_log_has_one_thread_that_ends_with_it(place: Place, disk: Disk):
+    def threads() -> list[str]:
+        return [one.name for one in threading.enumerate() if one.name == "reverie-log"]
+
+    async def steps() -> list[str]:
+        async with place.session as session:
+            await session.say("go")
+            for _ in range(3):
+                await place.turn()
+            return threads()
+
+    assert anyio.run(steps) == ["reverie-log"]
+    for one in threading.enumerate():
+        if one.name == "reverie-log":
+            one.join(60)
+    assert threads() == []
+
+
+def test_a_caller_that_is_cancelled_leaves_the_thread_to_the_next_one():
+    async def steps() -> str:
+        thread, begun, go = StorageThread(), threading.Event(), threading.Event()
+
+        def slow() -> str:
+            begun.set()
+            go.wait(60)
+            return "slow"
+
+        first = asyncio.create_task(thread.run(slow))
+        await asyncio.to_thread(begun.wait, 60)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        go.set()
+        with pytest.raises(ZeroDivisionError):
+            await thread.run(lambda: 1 // 0)
+        said = await thread.run(lambda: "next")
+        thread.close()
+        return said
+
+    assert anyio.run(steps) == "next"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
 from threading import Event as ThreadEvent
+from threading import Thread
 from typing import Any, Final, Literal, TypeVar
+from weakref import finalize
 
-from anyio import Lock, to_thread
+from anyio import CancelScope, Lock, to_thread
 
 from ...conversation.decisions import Decision, Unknown, body_of, decision_of
 from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
@@ -24,6 +29,59 @@ MAX_LATER: Final = 8
 """Functions of ``run_later`` that may wait for another entry."""
 
 
+Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class StorageThread:
+    """A thread that waits for one log's disk; it starts with its first job and ends when it is closed.
+
+    A turn goes there once. A worker of ``to_thread`` costs the event loop three rounds more.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Job | None] | None = None
+
+    async def run(self, act: Callable[[], T]) -> T:
+        """Run a function in the thread and return its result; as with ``to_thread``, nothing stops the function."""
+        if self._jobs is None:
+            self._jobs = SimpleQueue()
+            Thread(target=_run_jobs, args=(self._jobs,), name="reverie-log", daemon=True).start()
+            finalize(self, self._jobs.put, None)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((act, loop, done))
+        with CancelScope(shield=True):
+            return await done
+
+    def close(self) -> None:
+        """End the thread after its jobs; a later job starts another."""
+        if self._jobs is not None:
+            self._jobs.put(None)
+            self._jobs = None
+
+
+def _run_jobs(jobs: SimpleQueue[Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        act, loop, done = job
+        try:
+            tell, outcome = _succeed, act()
+        except BaseException as error:
+            tell, outcome = _fail, error
+        with suppress(RuntimeError):  # the event loop was closed meanwhile
+            loop.call_soon_threadsafe(tell, done, outcome)
+        del job, act, done, outcome  # an idle thread keeps no session alive
+
+
+def _succeed(done: asyncio.Future[Any], outcome: Any) -> None:
+    if not done.done():
+        done.set_result(outcome)
+
+
+def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)
+
+
 class SessionLog:
     """Appends to one session's log; its view is the fold of all entries."""
 
@@ -36,6 +94,7 @@ class SessionLog:
         self.clock = clock
         self._writer = LogWriter(storage, f"{folder}.jsonl", name, clock=clock)
         self._inline = inline
+        self._thread = StorageThread()
         self._lock = Lock(fast_acquire=True)
         self._listeners: list[Listener] = []
         self._since_request: list[Decision | Unknown] = []
@@ -107,7 +166,9 @@ class SessionLog:
             return written
 
         try:
-            return await self.run_blocking(run) if sync or self._writer.in_doubt else write()
+            if not sync and not self._writer.in_doubt:
+                return write()
+            return run() if self._inline else await self._thread.run(run)
         except LogLost as lost:
             if lost.session and lost.session != self._told:
                 self._told = lost.session
@@ -120,6 +181,7 @@ class SessionLog:
             await self.sync()
         finally:
             await self.run_blocking(self._writer.close)
+            self._thread.close()
 
     def on_event(self, listener: Listener) -> None:
         """Call a listener with every event from now on."""
