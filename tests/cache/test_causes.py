@@ -7,7 +7,7 @@ import pytest
 from reverie.cache.causes import cause_of, losses_by_cause
 from reverie.cache.changes import changes
 from reverie.cache.prefix import Prefix
-from reverie.cache.watch import IDLE_LONG, IDLE_SHORT, REMOVED, REWRITTEN, SERVER, UNSEEN
+from reverie.cache.watch import IDLE_LONG, IDLE_SHORT, REMOVED, RESTARTED, REWRITTEN, SERVER, UNSEEN
 
 FIRST = {
     "model": "a",
@@ -36,7 +36,9 @@ def test_every_change_that_the_watch_names_has_a_cause_with_a_remedy(changed: di
     assert all(cause_of(reason).remedy for reason in reasons)
 
 
-@pytest.mark.parametrize("reason", [IDLE_LONG, IDLE_SHORT, SERVER, REMOVED, REWRITTEN, UNSEEN, "tools changed"])
+@pytest.mark.parametrize(
+    "reason", [IDLE_LONG, IDLE_SHORT, SERVER, REMOVED, RESTARTED, REWRITTEN, UNSEEN, "tools changed"]
+)
 def test_every_reason_without_a_block_has_a_remedy(reason: str) -> None:
     assert cause_of(reason).remedy
 

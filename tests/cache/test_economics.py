@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from reverie.cache.economics import (
     call_price,
     compaction_due,
     compaction_price,
+    expected_loss,
     max_pings,
     turns_ahead,
     weigh_clearing,
@@ -312,18 +315,49 @@ def test_a_compaction_is_due_when_carrying_has_cost_enough_and_the_session_is_lo
     almost, enough = CarryingMeter(2.99 * price), CarryingMeter(3.01 * price)
 
     def is_due(
-        meter: CarryingMeter, requests: int, compaction: Compaction = option, rates: RelativeRates = OPUS
+        meter: CarryingMeter,
+        requests: int,
+        compaction: Compaction = option,
+        rates: RelativeRates = OPUS,
+        room: float = inf,
     ) -> bool:
-        return compaction_due(meter, compaction, requests=requests, growth=1_000, patience=3.0, rates=rates).act
+        verdict = compaction_due(
+            meter, compaction, requests=requests, growth=1_000, patience=3.0, rates=rates, room=room
+        )
+        return verdict.act
 
     assert is_due(enough, 100)
     assert not is_due(almost, 100)
     assert not is_due(enough, 5)  # five more requests would not pay for it
-    assert [is_due(CarryingMeter(9.0 * price), requests) for requests in (30, 31)] == [False, True]
+    # The room covers the loss to expect if the session ends; in a short one, which ends sooner, the whole price.
+    expected = expected_loss(price, 31 * OPUS.read * 94_000)
+    far = CarryingMeter(9.0 * price)
+    assert [is_due(far, requests, room=expected) for requests in (30, 31, 100)] == [False, True, True]
+    assert not is_due(far, 31, room=0.99 * expected)
+    assert is_due(far, 30, room=price)
     before_step = Compaction(99_500, 56_000, 99_500, 40_000)
     assert is_due(CarryingMeter(), 10, before_step, HAIKU)  # the next request would cost five times as much
     assert not is_due(CarryingMeter(), 10, before_step, replace(HAIKU, steps=()))
     assert not is_due(CarryingMeter(), 10, replace(before_step, window=90_000, live=90_000), HAIKU)
+
+
+@pytest.mark.requirement("C7", "L4.18")
+@given(requests=st.integers(1, 300), price=st.floats(1, 1e6), each=st.floats(1, 1e6))
+def test_the_expected_loss_is_the_mean_over_sessions_that_end_before_the_price_has_paid(
+    requests: int, price: float, each: float
+):
+    loss, paid_after = expected_loss(price, requests * each), price / each
+    # The inverse of the chance requests / (requests + t) gives evenly spread ends of the session.
+    ends = (requests / ((at + 0.5) / 20_000) - requests for at in range(20_000))
+    mean = sum(max(0.0, price - each * end) for end in ends) / 20_000
+    assert loss == pytest.approx(mean, rel=0.01, abs=2e-4 * price)
+    assert 0 <= loss <= price
+    assert loss <= price * paid_after / requests / 2 + 1e-6 * price
+
+
+def test_a_price_that_never_pays_is_lost_whole():
+    assert expected_loss(100.0, 0.0) == 100.0
+    assert expected_loss(0.0, 50.0) == 0.0
 
 
 @pytest.mark.requirement("C9")

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from reverie.cache.usage import Usage
-from reverie.cache.watch import REMOVED, REWRITTEN, UNSEEN
+from reverie.cache.watch import REMOVED, RESTARTED, REWRITTEN, UNSEEN
 from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
 from reverie.importers import read_session
 from reverie.replay.drops import CacheDrop, drops
 from reverie.replay.recording import BlockSizes, RecordedRequest, Recording, recording_of
+from reverie.values import replace
 
 START = 1_763_208_000.0
 
@@ -136,3 +137,35 @@ def test_every_drop_of_the_corpus_has_a_reason(corpus: Path) -> None:
         assert (one.reason == "idle over 1 h") <= (one.idle_seconds >= 3_600)
         assert (one.reason == "idle over 5 min") <= (300 <= one.idle_seconds < 3_600)
         assert (one.reason == "server") <= (one.idle_seconds < 3_600)
+
+
+def test_losses_of_the_whole_prefix_only_at_new_prompts_are_the_clients() -> None:
+    """A server that loses the cache does so anywhere; losses spread over a query, or a single one, prove nothing."""
+    lost, kept = Usage(write_5m=100_000), Usage(read=99_000, write_5m=1_000)
+
+    def reasons(losses: set[int], prompts: set[int]) -> set[str]:
+        result = Entry(
+            "r",
+            None,
+            iso(START),
+            "s",
+            USER,
+            {"message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}},
+        )
+        steps = [step(number, 9.0 * number, lost if number in losses else kept) for number in range(40)]
+        loops = [one if one.number in prompts else replace(one, entries=(result,)) for one in steps]
+        return {one.reason for one in drops(recorded(*loops))}
+
+    prompts = {0, 8, 16, 24, 32}
+    assert reasons({8, 24}, prompts) == {RESTARTED}
+    assert reasons({8, 20, 28, 36}, prompts) == {UNSEEN}
+    assert reasons({8}, set(range(0, 40, 2))) == {UNSEEN}
+    assert reasons({8, 16, 24, 27}, prompts) == {RESTARTED, UNSEEN}
+
+
+def test_a_new_level_of_thinking_is_the_cause_of_the_loss_after_it() -> None:
+    first, second = step(0, 0, FIRST), step(1, 9, Usage(write_5m=101_000))
+    changed = replace(
+        second, reply=(replace(second.reply[0], body={**second.reply[0].body, "reply": {"thinking_level": "high"}}),)
+    )
+    assert only(recorded(first, changed)).reason == "options.thinking added"

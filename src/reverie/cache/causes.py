@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..values import record, replace
-from .watch import IDLE_LONG, IDLE_SHORT, REMOVED, REWRITTEN, SERVER, UNSEEN
+from .watch import IDLE_LONG, IDLE_SHORT, REMOVED, RESTARTED, REWRITTEN, SERVER, UNSEEN
 
 
 @record
@@ -37,6 +37,10 @@ _CAUSES: Final = (
     ("messages", _CHANGED),
     (REMOVED, _CHANGED),
     (REWRITTEN, _CHANGED),
+    (
+        RESTARTED,
+        Cause("the system prompt or tools changed between two prompts, as after a restart", _PREFIX.remedy),
+    ),
     (UNSEEN, Cause("the system prompt or tools changed, or the provider lost the cache", _PREFIX.remedy)),
     (SERVER, Cause("the provider lost the cache", "nothing; it is not on your side")),
 )

@@ -12,7 +12,7 @@ of results it gives exactly the best batch size. A forecast may prevent clearing
 from __future__ import annotations
 
 from itertools import pairwise
-from math import inf, sqrt
+from math import inf, log1p, sqrt
 from typing import Literal, TypeAlias
 
 from ..values import record, replace
@@ -257,12 +257,13 @@ def compaction_due(
     growth: float,
     patience: float,
     rates: RelativeRates,
+    room: float = inf,
 ) -> Verdict:
     """Return whether to compact by price (L4.18): carrying has cost ``patience`` times the price of compacting.
 
     A session is expected to have as many requests again as it had so far, which must pay for the compaction. Before a
-    step of the price that is reason enough, because beyond it every request costs more. A short session is never
-    compacted otherwise: if it ended soon after, the compaction would be a loss.
+    step of the price that is reason enough, because beyond it every request costs more. Otherwise the session may end
+    before the compaction has paid, and ``room`` must cover the loss to expect; in a short session, the whole price.
     """
     price = compaction_price(compaction, rates=rates)
     next_window = compaction.window + growth
@@ -274,8 +275,21 @@ def compaction_due(
         reason = f"the price rises at {rates.first_step:,.0f} tokens"
     else:
         reason = f"carrying the window has cost {meter.spent:,.0f} input tokens, and compacting costs {price:,.0f}"
-    is_due = crosses or (requests > SHORT_SESSION and meter.spent >= patience * price)
+    risked = price if requests <= SHORT_SESSION else expected_loss(price, saves)
+    is_due = crosses or (risked <= room and meter.spent >= patience * price)
     return Verdict(is_due and saves >= price, price, saves, reason)
+
+
+def expected_loss(price: float, saves: float) -> float:
+    """Return the loss to expect of a price because the session may end before it has paid.
+
+    ``saves`` is the saving over as many requests again as the session had. A session of ``n`` requests goes on beyond
+    ``n + t`` with a chance of ``n / (n + t)``, which has the median ``n``: the mean of what is still unpaid then.
+    """
+    if price <= 0:
+        return 0.0
+    share = price / saves if saves > 0 else inf
+    return price * (1 - log1p(share) / share) if share < inf else price
 
 
 def call_price(window: int, *, live: int, output: int, rates: RelativeRates) -> float:
@@ -320,7 +334,7 @@ class SessionBill:
     plain: float = 0.0
     """The price of the same session if nothing had left its window and no entry lived longer than 5 minutes."""
     removed: int = 0
-    """The tokens that left the window."""
+    """The tokens that left the window, less those that were added to it."""
     risk: float = 0.0
     """The expected price of rewrites after a pause, summed over the requests since the last long-lived breakpoint."""
     cached: int = 0
@@ -360,16 +374,18 @@ class SessionBill:
         requests: int,
         rates: RelativeRates,
         is_changed: bool = False,
+        added: int = 0,
     ) -> SessionBill:
         """Return the bill after a request; ``is_late`` if it came 5 minutes or more after the one before.
 
         ``pauses`` of the ``requests`` so far came 5 to 60 minutes after it. The prior is one pause in 80 requests.
-        ``is_changed`` if it changed old messages: then its growth may be removed tokens that came back.
+        ``is_changed`` if it changed old messages: then its growth may be removed tokens that came back. ``added`` are
+        the tokens that its new results have more than the session was given.
         """
         paid = rates.at(used.input)
         spent = used.read * paid.read + used.write_5m * paid.write_5m + used.write_1h * paid.write_1h
         shrunk = self.cached - used.input
-        removed = max(0, self.removed + shrunk) if is_changed else self.removed + max(0, shrunk)
+        removed = (max(0, self.removed + shrunk) if is_changed else self.removed + max(0, shrunk)) - added
         whole = removed + used.input
         full = rates.at(whole)
         # A prefix that another session left in the cache would have been read in any case.

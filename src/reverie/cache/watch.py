@@ -24,6 +24,7 @@ SERVER: Final = "server"
 REMOVED: Final = "content removed by the client"
 REWRITTEN: Final = "client change near the end"
 UNSEEN: Final = "unrecorded change before the messages, or server"
+RESTARTED: Final = "change before the messages at a new prompt"
 # The part of a request that each provider diagnosis is about; our reasons begin with the same word.
 _DIAGNOSES: Final[Mapping[str, str]] = {
     "model_changed": "model",

@@ -78,6 +78,7 @@ class _EntryWriter:
         self.draft = draft
         self.by_id: dict[str, str] = {}
         self.by_line: dict[int, str] = {}
+        self.thinking = ""
 
     def emit(self, row: Record, line: int) -> None:
         """Append the entry for one record to the draft, or count the record there as skipped."""
@@ -96,6 +97,8 @@ class _EntryWriter:
         else:
             if kind == "model_change":
                 draft.model = as_text(row.get("modelId")) or as_text(row.get("model")) or draft.model
+            elif kind == "thinking_level_change":
+                self.thinking = as_text(row.get("thinkingLevel"))
             elif kind == "session_info":
                 draft.title = as_text(row.get("name")) or draft.title
             known = kind in _BOOKKEEPING or kind in _ENTRIES
@@ -134,6 +137,8 @@ class _EntryWriter:
         reply: Record = {"id": as_text(message.get("responseId")) or f"{draft.session_id}-{place}"}
         if model := as_text(message.get("model")):
             reply["model"] = draft.model = model
+        if self.thinking:
+            reply["thinking_level"] = self.thinking
         if stop:
             reply["stop_reason"] = stop_reason_of(stop)
         if usage := usage_fields(recorded, "input", "cacheRead", "cacheWrite", "output"):

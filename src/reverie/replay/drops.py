@@ -1,24 +1,30 @@
 """Find every drop in cache reads of a recorded session and its reason, from the billed tokens and the times alone.
 
 A recording of another program holds neither its system prompt nor its tools. So a change by the client shows only in
-the content that left the request: a recorded compaction, missing tokens without one, or a rewritten end.
+the content that left the request: a recorded compaction, missing tokens without one, or a rewritten end. A lost prefix
+remains, which the client may have changed or the server lost. A server loses it at any request. So if such losses fall
+on new prompts more often than chance explains, the client changed the system prompt or the tools between the prompts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import comb
 from typing import Any, Final
 
 from ..cache.ledger import expected_usage
 from ..cache.prices import prices_for
 from ..cache.usage import Usage
-from ..cache.watch import REMOVED, SERVER, CacheWatch, registered_by
+from ..cache.watch import REMOVED, RESTARTED, SERVER, UNSEEN, CacheWatch, registered_by
 from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknown, decision_of
-from ..conversation.entries import DECISION
+from ..conversation.entries import DECISION, USER
+from ..conversation.wire.blocks import as_blocks
 from ..conversation.wire.options import opening_of
-from ..values import record
+from ..values import record, replace
 from .recording import RecordedRequest, Recording
 
+_CHANCE: Final = 0.05
+"""A coincidence less likely than this is none: the usual level of significance."""
 # Names of decisions for people.
 _NAMES: Final[Mapping[str, str]] = {
     "compacted": "compaction",
@@ -60,7 +66,7 @@ def drops(recording: Recording) -> list[CacheDrop]:
         for one in decided:
             opening = opening_of(one) if isinstance(one, PrefixRendered) else opening
         registered = [*registered_by(decided), *("compacted" for one in decided if isinstance(one, Compacted))]
-        request = {**opening, "model": step.model or recording.model}
+        request = {**opening, **_options(step), "model": step.model or recording.model}
         before = watch.before(request, step.at, registered=dict.fromkeys(registered))
         used = step.billed
         if _falls(watch, used):
@@ -71,7 +77,35 @@ def drops(recording: Recording) -> list[CacheDrop]:
                 CacheDrop(step.number, step.at, reason, bool(before.registered), watch.readable, used.read, idle, usd)
             )
         watch, _ = before.after(used, step.at)
-    return found
+    return _with_restarts(found, recording)
+
+
+def _with_restarts(found: list[CacheDrop], recording: Recording) -> list[CacheDrop]:
+    """Return the drops, those at new prompts with the client as their cause if that is no coincidence."""
+    steps = {step.number: step for step in recording.steps if step.billed is not None}
+    unseen = [one.number for one in found if one.reason == UNSEEN]
+    prompted = {number for number, step in steps.items() if _has_prompt(step)}
+    share, hits = len(prompted) / max(1, len(steps)), sum(number in prompted for number in unseen)
+    by_chance = sum(
+        comb(len(unseen), count) * share**count * (1 - share) ** (len(unseen) - count)
+        for count in range(hits, len(unseen) + 1)
+    )
+    if by_chance >= _CHANCE:
+        return found
+    at_prompt = prompted.intersection(unseen)
+    return [replace(one, reason=RESTARTED) if one.number in at_prompt else one for one in found]
+
+
+def _has_prompt(step: RecordedRequest) -> bool:
+    """Return whether a person wrote something between the last request and this one."""
+    said = (as_blocks(one.message) for one in step.entries if one.kind == USER and one.message is not None)
+    return any(block["type"] != "tool_result" for blocks in said for block in blocks)
+
+
+def _options(step: RecordedRequest) -> dict[str, Any]:
+    """Return the options of a request that its recording names: the level of thinking."""
+    level = step.reply[0].reply.get("thinking_level")
+    return {"thinking": level} if level else {}
 
 
 def _decisions(step: RecordedRequest) -> list[Decision]:

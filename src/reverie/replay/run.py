@@ -179,7 +179,7 @@ class _PolicyRun:
                 self.removed += cause.frees
             before = self.view
             self.made += 1
-            uuid = f"replay-{self.made}"
+            uuid = f"7e914a79-0000-4000-8000-{self.made:012x}"  # summaries name it: as long as that of a live session
             self.view = before.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))
             if isinstance(decision, Compacted):
                 frees = before.tokens - self.view.tokens

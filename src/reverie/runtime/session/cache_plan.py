@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from itertools import islice
-from math import inf
 from typing import Any
 
 import msgspec
 
 from ...cache.breakpoints import BlockPosition, BreakpointPlan, CacheEntry, CacheState, plan_marks
 from ...cache.economics import (
-    SHORT_SESSION,
     CarryingMeter,
     Compaction,
     Life,
@@ -31,6 +29,7 @@ from ...cache.economics import (
 )
 from ...cache.usage import Usage
 from ...conversation.entries import Message
+from ...conversation.tokens.estimate import estimate_message
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...conversation.wire.request import messages_added_before
@@ -100,6 +99,16 @@ def _cache_after(after: CacheState | None, found: _CacheState) -> CacheState:
     return CacheState(found.ttl, _place(found.end), found.at, held)
 
 
+def _added_tokens(view: View) -> int:
+    """Return the tokens that the last message has more than it was given, such as texts for empty results."""
+    pieces = view.group(view.length - 1).pieces if view.length else ()
+    return sum(
+        max(0, one.tokens - estimate_message(one.message))
+        for one in pieces
+        if one.first_shown not in (None, one.message)
+    )
+
+
 class CachePlan:
     """Places the breakpoints of each request and tracks the entries of the provider's cache."""
 
@@ -123,6 +132,7 @@ class CachePlan:
         self.meter = CarryingMeter()
         self.bill = SessionBill()
         self._is_late = self._is_changed = False
+        self._added = 0
         self.turns_left: float | None = None
         """The least number of requests before the next compaction by price; None if it is unknown."""
         self.patience = 0.0
@@ -195,6 +205,7 @@ class CachePlan:
         cleared = self._newly_cleared(view, inserted)
         changed = _earlier(self._first_change(view, messages, inserted), cleared)
         self._is_changed = changed is not None
+        self._added = _added_tokens(view)
         self._is_rewrite = self._is_changed and self.life(now) == "live"
         planned = plan_marks(
             messages,
@@ -227,12 +238,8 @@ class CachePlan:
             requests=self._requests,
             rates=self.rates,
             is_changed=self._is_changed,
+            added=self._added,
         )
-
-    @property
-    def clearing_room(self) -> float:
-        """The highest price that a clearing may risk: in a short session the savings so far, later any price."""
-        return self.bill.room if self._requests <= SHORT_SESSION else inf
 
     def max_pings(self) -> int:
         """Return how often the cache may be renewed before the next request (C9)."""
@@ -348,6 +355,7 @@ class CachePlan:
             growth=self.growth(view),
             patience=patience,
             rates=self.rates,
+            room=self.bill.room,
         )
         self.turns_left, self.patience = None, patience
         if self.rates.read > 0 and compaction.frees:

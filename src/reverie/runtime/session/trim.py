@@ -282,7 +282,7 @@ class Trimmer:
             limit=cache.compact_at if not self.summary_at else self.blocking,
             raw_tokens=counted.raw_tokens,
             summary_at=self.summary_at,
-            room=cache.clearing_room,
+            room=cache.bill.room,
             turns_to_summary=inf if cache.turns_left is None else cache.turns_left,
             patience=0.0 if cache.turns_left is None else cache.patience,
             thinking=tuple(thinking_sizes(view)) if loses_thinking else (),
