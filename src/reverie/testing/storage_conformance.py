@@ -161,6 +161,18 @@ class StorageConformance:
             storage.append("folder/log.jsonl", line)
         assert storage.load("folder/log.jsonl") == b"".join(line + b"\n" for line in lines)
 
+    def test_a_part_is_read_by_its_offset_and_size(self, storage: Storage) -> None:
+        storage.append("log", b"one")
+        storage.append("log", b"two")
+        assert [storage.load("log", *part) for part in ((0, 3), (2, 4), (4, -1), (6, 9), (8, 1), (9, -1))] == [
+            b"one",
+            b"e\ntw",
+            b"two\n",
+            b"o\n",
+            b"",
+            b"",
+        ]
+
     @pytest.mark.parametrize("line", [b"\n", b"one\ntwo", b"one\n"])
     def test_a_line_with_a_newline_inside_is_refused(self, storage: Storage, line: bytes) -> None:
         storage.append("log", b"first")
