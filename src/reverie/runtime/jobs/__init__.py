@@ -1,0 +1,1 @@
+"""Background jobs on a database: needs the extra ``postgres``."""

@@ -1,0 +1,61 @@
+"""The engine of background jobs: procrastinate in a schema of its own, with a tenant on every job.
+
+Procrastinate locks a key, retries and wakes workers. Added here: the tenant of a job with row-level security, a schema
+that may be applied twice, and the take-up of jobs whose worker died.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+import psycopg
+from procrastinate import App, PsycopgConnector
+from procrastinate.schema import SchemaManager
+from psycopg import sql
+
+from ...errors import StorageError
+from ...storage.postgres.connections import place_of
+from .queue import SCHEMA
+
+_LOCK: Final = 7_250_123_904_511_786_002
+"""The key of the advisory lock that one process holds while it creates the tables."""
+_GRANTS: Final = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+    "REVOKE INSERT, UPDATE, DELETE ON {schema}.worker_roles FROM {role}",
+)
+
+
+def install(url: str, *, grant: str = "", worker: str = "") -> bool:
+    """Create the tables of the engine unless they exist, and return whether they were created.
+
+    The role ``grant`` may then queue and see the jobs of its tenant; the role ``worker`` runs the jobs of all tenants.
+    """
+    try:
+        with psycopg.connect(url) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            found = connection.execute("SELECT to_regclass(%s) IS NULL", (f"{SCHEMA}.procrastinate_jobs",)).fetchone()
+            is_new = found is not None and bool(found[0])
+            if is_new:
+                connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+                connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(SCHEMA)))
+                connection.execute(SchemaManager.get_schema().encode())  # several statements, so without parameters
+                connection.execute(files(__package__).joinpath("engine.sql").read_bytes())
+            for role in filter(None, (grant, worker)):
+                for text in _GRANTS:
+                    named = {"schema": sql.Identifier(SCHEMA), "role": sql.Identifier(role)}
+                    connection.execute(sql.SQL(text).format(**named))
+            if worker:
+                known = sql.SQL("INSERT INTO {}.worker_roles VALUES (%s) ON CONFLICT DO NOTHING")
+                connection.execute(known.format(sql.Identifier(SCHEMA)), (worker,))
+            return is_new
+    except psycopg.Error as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise StorageError(f"cannot create the job tables of {place_of(url)}: {first}", path="database") from error
+
+
+def worker_app(url: str) -> App:
+    """Return the engine's application for a worker, which sees the jobs of all tenants."""
+    return App(connector=PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={SCHEMA}"}))

@@ -1,0 +1,124 @@
+"""The job queue of one tenant: put a job, list jobs, try failed ones again.
+
+It writes to the engine's table itself, in a transaction that names the tenant, so it also works behind a pooler that
+gives each transaction another connection.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from ...errors import InputError
+from ...storage.postgres.connections import Connections
+from ...values import record
+
+Kind = Literal["notes", "extract", "dream", "index", "retain"]
+KINDS: Final[tuple[Kind, ...]] = ("notes", "extract", "dream", "index", "retain")
+SCHEMA: Final = "reverie_jobs"
+QUEUE: Final = "reverie"
+_TASK: Final = "reverie."
+_PATIENCE_SECONDS: Final = 30.0
+_SEARCH: Final = f"SET LOCAL search_path TO {SCHEMA}"  # the engine's triggers name its tables without a schema
+_PUT: Final = """
+INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args, scheduled_at)
+VALUES (%s, %s, %s, %s, %s, CASE WHEN %s > 0 THEN clock_timestamp() + make_interval(secs => %s) END)
+ON CONFLICT DO NOTHING RETURNING id
+"""
+_LIST: Final = """
+SELECT id, task_name, args, status::text, attempts, scheduled_at FROM procrastinate_jobs
+WHERE tenant = %s AND (%s::text IS NULL OR status::text = %s) ORDER BY id
+"""
+_DROP: Final = """
+DELETE FROM procrastinate_jobs WHERE tenant = %s AND id = ANY(%s) AND status <> 'doing' RETURNING args
+"""
+
+
+@record
+class JobArguments:
+    """A job's tenant, the project and session that it is for, and the seconds after which a timer runs it again."""
+
+    tenant: str
+    kind: Kind
+    project: str = ""
+    session: str = ""
+    every_seconds: int = 0
+
+    @property
+    def lock(self) -> str:
+        """The text under which at most one job runs at a time: that of a session, else of a project."""
+        return "/".join(filter(None, (self.tenant, self.project, self.session)))
+
+
+@record
+class JobRow:
+    """A job in the queue and its state."""
+
+    id: int
+    kind: str
+    project: str
+    session: str
+    status: str
+    attempts: int
+    at: datetime | None
+    """When it may run, None if at once."""
+
+
+class JobQueue:
+    """The jobs of one tenant in a database."""
+
+    def __init__(self, url: str, tenant: str) -> None:
+        self._tenant = tenant
+        self._connections = Connections(url, tenant, _PATIENCE_SECONDS)
+
+    def put(
+        self, kind: Kind, *, project: str = "", session: str = "", every_seconds: int = 0, delay_seconds: float = 0
+    ) -> bool:
+        """Queue a job and return True, or False if the same job waits already.
+
+        With ``every_seconds`` it is a timer: each run queues the next one.
+        """
+        if kind not in KINDS:
+            raise InputError(f"there is no job {kind!r}; give one of: {', '.join(KINDS)}")
+        job = JobArguments(self._tenant, kind, project, session, every_seconds)
+        given = {"tenant": self._tenant, "project": project, "session": session, "every_seconds": every_seconds}
+        names = (QUEUE, task_name(kind), job.lock, f"{kind} {job.lock}")
+        return bool(self._asked(_PUT, (*names, json.dumps(given), delay_seconds, delay_seconds)))
+
+    def jobs(self, *, status: str | None = None) -> list[JobRow]:
+        """Return the jobs of the tenant, oldest first; ``status`` is such as ``todo``, ``doing`` or ``failed``."""
+        return [
+            JobRow(id, task.removeprefix(_TASK), given.get("project", ""), given.get("session", ""), *rest)
+            for id, task, given, *rest in self._asked(_LIST, (self._tenant, status, status))
+        ]
+
+    def retry_failed(self) -> int:
+        """Queue every failed job again and return how many there were."""
+        failed = self.jobs(status="failed")
+        for row in failed:
+            for (given,) in self._asked(_DROP, (self._tenant, [row.id])):
+                wanted: Any = row.kind
+                self.put(wanted, **{name: value for name, value in given.items() if name != "tenant"})
+        return len(failed)
+
+    def forget(self, sessions: Iterable[str], *, dry_run: bool = False) -> int:
+        """Delete the jobs of these sessions that do not run just now, or only count them."""
+        wanted = set(sessions)
+        found = [row.id for row in self.jobs() if row.session in wanted and row.status != "doing"]
+        return len(found) if dry_run or not found else len(self._asked(_DROP, (self._tenant, found)))
+
+    def close(self) -> None:
+        """Close the connections; the next use opens them again."""
+        self._connections.close()
+
+    def _asked(self, statement: Any, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with self._connections.transaction("the job queue") as connection:
+            connection.execute(_SEARCH)
+            return connection.execute(statement, values).fetchall()
+
+
+def task_name(kind: Kind) -> str:
+    """Return the name under which the engine knows the task of a kind."""
+    return f"{_TASK}{kind}"
