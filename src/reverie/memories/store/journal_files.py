@@ -3,6 +3,9 @@
 New contents are first written to temporary files, durably. Then one line is appended to the journal: once that line is
 on disk, the change is committed. Then the contents are renamed into place. A process that finds a committed line whose
 writer was killed finishes it. The lock file, which is never removed, records how far the journal is applied.
+
+With a ``SharedJournal`` the directory is the working copy of one machine: a line is committed once it is in the shared
+journal, and each machine applies the lines of the others before it adds one.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ import fcntl
 import os
 import threading
 from collections.abc import Collection, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Final, Protocol
 
 import msgspec
 
@@ -39,7 +42,33 @@ from .trust import Trust
 from .trust_history import TrustHistory
 
 _LINES: Final = "journal.jsonl"
+_SHARED: Final = "shared"
+"""The file that names the shared journal of which a directory is a working copy."""
 _MARK_DIGITS: Final = 20
+_COMPARED_BYTES: Final = 512
+
+
+class SharedJournal(Protocol):
+    """The journal of a memory directory that several machines share."""
+
+    name: str
+    """The place of the journal, for messages and for the file that marks a working copy."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other machines from writing inside a ``with`` block; wait for one that does."""
+        ...
+
+    def load(self, start: int = 0, size: int = -1) -> bytes | None:
+        """Return the bytes from an offset on, all or at most ``size``; None if there is no journal yet."""
+        ...
+
+    def append(self, line: bytes, *, expect: int) -> None:
+        """Append a line durably; raise ``StorageError`` if the journal's size in bytes is not ``expect``."""
+        ...
+
+    def replace(self, lines: bytes) -> None:
+        """Replace the whole journal, because a part of it must be erased."""
+        ...
 
 
 def read_plain(root: str, file: str, *, is_memory: bool = False) -> bytes | None:
@@ -97,8 +126,9 @@ _brief: Final = msgspec.json.Decoder(_Brief)
 class JournalFiles:
     """The journal of one memory directory on disk; ``history`` is its parsed content, current under the lock."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, shared: SharedJournal | None = None) -> None:
         self.root = root
+        self.shared = shared
         self._lock_path, self._lines_path = self.path(LOCK), self.path(_LINES)
         self.history = History()
         self._gate = threading.RLock()
@@ -184,12 +214,15 @@ class JournalFiles:
         with self._gate, explained("lock", self.path(LOCK)):
             if self._lock is not None:
                 raise StorageError("a change is being made already; finish it first", path=self.root)
+            self._refuse_other_copy()
             descriptor = self._take()
             self._lock = descriptor
             try:
-                self._sweep()
-                self._catch_up()
-                yield
+                with self.shared.held() if self.shared is not None else nullcontext():
+                    self._sweep()
+                    self._pull()
+                    self._catch_up()
+                    yield
             finally:
                 self._lock = None
                 with suppress(OSError):
@@ -257,6 +290,67 @@ class JournalFiles:
                 self._apply(entry, {})
             self._set_mark()
 
+    # -- the shared journal
+
+    def is_current(self) -> bool:
+        """Say whether this directory has every line of the shared journal; True without one."""
+        if self.shared is None:
+            return True
+        try:
+            size = os.stat(self._lines_path, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return self.shared.load(0, 1) is None
+        return self._shared_rest(size) == b""
+
+    def _shared_rest(self, size: int) -> bytes | None:
+        """Return the lines of the shared journal after these many bytes; None if it does not begin as this one."""
+        assert self.shared is not None
+        ours = _tail(self._lines_path, size)
+        found = self.shared.load(size - len(ours))
+        return found[len(ours) :] if found is not None and found.startswith(ours) else None
+
+    def _refuse_other_copy(self) -> None:
+        """Raise ``StorageError`` if this directory is a working copy and was opened without its shared journal."""
+        named = (read_plain(self.root, f"{JOURNAL}/{_SHARED}") or b"").decode("utf-8", "replace").strip()
+        wanted = self.shared.name if self.shared is not None else ""
+        if named and named != wanted:
+            raise StorageError(
+                f"{self.root} is a working copy of {named}; use the settings database and tenant that it belongs to",
+                path=self.root,
+            )
+        if wanted and not named:
+            with self._folder(create=True):
+                replace_file(self.root, f"{JOURNAL}/{_SHARED}", f"{wanted}\n".encode())
+
+    def _pull(self) -> None:
+        """Bring this machine's journal to the state of the shared one; the first machine brings its own."""
+        if self.shared is None:
+            return
+        with self._lines() as descriptor:
+            size = os.fstat(descriptor).st_size
+            if self.shared.load(0, 1) is None:
+                if size:
+                    self.shared.replace(_read_from(descriptor, 0, size))
+                return
+            rest = self._shared_rest(size)
+            if rest:
+                if not size:
+                    self._set_mark()  # nothing is applied yet, which an empty lock file does not say
+                write_durably(descriptor, rest)
+        if rest is None:
+            self._start_over(self.shared.load() or b"")
+
+    def _start_over(self, lines: bytes) -> None:
+        """Take over a shared journal that does not continue this one, and build all files from it."""
+        history, _ = self.read_history()
+        files = {change.file for entry in history.entries for change in entry.changes}
+        for file in (*files, INDEX):
+            with suppress(StorageError):
+                self._bring(file, _version(read_plain(self.root, file)), None, None, None)
+        replace_file(self.root, JOURNAL_FILE, lines)
+        self.history, self._inode, self._offset = History(), 0, 0
+        self._set_mark()
+
     def _mark(self) -> int | None:
         assert self._lock is not None
         return _digits(os.pread(self._lock, _MARK_DIGITS, 0))
@@ -299,10 +393,13 @@ class JournalFiles:
     def _append(self, entry: JournalEntry) -> None:
         if self.history.is_newer:
             raise newer(f"the journal {self._lines_path}", self._lines_path, "upgrade Reverie to change memories")
+        line = encode(entry)
         with self._lines() as descriptor:
             size = os.fstat(descriptor).st_size
+            if self.shared is not None:
+                self.shared.append(line, expect=size)
             try:
-                self._offset = append_line(descriptor, encode(entry), path=self.path(_LINES), clean_size=size)
+                self._offset = append_line(descriptor, line, path=self.path(_LINES), clean_size=size)
             except BaseException:
                 with suppress(OSError):
                     os.ftruncate(descriptor, size)
@@ -359,6 +456,8 @@ class JournalFiles:
     def erase(self, files: Collection[str], versions: Versions) -> None:
         """Rewrite the journal without these files and versions of other files; the caller holds the lock."""
         lines = b"".join(encode(erased(entry, files, versions)) + b"\n" for entry in self.history.entries)
+        if self.shared is not None:
+            self.shared.replace(lines)
         replace_file(self.root, JOURNAL_FILE, lines)
         self._inode = 0
         self._offset = len(lines)
@@ -368,6 +467,15 @@ class JournalFiles:
 def _digits(said: bytes) -> int | None:
     """Return the number in a field of the lock file; None if the field is missing or damaged."""
     return int(said) if len(said) == _MARK_DIGITS and said.isdigit() else None
+
+
+def _tail(path: str, size: int) -> bytes:
+    """Return the last bytes of a file of this size, enough to tell one journal from another."""
+    descriptor = os.open(path, READ_FLAGS)
+    try:
+        return _read_from(descriptor, max(0, size - _COMPARED_BYTES), min(size, _COMPARED_BYTES))
+    finally:
+        os.close(descriptor)
 
 
 def _read_from(descriptor: int, start: int, size: int) -> bytes:

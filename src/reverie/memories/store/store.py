@@ -36,7 +36,7 @@ from .gc_pause import uncollected
 from .head_files import JOURNAL, Head, HeadCache, has_settled, memory_files, print_of, read_head, refuse_large
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, Versions, change_to
-from .journal_files import JournalFiles, read_plain
+from .journal_files import JournalFiles, SharedJournal, read_plain
 from .names import check_file
 from .records import MemoryRecord, Scope, read_record, version_of
 from .team import refuse_private, write_git_rules
@@ -118,11 +118,19 @@ class Transaction:
 class MemoryStore:
     """One memory directory on disk: reads without a lock, and changes as journaled transactions."""
 
-    def __init__(self, root: str, *, scope: Scope = "private", clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        scope: Scope = "private",
+        clock: Callable[[], datetime] = utc_now,
+        shared: SharedJournal | None = None,
+    ) -> None:
+        """Use a directory; with a ``shared`` journal it is the working copy of this machine."""
         self._root = os.path.abspath(root)
         self.scope: Scope = scope
         self._clock = clock
-        self._journal_files = JournalFiles(self._root)
+        self._journal_files = JournalFiles(self._root, shared)
         self._head_cache = HeadCache(self._root, scope)
         self._scanned = False
 
@@ -262,6 +270,12 @@ class MemoryStore:
             return None
         trust = _head_trust(one.claim, one.version, known)
         return memory if trust == memory.trust else replace(memory, trust=trust)
+
+    def refresh(self) -> None:
+        """Take over what other machines changed, if the journal is shared."""
+        if not self._journal.is_current():
+            with self._journal.locked():
+                pass
 
     def finish_writes(self) -> None:
         """Finish a transaction whose writer was killed, if there is one and the directory can be written."""

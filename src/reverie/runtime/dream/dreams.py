@@ -90,7 +90,7 @@ class Dreams:
         self._search = search
         self._session = session
         self._clock = clock
-        self._store = MemoryStore(self._root, clock=clock)
+        self._store = MemoryStore(self._root, clock=clock, shared=memory.shared)
         self._reports = ReportFiles(self._root, keep=self._policy.kept_reports)
 
     # -- dreaming

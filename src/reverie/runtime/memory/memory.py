@@ -17,6 +17,7 @@ from ...memories.store.daily import log_line
 from ...memories.store.drafts import Draft
 from ...memories.store.index import LoadedIndex
 from ...memories.store.journal import BlamedLine, JournalEntry
+from ...memories.store.journal_files import SharedJournal
 from ...memories.store.names import daily_log, file_for, title_for
 from ...memories.store.records import MemoryRecord, Scope, front_matter
 from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
@@ -31,6 +32,7 @@ from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
 from .scopes import Scopes, author_trust, iso_time, memory_directory, source_tuple
 from .search import MemorySearch
+from .shared_journal import shared_journal
 from .vectors import MemoryVectors, delete_vectors
 
 __all__ = ["Memory", "memory_directory"]
@@ -57,16 +59,20 @@ class Memory:
         clock: Callable[[], datetime] = utc_now,
         embedder: Embedder | None = None,
         recall: RecallPolicy | None = None,
+        shared: SharedJournal | None = None,
     ) -> None:
         """Use the memories in a directory; a text that ``instructions`` already contain is not saved.
 
-        With an ``embedder``, recall finds memories by their meaning too; ``recall`` are its thresholds.
+        With an ``embedder``, recall finds memories by their meaning too; ``recall`` are its thresholds. With a
+        ``shared`` journal the directory is this machine's working copy of memories in a database.
         """
         self.path = Path(os.path.abspath(directory))
         self._instructions, self._clock = instructions, clock
         self._found = MemorySearch(self.path, team=team, embedder=embedder)
         self._policy = recall or RecallPolicy()
-        self._scopes = Scopes(str(self.path), os.path.abspath(team) if team is not None else None, clock)
+        self.shared = shared
+        self._scopes = Scopes(str(self.path), os.path.abspath(team) if team is not None else None, clock, shared)
+        self.refresh()
 
     @classmethod
     def open(
@@ -95,7 +101,12 @@ class Memory:
             instructions=instructions,
             embedder=settings_embedder(settings),
             recall=settings.recall,
+            shared=shared_journal(project, settings),
         )
+
+    def refresh(self) -> None:
+        """Take over what other machines saved since, if the memories are in a database."""
+        self._scopes.stores["private"].refresh()
 
     # -- reading
 

@@ -19,6 +19,7 @@ from ...memories.store.drafts import last_trusted
 from ...memories.store.head_files import JOURNAL_FILE
 from ...memories.store.index import INDEX, lines_of, load
 from ...memories.store.journal import JournalEntry
+from ...memories.store.journal_files import SharedJournal
 from ...memories.store.names import check_file, composed
 from ...memories.store.records import MemoryRecord, Scope, has_conflict
 from ...memories.store.store import MemoryStore, stamp
@@ -44,9 +45,11 @@ def memory_directory(project: str | os.PathLike[str], settings: Settings) -> Pat
 class Scopes:
     """The private and the team store, with the names callers use for their files and changes."""
 
-    def __init__(self, private: str, team: str | None, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, private: str, team: str | None, clock: Callable[[], datetime], shared: SharedJournal | None = None
+    ) -> None:
         self._clock = clock
-        self.stores: dict[Scope, MemoryStore] = {"private": MemoryStore(private, clock=clock)}
+        self.stores: dict[Scope, MemoryStore] = {"private": MemoryStore(private, clock=clock, shared=shared)}
         if team is not None:
             self.stores["team"] = MemoryStore(team, scope="team", clock=clock)
 

@@ -12,7 +12,9 @@ from typing import Any, Final
 from ...values import record
 from .connections import Connections
 
-_ENTER: Final = "INSERT INTO reverie.audit (tenant, who, act, detail) VALUES (%s, current_user || %s, %s, %s) RETURNING id"
+_ENTER: Final = (
+    "INSERT INTO reverie.audit (tenant, who, act, detail) VALUES (%s, current_user || %s, %s, %s) RETURNING id"
+)
 _ROWS: Final = """
 SELECT id, at, who, act, detail FROM reverie.audit WHERE tenant = %s AND at >= %s ORDER BY id DESC LIMIT %s
 """
