@@ -78,14 +78,21 @@ class Dreams:
         search: Transcripts | None = None,
         session: str = "",
         clock: Callable[[], datetime] = utc_now,
+        slug: str = "",
+        has_session: Callable[[str], bool] | None = None,
     ) -> None:
-        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``."""
+        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``.
+
+        A worker without the project's files gives its ``slug``, and ``has_session`` to look for sessions elsewhere.
+        """
         self._root = str(memory.path)
         self._vectors = memory.vectors
         self._settings = settings
         self._policy = settings.dream
         self._project = Path(project)
-        self._slug = project_slug(self._project)
+        self._slug = slug or project_slug(self._project)
+        self._is_away = bool(slug)
+        self._has_session = has_session
         self._model = model
         self._search = search
         self._session = session
@@ -203,7 +210,8 @@ class Dreams:
             files,
             home=self._settings.home,
             slug=self._slug,
-            project=self._project,
+            project=None if self._is_away else self._project,
+            has_session=self._has_session,
             dreamt=DreamLock(self._root).last(),
             excluded=excluded,
             vectors=self._vectors,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,15 +42,19 @@ def facts_for(
     *,
     home: Path,
     slug: str,
-    project: Path,
+    project: Path | None,
     dreamt: float | None,
     excluded: Iterable[str] = (),
     vectors: MemoryVectors | None = None,
+    has_session: Callable[[str], bool] | None = None,
 ) -> DreamFacts:
     """Return facts about these files, read from the disk; ``excluded`` files exist but are not part of the dream.
 
-    ``root`` is the memory directory, ``dreamt`` the time of the last dream.
+    ``root`` is the memory directory, ``dreamt`` the time of the last dream. ``project`` is None on a machine without
+    the project's files; ``has_session`` looks for a session elsewhere than in the home.
     """
+    logs = home / "projects" / slug
+    has_session = has_session or (lambda session: os.path.lexists(logs / f"{session}.jsonl"))
     records = {file: read_record(file, data) for file, data in files.items()}
     modified: dict[str, float] = {}
     for file in files:
@@ -65,7 +69,7 @@ def facts_for(
         others,
         frozenset(path for path in linked if not is_memory(path) and path not in others and _is_missing(project, path)),
         {draft.file: draft.content() for draft in drafts},
-        gone_sessions=frozenset(_deleted_sessions(records.values(), home / "projects" / slug)),
+        gone_sessions=frozenset(_deleted_sessions(records.values(), has_session)),
         alike=vectors.alike(records) if vectors is not None else frozenset(),
     )
 
@@ -83,16 +87,16 @@ def _files_below(folder: str, root: str) -> Iterator[str]:
                 yield os.path.relpath(os.path.join(at, name), root).replace(os.sep, "/")
 
 
-def _is_missing(project: Path, path: str) -> bool:
+def _is_missing(project: Path | None, path: str) -> bool:
     try:
-        return not os.path.lexists(os.path.join(project, path))
+        return project is not None and not os.path.lexists(os.path.join(project, path))
     except ValueError:
         return False
 
 
-def _deleted_sessions(memories: Iterable[MemoryRecord], logs: Path) -> Iterator[str]:
+def _deleted_sessions(memories: Iterable[MemoryRecord], has_session: Callable[[str], bool]) -> Iterator[str]:
     """Yield the sessions that memories name as their source and whose logs no longer exist."""
     sessions = {source.split(" ", 1)[0] for one in memories for source in one.source if " " in source}
     for session in sorted(sessions):
-        if "/" not in session and not os.path.lexists(logs / f"{session}.jsonl"):
+        if "/" not in session and not has_session(session):
             yield session

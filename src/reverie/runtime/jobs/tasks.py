@@ -6,15 +6,27 @@ size or a document's version, so that a repeated run changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, closing
 from typing import Final
 
+import anyio
+
 from ...errors import InputError
-from ...ports import Storage
+from ...ports import Model, Storage
 from ...settings import Settings
+from ...text.counts import counted
 from ...values import replace
+from ..dream.dreams import Dreams
+from ..memory.extract.extractor import Extractor, ExtractorOptions
+from ..memory.extract.past_sessions import PastSessions
+from ..memory.memory import Memory
+from ..memory.shared_journal import JOURNAL_KEY, StoredJournal
+from ..places.projects import log_key
 from ..places.storage import storage_of
+from ..search.vectors import settings_vectors
+from ..session.parts import SessionOptions
+from ..session.session import Session
 from .queue import JobArguments, Kind
 
 MODEL: Final = "worker"
@@ -28,32 +40,78 @@ def run_job(job: JobArguments, url: str, settings: Settings) -> str:
     if work is None:
         raise InputError(f"this version knows no job {job.kind!r}; upgrade the worker")
     with closing(storage_of(own)) as storage:
-        return work(job, storage, own)
+        return anyio.run(work, job, storage, own)
 
 
-def _write_notes(job: JobArguments, storage: Storage, settings: Settings) -> str:
-    """Update the notes of a session: one append at the size that was read, so a second run finds nothing new."""
-    import anyio
-
+@asynccontextmanager
+async def _opened(
+    job: JobArguments, storage: Storage, settings: Settings
+) -> AsyncGenerator[tuple[Session, Model | None]]:
+    """Open the job's session, under its lease, and the model of background work."""
     from ...models import open_model
-    from ..session.parts import SessionOptions
-    from ..session.session import Session
 
-    async def update() -> str:
-        named = settings.model_aliases.get(MODEL)
-        model = open_model(named, aliases=settings.model_aliases) if named else None
-        try:
-            options = SessionOptions(job.session, storage=storage, project=job.project, settings=settings, model=model)
-            async with Session(options) as session:
-                made = await session.parts.notes.update(local=model is None)
-        finally:
-            if model is not None:
-                await model.aclose()
-        return "nothing new" if made is None else f"updated {len(made.sections)} sections"
-
-    return anyio.run(update)
+    named = settings.model_aliases.get(MODEL)
+    model = open_model(named, aliases=settings.model_aliases) if named else None
+    try:
+        options = SessionOptions(job.session, storage=storage, project=job.project, settings=settings, model=model)
+        async with Session(options) as session:
+            yield session, model
+    finally:
+        if model is not None:
+            await model.aclose()
 
 
-_WORK: Final[Mapping[Kind, Callable[[JobArguments, Storage, Settings], str]]] = {
+async def _write_notes(job: JobArguments, storage: Storage, settings: Settings) -> str:
+    """Update the notes of a session: one append at the size that was read, so a second run finds nothing new."""
+    async with _opened(job, storage, settings) as (session, model):
+        made = await session.parts.notes.update(local=model is None)
+    return "nothing new" if made is None else f"updated {counted(len(made.sections), 'section')} of the notes"
+
+
+async def _extract(job: JobArguments, storage: Storage, settings: Settings) -> str:
+    """Extract memories from the messages after the session's cursor, which a decision in its log moves."""
+    memory = _memory(job, storage, settings)
+    options = ExtractorOptions(
+        policy=settings.extract,
+        past=PastSessions(storage, job.project, without=job.session, embed=settings_vectors(settings)),
+        daily_logs=settings.daily_logs,
+    )
+    async with _opened(job, storage, settings) as (session, model):
+        extractor = Extractor(session.parts.host, memory, options, model=model)
+        await extractor.after_query()
+    ran = extractor.last
+    return "nothing new" if ran is None else f"saved {counted(len(ran.saved), 'memory')}, by {ran.by}"
+
+
+async def _dream(job: JobArguments, storage: Storage, settings: Settings) -> str:
+    """Consolidate the memories of a project without its files: each change is one line of the shared journal."""
+    memory = _memory(job, storage, settings)
+    if not memory.list():
+        return "no memories"
+
+    def has_session(name: str) -> bool:
+        return storage.load(log_key(job.project, name), 0, 1) is not None
+
+    dreams = Dreams(memory, settings, project=memory.path, slug=job.project, has_session=has_session)
+    report = await dreams.run()
+    return f"changed {counted(len(report.changes), 'memory')}, {counted(len(report.questions), 'question')}"
+
+
+async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> str:
+    """Delete the sessions that the retention policy no longer keeps."""
+    raise InputError("not yet")
+
+
+def _memory(job: JobArguments, storage: Storage, settings: Settings) -> Memory:
+    """Return the memories of the job's project, in a working copy on this machine."""
+    folder = settings.home / "projects" / job.project / "memory"
+    key = f"projects/{job.project}/{JOURNAL_KEY}"
+    return Memory(folder, shared=StoredJournal(storage, key, f"{key} of tenant {job.tenant}", owns=False))
+
+
+_WORK: Final[Mapping[Kind, Callable[[JobArguments, Storage, Settings], Awaitable[str]]]] = {
     "notes": _write_notes,
+    "extract": _extract,
+    "dream": _dream,
+    "retain": _retain,
 }
