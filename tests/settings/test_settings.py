@@ -187,7 +187,7 @@ def test_whatever_a_project_says_it_opens_nothing_the_user_closed(
     [
         ("[switches]\ndraem = false", "did you mean dream"),
         ("windw_tokens = 5", "did you mean window_tokens"),
-        ("zzz = 5", "use one of agent, compact"),
+        ("zzz = 5", "use one of agent, blobs"),
         ("[switches]\ndream = 1", "say true or false"),
         ("switches = 1", "table of switches"),
         ("offload_limits = 3", "by tool"),

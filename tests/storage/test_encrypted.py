@@ -103,8 +103,12 @@ def test_the_folder_of_keys_cannot_be_named() -> None:
         storage.read(".keys/0123")
 
 
-def test_a_tenants_key_is_32_bytes_in_base64() -> None:
-    assert tenant_key(" AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n") == TENANT
-    for wrong in ("", "AAEC", "not base64!"):
+def test_a_tenants_key_is_32_bytes_in_base64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+    monkeypatch.setenv("ACME_KEY", text)
+    (tmp_path / "key").write_text(f" {text}\n")
+    assert tenant_key("env:ACME_KEY") == tenant_key(f"file:{tmp_path / 'key'}") == TENANT
+    monkeypatch.setenv("ACME_KEY", "AAEC")
+    for wrong in ("env:ACME_KEY", "env:NONE", f"file:{tmp_path / 'none'}", f"file:{tmp_path}"):
         with pytest.raises(SettingsError, match="make one with"):
             tenant_key(wrong)

@@ -211,8 +211,7 @@ class Library:
         for log in logs:
             if (holder := self._storage.holder(log)) is not None:
                 raise SessionBusy(f"session {_session(log)} is open ({holder}); close it first", holder=holder)
-        there = [log for log in logs if self._storage.load(log) is not None]
-        keys = [name for log in logs for name in [*self._session_files(log), *([log] if log in there else [])]]
+        keys = self.documents_of(logs)
         names = [_session(log) for log in logs]
         memories = self._derived_memories(names)
         if not dry_run:
@@ -222,6 +221,11 @@ class Library:
                 for name in [*self._derived_memories(names), *keys]:
                     self._storage.delete(name)
         return RemovedSession(_session(key), keys, memories, agents)
+
+    def documents_of(self, logs: Sequence[str]) -> list[str]:
+        """Return the keys of these logs that exist, and of the stored results, notes and others that belong to them."""
+        there = [log for log in logs if self._storage.load(log) is not None]
+        return [name for log in logs for name in [*self._session_files(log), *([log] if log in there else [])]]
 
     def _note_deleted(self, key: str, names: Sequence[str]) -> None:
         """Note that a recording was deleted, before it is, so that ``reverie keep`` does not file it again."""

@@ -62,6 +62,13 @@ def read_database(value: object, where: str) -> str:
     return value
 
 
+def read_key_place(value: object, where: str) -> str:
+    """Return where a key is found, ``env:NAME`` or ``file:PATH``; raise ``SettingsError`` for any other value."""
+    if not isinstance(value, str) or not value.startswith(("env:", "file:")):
+        raise SettingsError(f"{where} must say where the key is, not the key itself: env:NAME or file:/PATH")
+    return value
+
+
 def read_durability(value: object, where: str) -> str:
     """Return a durability, ``always`` or ``second``; raise ``SettingsError`` for any other value."""
     if value not in ("always", "second"):
@@ -245,6 +252,9 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "durability": read_durability,
     "database": read_database,
     "tenant": read_name,
+    "blobs": read_name,
+    "encryption_key": read_key_place,
+    "retention_days": read_whole,
     "window_tokens": read_whole,
     "compact_percent": read_percent,
     "preset": read_preset,

@@ -120,6 +120,12 @@ class Settings:
     """The URL of a PostgreSQL database that holds sessions instead of ``home``: ``postgresql://USER@HOST/NAME``."""
     tenant: str | None = None
     """The tenant whose rows of the database are seen and written; a database needs one."""
+    blobs: str | None = None
+    """The object store for entries over 256 KB of a database: ``s3://BUCKET/FOLDER``; without it they are in rows."""
+    encryption_key: str | None = None
+    """The tenant's key that encrypts a database's content: ``env:NAME`` or ``file:PATH`` of 32 bytes in base64."""
+    retention_days: int | None = None
+    """Days that a session is kept after its last entry, by ``reverie delete --expired`` and the job ``retain``."""
     window_tokens: int | None = None
     """A limit below the model's own window."""
     compact_percent: float | None = None

@@ -14,11 +14,13 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import LogLost, SettingsError, StorageConflict, StorageError, UnsafePath
 from ..keys import check_key
-from ..ports import Document, Lease, Storage
+from ..ports import Document, Lease, Stamp, Storage
+from ..values import replace
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -75,7 +77,7 @@ class EncryptedStorage:
     def __init__(self, inner: Storage, tenant_key: bytes) -> None:
         if len(tenant_key) != _KEY_BYTES:
             raise SettingsError(f"the tenant's key must have {_KEY_BYTES} bytes, not {len(tenant_key)}")
-        self._inner = inner
+        self.inner = inner
         self._tenant_key = tenant_key
         self._ciphers: dict[str, AESGCM] = {}
         self._frames: OrderedDict[str, _Frames] = OrderedDict()
@@ -84,7 +86,7 @@ class EncryptedStorage:
     def read(self, key: str) -> Document | None:
         """Return the document, or None if it does not exist."""
         _refuse_keys(key)
-        found = self._inner.read(key)
+        found = self.inner.read(key)
         return None if found is None else Document(self._opened(key, found.data), found.version)
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
@@ -94,24 +96,38 @@ class EncryptedStorage:
         """
         _refuse_keys(key)
         frame = self._sealed(key, _DOCUMENT + data) + b"\n"
-        return self._inner.write(key, frame, expect=expect, create=create)
+        return self.inner.write(key, frame, expect=expect, create=create)
 
     def delete(self, key: str) -> bool:
         """Delete a document or log, and say whether it existed; the session's key stays until ``erase_key``."""
         _refuse_keys(key)
         with self._lock:
             self._frames.pop(key, None)
-        return self._inner.delete(key)
+        return self.inner.delete(key)
 
     def erase_key(self, key: str) -> None:
         """Erase the wrapped key of the session that a storage key belongs to, so that nobody can read it again."""
         with self._lock:
             self._ciphers.pop(_scope(key), None)
-            self._inner.write(_key_name(_scope(key)), b"")  # an empty key is a tombstone: no new one is drawn
+            self.inner.write(_key_name(_scope(key)), b"")  # an empty key is a tombstone: no new one is drawn
+
+    def forget_key(self, key: str) -> None:
+        """Delete the wrapped key of a session that was deleted, so that copies of its content cannot be read."""
+        with self._lock:
+            self._ciphers.pop(_scope(key), None)
+            self.inner.delete(_key_name(_scope(key)))
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys under a folder prefix, sorted."""
-        return (key for key in self._inner.list(prefix) if not key.startswith(f"{KEYS}/"))
+        return (key for key in self.inner.list(prefix) if not key.startswith(f"{KEYS}/"))
+
+    def stamps(self, prefix: str = "") -> Iterator[Stamp]:
+        """Yield the stamps of the documents and logs under a folder prefix, sorted by key; this reads all of them."""
+        for one in self.inner.stamps(prefix):
+            if not one.key.startswith(f"{KEYS}/"):
+                with self._lock:
+                    size = self._known_frames(one.key).size
+                yield replace(one, size=size)
 
     def append(self, key: str, line: bytes, *, expect: int | None = None) -> None:
         """Append one line, given without a newline, to a log, and return when it is stored safely.
@@ -121,9 +137,11 @@ class EncryptedStorage:
         _refuse_keys(key)
         if b"\n" in line:
             raise ValueError("a log line must not contain a newline; append one line at a time")
+        if expect == 0:
+            self._ciphers.pop(_scope(key), None)  # a session of that name may have been deleted, with its key
         frame = self._sealed(key, _LINE + line)
         if expect is None:
-            self._inner.append(key, frame)
+            self.inner.append(key, frame)
             return
         with self._lock:
             frames = self._frames.get(key)
@@ -131,7 +149,7 @@ class EncryptedStorage:
                 frames = self._known_frames(key)
             if frames.size != expect:
                 raise LogLost(f"{key} has {frames.size} bytes instead of {expect}", path=key)
-            self._inner.append(key, frame, expect=frames.stored_size)
+            self.inner.append(key, frame, expect=frames.stored_size)
             frames.add(frame, line, is_line=True)
 
     def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
@@ -141,18 +159,18 @@ class EncryptedStorage:
         """
         _refuse_keys(key)
         if not start and size < 0:
-            data = self._inner.load(key)
+            data = self.inner.load(key)
             return None if data is None else self._opened(key, data)
         with self._lock:
             frames = self._known_frames(key)
             if not frames.stored:
-                return None if self._inner.load(key, 0, 1) is None else b""
+                return None if self.inner.load(key, 0, 1) is None else b""
             end = frames.size if size < 0 else min(start + size, frames.size)
             if start >= end:
                 return b""
             first, last = bisect_right(frames.plain, start), bisect_left(frames.plain, end)
             begin, before = (frames.stored[first - 1], frames.plain[first - 1]) if first else (0, 0)
-            data = self._inner.load(key, begin, frames.stored[last] - begin) or b""
+            data = self.inner.load(key, begin, frames.stored[last] - begin) or b""
         plain = b"".join(
             frames.text(number, *self._frame(key, frame))
             for number, frame in enumerate(data.removesuffix(b"\n").split(b"\n"), first)
@@ -161,16 +179,16 @@ class EncryptedStorage:
 
     def lease(self, name: str, *, holder: str = "") -> Lease:
         """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
-        return self._inner.lease(name, holder=holder)
+        return self.inner.lease(name, holder=holder)
 
     def holder(self, name: str) -> str | None:
         """Return the holder of the lease on a name, or None if the lease is free."""
-        return self._inner.holder(name)
+        return self.inner.holder(name)
 
     def close(self) -> None:
         """Close the storage beneath and forget every key."""
         self._ciphers.clear()
-        self._inner.close()
+        self.inner.close()
 
     def _opened(self, key: str, data: bytes) -> bytes:
         """Return the readable bytes of all frames."""
@@ -185,9 +203,9 @@ class EncryptedStorage:
     def _known_frames(self, key: str) -> _Frames:
         """Return the index of a log, brought up to date; one of a log that was replaced is made anew."""
         frames = self._frames.pop(key, None)
-        if frames is None or self._inner.load(key, 0, len(frames.first)) != frames.first:
+        if frames is None or self.inner.load(key, 0, len(frames.first)) != frames.first:
             frames = _Frames()
-        rest = self._inner.load(key, frames.stored_size) or b""
+        rest = self.inner.load(key, frames.stored_size) or b""
         for frame in rest.removesuffix(b"\n").split(b"\n") if rest else ():
             content, is_line = self._frame(key, frame)
             frames.add(frame, content, is_line=is_line)
@@ -224,14 +242,14 @@ class EncryptedStorage:
             if scope in self._ciphers:
                 return self._ciphers[scope]
             name = _key_name(scope)
-            found = self._inner.read(name)
+            found = self.inner.read(name)
             if found is None and create:
                 try:
                     drawn = aes_key_wrap(self._tenant_key, os.urandom(_KEY_BYTES))
-                    self._inner.write(name, base64.b64encode(drawn), create=True)
+                    self.inner.write(name, base64.b64encode(drawn), create=True)
                 except StorageConflict:
                     pass  # another process drew it first
-                found = self._inner.read(name)
+                found = self.inner.read(name)
             if found is None or not found.data:
                 raise StorageError(f"the key of {scope} was erased, so its content is lost for good", path=scope)
             try:
@@ -245,15 +263,20 @@ class EncryptedStorage:
             return self._ciphers[scope]
 
 
-def tenant_key(text: str) -> bytes:
-    """Return the 32 bytes of a tenant's key from its text in base64; raise ``SettingsError`` if it is no key."""
+def tenant_key(place: str) -> bytes:
+    """Return the 32 bytes of a tenant's key from ``env:NAME`` or ``file:PATH``, where they are in base64.
+
+    Raise ``SettingsError`` if there is no such key.
+    """
+    kind, _, name = place.partition(":")
     try:
+        text = os.environ.get(name, "") if kind == "env" else Path(name).read_text(encoding="ascii")
         key = base64.b64decode(text.strip(), validate=True)
-    except binascii.Error:
+    except (OSError, ValueError):
         key = b""
     if len(key) != _KEY_BYTES:
         raise SettingsError(
-            "the tenant's key must be 32 bytes in base64; make one with "
+            f"{place} holds no key of 32 bytes in base64; make one with "
             "python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
         )
     return key

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
 import click
 
-from ...conversation.log import parse_log
 from ...errors import InputError, SessionBusy
 from ...hosts.events import HOSTS
 from ...hosts.queue import OWN, Queue
 from ...hosts.word_cache import delete_word_caches
-from ...ports import Storage
 from ...runtime.deletion.remains import HomeSearched, sampled_texts, search_for_remains
-from ...runtime.deletion.session import DeletionReceipt, SessionDeletion
-from ...runtime.library import Library, agent_log
+from ...runtime.deletion.selection import SessionFilter
+from ...runtime.deletion.session import DeletionReceipt, SessionDeletion, retained_since
+from ...runtime.library import Library
 from ...runtime.places.projects import project_slug
 from ...settings import Settings, load_settings
 from ...values import fields_of
@@ -40,6 +40,8 @@ NOUNS = {
 @click.option("--before", metavar="DATE", help="All sessions whose last entry is older, such as 2026-01-31.")
 @click.option("--project", metavar="DIR", help="All sessions of the project that contains this directory.")
 @click.option("--matching", metavar="TEXT", help="All sessions that contain this text, in any case of letters.")
+@click.option("--subject", metavar="ID", help="All sessions about a person, opened with Session.open(subject=ID).")
+@click.option("--expired", is_flag=True, help="All sessions older than the setting retention_days.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Count the files and remove nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
@@ -48,6 +50,8 @@ def command(
     before: str | None,
     project: str | None,
     matching: str | None,
+    subject: str | None,
+    expired: bool,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -57,18 +61,23 @@ def command(
     This removes logs, also those of agents that a session started, stored results, notes, plans, inboxes, letters,
     queued jobs, ledger rows, search entries, typed lines, and the memories that came from them, with their history.
     SESSION may be an agent. Of several options, a session must fulfil all. The same command finishes a deletion that
-    was interrupted. Open sessions stay, and the exit code is then 2. Afterwards all files of the home are searched for
-    texts of the sessions. If a file contains one, the exit code is 1.
+    was interrupted. Open sessions stay, and the exit code is then 2. Afterwards all files of the home, and the database
+    if there is one, are searched for texts of the sessions. If one is found, the exit code is 1. A database also gets
+    an audit row before each deletion.
     """
-    wanted = SessionFilter(before, project, matching)
-    if bool(names) == wanted.is_set:
-        raise InputError("name sessions, or select them by --before, --project or --matching, but not both")
     settings = load_settings()
+    until = _moment(before) if before is not None else retained_since(settings, time.time()) if expired else None
+    wanted = SessionFilter(until, slug_of(project), matching or "", subject or "")
+    if bool(names) == wanted.is_set:
+        raise InputError(
+            "name sessions, or select them by --before, --project, --matching, --subject or --expired, but not both"
+        )
     with opened_storage(settings) as storage:
         library = Library(storage, project=project_slug(os.getcwd()))
         keys = list(dict.fromkeys(library.find(name) for name in names)) if names else wanted.keys(library, storage)
         keys = list(dict.fromkeys(one for key in keys for one in (*library.recorded_agents(key), key)))
-        deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)])
+        why = "subject" if subject else "expired" if expired else "command"
+        deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)], why=why)
         planned, busy = _run(deletion, keys, dry_run=True)
         if dry_run or not planned:
             return _report(planned, busy, None, dry_run=dry_run, as_json=as_json)
@@ -77,56 +86,8 @@ def command(
             return 1
         texts = sampled_texts(storage, [one.key for one in planned])
         receipts, late = _run(deletion, [*texts], dry_run=False)
-        searched = search_for_remains(settings.home, texts, receipts)
+        searched = search_for_remains(settings.home, storage, texts, receipts)
         return _report(receipts, [*busy, *late], searched, dry_run=False, as_json=as_json)
-
-
-class SessionFilter:
-    """The sessions that options select; a session must fulfil all that are given."""
-
-    def __init__(self, before: str | None, project: str | None, matching: str | None) -> None:
-        self._project = slug_of(project)
-        self._before = None if before is None else _moment(before)
-        forms = [matching, json.dumps(matching, ensure_ascii=False)[1:-1]] if matching else []
-        self._texts = {form.casefold() for form in forms}
-        self.is_set = before is not None or project is not None or bool(matching)
-
-    def keys(self, library: Library, storage: Storage) -> list[str]:
-        """Return the logs of the selected sessions, and of agents whose session is gone; this may block."""
-        started = {key: [agent_log(agent) for agent in library.agents_of(key)] for key in library.all_keys()}
-        inner = {log for logs in started.values() for log in logs}
-        found: list[str] = []
-        for key in [key for key in started if key not in inner]:
-            logs = [key, *started[key]]
-            if self._is_of_project(library, key) and self._is_old(storage, key) and self._contains(storage, logs):
-                found.append(key)
-        return found
-
-    def _is_of_project(self, library: Library, key: str) -> bool:
-        if self._project is None or key.startswith("projects/"):
-            return self._project is None or key.split("/")[1] == self._project
-        cwd = library.describe(key).cwd
-        return bool(cwd) and project_slug(cwd) == self._project
-
-    def _is_old(self, storage: Storage, key: str) -> bool:
-        if self._before is None:
-            return True
-        times = [entry.at for entry in parse_log(storage.load(key) or b"").entries if entry.at]
-        if not times:
-            folder = key.removesuffix(".jsonl")
-            stamps = storage.stamps(key.rpartition("/")[0])
-            times = [one.changed_ns / 1e9 for one in stamps if one.key == key or one.key.startswith(f"{folder}/")]
-        return bool(times) and max(times) < self._before
-
-    def _contains(self, storage: Storage, logs: Sequence[str]) -> bool:
-        if not self._texts:
-            return True
-        keys = [name for log in logs for name in (log, *storage.list(log.removesuffix(".jsonl")))]
-        for key in keys:
-            said = (storage.load(key) or b"").decode("utf-8", "replace").casefold()
-            if any(text in said for text in self._texts):
-                return True
-        return False
 
 
 def _moment(text: str) -> float:
@@ -152,7 +113,13 @@ def _run(deletion: SessionDeletion, keys: Sequence[str], *, dry_run: bool) -> tu
 def _forget_queued(settings: Settings, names: Sequence[str], dry_run: bool) -> int:
     if not dry_run:
         delete_word_caches(settings.home)
-    return Queue(settings.home).forget(names, (*HOSTS, OWN), dry_run=dry_run)
+    queued = Queue(settings.home).forget(names, (*HOSTS, OWN), dry_run=dry_run)
+    if settings.database is not None:
+        from ...runtime.jobs.queue import JobQueue
+
+        with closing(JobQueue(settings.database, settings.tenant or "")) as jobs:
+            queued += jobs.forget(names, dry_run=dry_run)
+    return queued
 
 
 def _agreed(planned: Sequence[DeletionReceipt]) -> bool:

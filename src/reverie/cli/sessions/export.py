@@ -14,22 +14,35 @@ from typing import Any
 import click
 
 from ...errors import InputError, StorageError
-from ...paths import TEMPORARY_PREFIX, opened_folder, remove_orphans
-from ..output import emit_json, printable, say, size
-from .recordings import opened_library, session_argument
+from ...paths import TEMPORARY_PREFIX, opened_folder, remove_orphans, replace_file
+from ...runtime.deletion.selection import SessionFilter, documents_about
+from ...runtime.library import Library
+from ...runtime.places.storage import database_of
+from ...settings import load_settings
+from ..output import counted, emit_json, printable, say, size
+from .recordings import SESSION, newest_session, opened_library, opened_storage
 
 
 @click.command()
-@session_argument()
+@click.argument("session", metavar="[SESSION]", type=SESSION, required=False)
+@click.option("--subject", metavar="ID", help="All sessions about a person, into the new folder that --output names.")
 @click.option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--dry-run", is_flag=True, help="Print the size and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; without --output it contains the log.")
-def command(session: str, output: str | None, force: bool, dry_run: bool, as_json: bool) -> None:
+def command(
+    session: str | None, subject: str | None, output: str | None, force: bool, dry_run: bool, as_json: bool
+) -> None:
     """Export a session's log, byte for byte, including damaged lines.
 
-    A file or pipe gets the exact bytes; a terminal gets the text without control characters.
+    A file or pipe gets the exact bytes; a terminal gets the text without control characters. With --subject, all
+    documents of all sessions about a person, their agents, and the memories that came from them are written.
     """
+    if subject is not None:
+        if session is not None:
+            raise InputError("name one session, or a person by --subject, but not both")
+        return _export_subject(subject, output, dry_run=dry_run, as_json=as_json)
+    session = session or newest_session()
     with opened_library() as library:
         key = library.find(session)
         data = library.export(key)
@@ -49,6 +62,33 @@ def command(session: str, output: str | None, force: bool, dry_run: bool, as_jso
         say(f"{'would write' if dry_run else 'wrote'} {size(len(data))} to {output or 'stdout'}")
     else:
         pour(data)
+
+
+def _export_subject(subject: str, output: str | None, *, dry_run: bool, as_json: bool) -> None:
+    """Write everything about a person into a new folder, under the keys of the storage."""
+    if output is None:
+        raise InputError("--subject needs --output with the name of a new folder")
+    folder = Path(output)
+    if folder.exists():
+        raise InputError(f"{folder} exists; name a new folder")
+    settings = load_settings()
+    with opened_storage(settings) as storage:
+        logs = SessionFilter(subject=subject).keys(Library(storage), storage)
+        documents = documents_about(settings, storage, logs)
+        database = database_of(storage)
+        if database is not None and not dry_run:
+            about = {"subject": hashlib.sha256(subject.encode()).hexdigest()[:16], "keys": len(documents)}
+            database.records.enter_audit("export", about)
+    if not dry_run:
+        for key, data in documents.items():
+            replace_file(str(folder), key, data)
+    total = sum(map(len, documents.values()))
+    if as_json:
+        emit_json({"output": str(folder), "documents": sorted(documents), "bytes": total, "dry_run": dry_run})
+    else:
+        say(
+            f"{'would write' if dry_run else 'wrote'} {counted(len(documents), 'document')}, {size(total)}, to {folder}"
+        )
 
 
 def write(path: Path, data: bytes, *, force: bool, dry_run: bool) -> None:

@@ -72,8 +72,11 @@ def session_argument(metavar: str = "SESSION") -> Callable[[Command], Command]:
 
 
 def _or_newest(ctx: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
-    if name is not None or ctx.resilient_parsing:
-        return name
+    return name if name is not None or ctx.resilient_parsing else newest_session()
+
+
+def newest_session() -> str:
+    """Return the newest session of the project, and tell its name; raise ``InputError`` if there is none."""
     from ..terminal.sessions import earlier_sessions
 
     found = earlier_sessions(load_settings(), Path.cwd(), limit=1)

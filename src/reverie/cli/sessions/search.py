@@ -47,6 +47,8 @@ def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bo
         draw(found, query)
     elif _is_empty():
         say("No sessions yet: 'reverie keep' and 'reverie import' add those of other agents.")
+    elif settings.encryption_key is not None:
+        say("No matches: encrypted sessions are not indexed. 'reverie show' reads one.")
     elif embedder is not None:
         say("No matches. Try other words: names, identifiers, parts of a path.")
     else:

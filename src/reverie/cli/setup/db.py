@@ -1,15 +1,21 @@
-"""``reverie db``: create the tables of a PostgreSQL database, or show their state."""
+"""``reverie db``: the tables, jobs and audit rows of a PostgreSQL database."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import InputError, SettingsError
 from ...extras import install_command
+from ...runtime.places.storage import database_of, storage_of
 from ...settings import load_settings
-from ..output import counted, emit_json, say, warn
+from ..output import counted, emit_json, say, table, warn
+
+if TYPE_CHECKING:
+    from ...runtime.jobs.queue import JobQueue
 
 _DATABASE = click.option("--database", "url", metavar="URL", help="The database; else the setting 'database'.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -17,7 +23,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result a
 
 @click.group()
 def command() -> None:
-    """Create the tables of a PostgreSQL database, or show their state.
+    """Create the tables of a PostgreSQL database, show their state, its jobs and its audit rows.
 
     Sessions are stored there if the settings 'database' and 'tenant' are set.
     """
@@ -26,18 +32,28 @@ def command() -> None:
 @command.command()
 @_DATABASE
 @click.option("--grant", metavar="ROLE", default="", help="Let this role read and write the tables.")
+@click.option("--worker", metavar="ROLE", default="", help="Let this role run the jobs of all tenants.")
 @click.option("--dry-run", is_flag=True, help="Show the pending migrations and change nothing.")
 @_JSON
-def migrate(url: str | None, grant: str, dry_run: bool, as_json: bool) -> int:
+def migrate(url: str | None, grant: str, worker: str, dry_run: bool, as_json: bool) -> int:
     """Create missing tables; safe to run at any time, from any number of machines.
 
     Run it as the owner of the tables. Programs should use another role, given with --grant: it can neither change the
-    tables nor see rows of another tenant.
+    tables nor see rows of another tenant. Workers use a third role, given with --worker, which sees the jobs of all
+    tenants, and in each job the rows of its tenant.
     """
     where = _url(url)
     made = _migrations().migrate(where, dry_run=dry_run, grant=grant)
+    if not dry_run:
+        from ...runtime.jobs.engine import install
+
+        if worker:
+            _migrations().migrate(where, grant=worker)
+        install(where, grant=grant, worker=worker)
     if as_json:
-        emit_json({"dry_run": dry_run, "database": made.database, "applied": made.pending, "granted": grant})
+        emit_json(
+            {"dry_run": dry_run, "database": made.database, "applied": made.pending, "granted": grant, "worker": worker}
+        )
         return 0
     verb = "would be applied" if dry_run else "applied"
     say(f"{made.database}: {counted(len(made.pending), 'migration')} {verb}")
@@ -45,6 +61,8 @@ def migrate(url: str | None, grant: str, dry_run: bool, as_json: bool) -> int:
         say(f"  {name}")
     if grant:
         say(f"{grant} {'could' if dry_run else 'can'} read and write the tables of its tenant")
+    if worker:
+        say(f"{worker} {'could' if dry_run else 'can'} run the jobs of all tenants")
     return 0
 
 
@@ -64,6 +82,89 @@ def show_status(url: str | None, as_json: bool) -> int:
     if found.bypasses_tenants:
         warn(f"the role {found.role} is not bound by row-level security; use a role without SUPERUSER and BYPASSRLS")
     return 1 if found.pending else 0
+
+
+@command.command()
+@click.option("--retry", is_flag=True, help="Queue the failed jobs again.")
+@click.option("--dry-run", is_flag=True, help="With --retry: count the failed jobs and change nothing.")
+@_JSON
+def jobs(retry: bool, dry_run: bool, as_json: bool) -> int:
+    """List the background jobs of the tenant: waiting, running, failed."""
+    with closing(_queue()) as queue:
+        found = [row for row in queue.jobs() if row.status != "succeeded"]
+        failed = sum(row.status == "failed" for row in found)
+        if retry and not dry_run:
+            queue.retry_failed()
+    if as_json:
+        emit_json({"jobs": found, "failed": failed, "retried": retry and not dry_run})
+    elif retry:
+        say(f"{'would queue' if dry_run else 'queued'} {counted(failed, 'failed job')} again")
+    elif not found:
+        say("No jobs wait.")
+    else:
+        rows = [(row.id, row.kind, row.project, row.session, row.status, row.attempts) for row in found]
+        table(["job", "kind", "project", "session", "status", "tries"], rows, right=(0, 5), cut=3)
+    return 1 if failed and not retry else 0
+
+
+@command.command()
+@click.argument("kind", type=click.Choice(["notes", "extract", "dream", "retain"]))
+@click.option("--project", metavar="SLUG", default="", help="The project, as 'reverie sessions --json' names it.")
+@click.option("--session", metavar="NAME", default="", help="The session, for notes and extract.")
+@click.option("--every", metavar="HOURS", type=click.FloatRange(0.01), help="Run it again and again.")
+@click.option("--dry-run", is_flag=True, help="Check the arguments and queue nothing.")
+@_JSON
+def queue(kind: Any, project: str, session: str, every: float | None, dry_run: bool, as_json: bool) -> int:
+    """Queue a job for the workers: notes or memories of a session, a dream of a project, or retention."""
+    if kind in ("notes", "extract") and not (project and session):
+        raise InputError(f"{kind} needs --project and --session")
+    if kind == "dream" and not project:
+        raise InputError("dream needs --project")
+    is_new = True
+    with closing(_queue()) as jobs:
+        if not dry_run:
+            seconds = round((every or 0) * 3_600)
+            is_new = jobs.put(kind, project=project, session=session, every_seconds=seconds)
+    if as_json:
+        emit_json({"kind": kind, "project": project, "session": session, "queued": is_new and not dry_run})
+    else:
+        say(f"would queue {kind}" if dry_run else f"queued {kind}" if is_new else f"the same {kind} waits already")
+    return 0
+
+
+@command.command()
+@click.option("--since", metavar="DATE", default="-infinity", help="The first day, such as 2026-01-31.")
+@click.option("--limit", metavar="N", default=50, type=click.IntRange(1), help="At most this many rows.")
+@_JSON
+def audit(since: str, limit: int, as_json: bool) -> int:
+    """Show who deleted, exported or moved data of the tenant, newest first; without content."""
+    settings = load_settings()
+    with closing(storage_of(settings)) as storage:
+        database = database_of(storage)
+        if database is None:
+            raise InputError("audit rows are in a database; set database and tenant")
+        rows = database.records.audit(since, limit)
+    if as_json:
+        emit_json({"rows": rows})
+    elif not rows:
+        say("No audit rows.")
+    else:
+        shown = [
+            (f"{row.at:%Y-%m-%d %H:%M}", row.who, row.act, " ".join(f"{k}={v}" for k, v in row.detail.items()))
+            for row in rows
+        ]
+        table(["time", "who", "act", "detail"], shown, cut=3)
+    return 0
+
+
+def _queue() -> JobQueue:
+    settings = load_settings()
+    if settings.database is None or not settings.tenant:
+        raise InputError("jobs are in a database: set REVERIE_DATABASE and REVERIE_TENANT")
+    _migrations()
+    from ...runtime.jobs.queue import JobQueue
+
+    return JobQueue(settings.database, settings.tenant)
 
 
 def _url(given: str | None) -> str:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -252,7 +252,16 @@ def _whole_message(agent: Agent, event: Event) -> dict[str, Any]:
 
 
 def leave_extraction(settings: Settings, agent: Agent) -> None:
-    """Queue the session for the worker, and start one."""
+    """Queue the session for the worker, and start one; in a database, workers of other machines run it."""
+    if settings.database is not None:
+        from ...runtime.jobs.queue import JobQueue
+
+        try:
+            with closing(JobQueue(settings.database, settings.tenant or "")) as jobs:
+                jobs.put("extract", project=project_slug(agent.cwd), session=agent.name)
+        except ReverieError as error:
+            warn(f"no memories are extracted: {error}")
+        return
     from ...hosts.queue import OWN, Job, Queue
     from ...hosts.worker_process import start_worker
 

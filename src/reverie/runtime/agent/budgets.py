@@ -1,14 +1,18 @@
-"""Budgets of a day or a month, of all sessions of a home or of one project, measured by the ledger."""
+"""Budgets of a day or a month, of all sessions or of one project, measured by the ledger.
+
+All sessions are those of a home, or of a tenant on all machines if the sessions are in a database.
+"""
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
-from ...settings import AgentPolicy
+from ...settings import Settings
 from ...values import record
-from ..session.ledger import LedgerStore
+from ..places.storage import storage_of
+from ..session.ledger import open_ledger
 
 _FIRST_DAY: Final = {"day": "%Y-%m-%d", "month": "%Y-%m-01"}
 
@@ -31,14 +35,14 @@ class BudgetUse:
 class Budgets:
     """The budgets that a policy sets for all sessions, and for those of one project."""
 
-    def __init__(self, home: Path, policy: AgentPolicy, project: str) -> None:
+    def __init__(self, settings: Settings, project: str) -> None:
         """Leave out the budgets of a project if ``project`` is empty."""
-        self._home = home
+        self._settings = settings
         self._limits: list[tuple[str, float, str, str | None]] = []
         for whose in ("", "project_") if project else ("",):
             for period in _FIRST_DAY:
                 name = f"budget_{whose}{period}_usd"
-                limit: float | None = getattr(policy, name)
+                limit: float | None = getattr(settings.agent, name)
                 if limit is not None:
                     self._limits.append((name, limit, period, project if whose else None))
 
@@ -56,7 +60,7 @@ class Budgets:
         if not self._limits:
             return []
         today = datetime.fromtimestamp(now, UTC)
-        with LedgerStore(self._home) as ledger:
+        with closing(storage_of(self._settings)) as storage, open_ledger(self._settings, storage) as ledger:
             return [
                 BudgetUse(
                     "all sessions" if project is None else "this project",

@@ -223,7 +223,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         memory=memory,
         runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
         idle_cache=IdleCache(session, tasks),
-        budgets=Budgets(options.settings.home, options.settings.agent, project_slug(options.cwd)),
+        budgets=Budgets(options.settings, project_slug(options.cwd)),
     )
 
 

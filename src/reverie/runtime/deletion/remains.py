@@ -6,7 +6,7 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -18,6 +18,7 @@ from ...ports import Storage
 from ...values import record
 from ..library import Library, agent_log
 from ..places.home_search import search_home, written_forms
+from ..places.storage import database_of
 from .session import DeletionReceipt
 
 _MIN_CHARS: Final = 24
@@ -71,9 +72,9 @@ def _is_distinct(line: str) -> bool:
 
 
 def search_for_remains(
-    home: Path, texts: Mapping[str, Sequence[str]], receipts: Sequence[DeletionReceipt]
+    home: Path, storage: Storage, texts: Mapping[str, Sequence[str]], receipts: Sequence[DeletionReceipt]
 ) -> HomeSearched:
-    """Search all files of the home for the sampled texts of the sessions that were deleted; this may block."""
+    """Search all files of the home, and the database, for the sampled texts of deleted sessions; this may block."""
     forms = {form: text for one in receipts for text in texts.get(one.key, ()) for form in written_forms(text)}
     logs = [log for one in receipts for log in (one.key, *map(agent_log, one.agents))]
     files, shared = 0, set[str]()
@@ -86,8 +87,29 @@ def search_for_remains(
             holders[name] = held
             if _is_of_others(home, name, logs):
                 shared |= holders[name]
+    for key, held in _search_database(storage, forms):
+        files += 1
+        if held:
+            holders[f"database: {key}"] = held
+            if _is_of_a_session(*_top(key)):
+                shared |= held
     left = [name for name, held in holders.items() if held - shared]
     return HomeSearched(files, len({*forms.values()} - shared), left)
+
+
+def _search_database(storage: Storage, forms: Mapping[str, str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield each key of a database with the texts that it holds."""
+    if database_of(storage) is None:
+        return
+    wanted = [(form.encode(), text) for form, text in forms.items()]
+    for key in storage.list():
+        data = storage.load(key) or b""
+        yield key, {text for form, text in wanted if form in data}
+
+
+def _top(key: str) -> tuple[str, list[str]]:
+    top, *rest = key.split("/")
+    return top, rest
 
 
 def _is_of_others(home: Path, name: str, deleted: Sequence[str]) -> bool:

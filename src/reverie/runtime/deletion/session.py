@@ -17,12 +17,15 @@ from ...conversation.authorship import strings_of, utterances
 from ...conversation.decisions import MessageQueued, decision_of
 from ...conversation.entries import DECISION, Entry
 from ...conversation.log import parse_log
+from ...errors import SettingsError
 from ...paths import opened_folder, replace_file
 from ...ports import Storage
 from ...settings import Settings
+from ...storage.encrypted import EncryptedStorage
 from ...values import record
 from ..library import Library, agent_log, erase_sources
 from ..mail.erasure import SessionMail, erase_letters
+from ..places.storage import database_of
 from ..search.sessions import SessionSearch
 from ..session.ledger import LedgerStore
 
@@ -59,13 +62,20 @@ class SessionDeletion:
     """
 
     def __init__(
-        self, settings: Settings, storage: Storage, also: Sequence[Callable[[Sequence[str], bool], int]] = ()
+        self,
+        settings: Settings,
+        storage: Storage,
+        also: Sequence[Callable[[Sequence[str], bool], int]] = (),
+        *,
+        why: str = "command",
     ) -> None:
         self._settings = settings
         self._home = settings.home
         self._storage = storage
         self._library = Library(storage)
         self._also = also
+        self._why = why
+        self._database = database_of(storage)
 
     def run(self, key: str, *, dry_run: bool = False) -> DeletionReceipt:
         """Delete a session by the key of its log, or in a dry run only count; return the receipt.
@@ -77,6 +87,10 @@ class SessionDeletion:
         names = [*planned.agents, planned.session]
         entries = [entry for log in logs for entry in parse_log(self._storage.load(log) or b"").entries]
         letters = erase_letters(self._home, _mail(names, entries), dry_run=dry_run)
+        shared = self._erase_shared_memories(names, dry_run=True)
+        if not dry_run and self._database is not None:
+            counts = {"keys": len(planned.keys), "memories": len(planned.memories) + shared, "agents": len(logs) - 1}
+            self._database.records.enter_audit("delete", {"session": planned.session, "why": self._why, **counts})
         typed = self._forget_typed(self._storage.load(key) or b"", dry_run=dry_run)
         calls = self._forget_calls(names, dry_run=dry_run)
         others = sum(act(names, dry_run) for act in self._also)
@@ -84,10 +98,12 @@ class SessionDeletion:
             self._forget_index(logs)
             if self._settings.memory_dir is not None:
                 erase_sources(self._settings.memory_dir, names)
+            self._erase_shared_memories(names)
             for log in logs:
                 self._remove_folder(log.removesuffix(".jsonl"))
             self._library.remove(key)
-        found = len(planned.keys), len(planned.memories), calls, typed, letters, others
+            self._remove_outside(logs)
+        found = len(planned.keys), len(planned.memories) + shared, calls, typed, letters, others
         return DeletionReceipt(planned.session, key, planned.agents, *found)
 
     def _remove_folder(self, folder: str) -> None:
@@ -96,7 +112,32 @@ class SessionDeletion:
         with suppress(FileNotFoundError), opened_folder(str(self._home), above) as parent:
             shutil.rmtree(name, dir_fd=parent)
 
+    def _erase_shared_memories(self, names: Sequence[str], *, dry_run: bool = False) -> int:
+        """Erase what came from these sessions in the memories of a database, or count the memories."""
+        if self._database is None:
+            return 0
+        from ..memory.memory import Memory  # only a database needs it here
+        from ..memory.shared_journal import StoredJournal, shared_projects
+
+        count = 0
+        for project in shared_projects(self._storage):
+            folder = self._home / "projects" / project / "memory"
+            memory = Memory(folder, shared=StoredJournal(self._storage, project, self._database.tenant))
+            for name in names:
+                count += len(memory.forget_source(name, erase=True, dry_run=dry_run).files)
+        return count
+
+    def _remove_outside(self, logs: Sequence[str]) -> None:
+        """Remove the keys of encrypted sessions, and large contents in an object store."""
+        if isinstance(self._storage, EncryptedStorage):
+            for log in logs:
+                self._storage.forget_key(log)
+        if self._database is not None:
+            self._database.sweep_blobs()
+
     def _forget_calls(self, names: Sequence[str], *, dry_run: bool) -> int:
+        if self._database is not None:
+            self._database.records.forget_calls(names, dry_run=dry_run)
         with LedgerStore(self._home) as ledger:
             if dry_run:
                 return sum(len(ledger.calls(session=name)) for name in names)
@@ -130,6 +171,13 @@ class SessionDeletion:
         if gone and not dry_run:
             replace_file(str(self._home), HISTORY, "".join(kept).encode())
         return gone
+
+
+def retained_since(settings: Settings, now: float) -> float:
+    """Return the time before which sessions are no longer kept; raise ``SettingsError`` if nothing sets it."""
+    if settings.retention_days is None:
+        raise SettingsError("nothing says how long sessions are kept: set retention_days in config.toml")
+    return now - settings.retention_days * 86_400
 
 
 def _typed(history: str) -> Iterator[tuple[str, float, str]]:

@@ -42,7 +42,7 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
                 connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
                 connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(SCHEMA)))
                 connection.execute(SchemaManager.get_schema().encode())  # several statements, so without parameters
-                connection.execute(files(__package__).joinpath("engine.sql").read_bytes())
+                connection.execute(files("reverie.runtime.jobs").joinpath("engine.sql").read_bytes())
             for role in filter(None, (grant, worker)):
                 for text in _GRANTS:
                     named = {"schema": sql.Identifier(SCHEMA), "role": sql.Identifier(role)}

@@ -6,22 +6,26 @@ size or a document's version, so that a repeated run changes nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from typing import Final
 
 import anyio
 
-from ...errors import InputError
+from ...errors import InputError, SessionBusy
 from ...ports import Model, Storage
 from ...settings import Settings
 from ...text.counts import counted
 from ...values import replace
+from ..deletion.selection import SessionFilter
+from ..deletion.session import SessionDeletion, retained_since
 from ..dream.dreams import Dreams
+from ..library import Library
 from ..memory.extract.extractor import Extractor, ExtractorOptions
 from ..memory.extract.past_sessions import PastSessions
 from ..memory.memory import Memory
-from ..memory.shared_journal import JOURNAL_KEY, StoredJournal
+from ..memory.shared_journal import StoredJournal
 from ..places.projects import log_key
 from ..places.storage import storage_of
 from ..search.vectors import settings_vectors
@@ -98,15 +102,28 @@ async def _dream(job: JobArguments, storage: Storage, settings: Settings) -> str
 
 
 async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> str:
-    """Delete the sessions that the retention policy no longer keeps."""
-    raise InputError("not yet")
+    """Delete the sessions that the setting ``retention_days`` no longer keeps, except those that are open."""
+    before = retained_since(settings, time.time())
+
+    def delete() -> str:
+        library = Library(storage)
+        keys = SessionFilter(before=before, project=job.project or None).keys(library, storage)
+        deletion, removed, still_open = SessionDeletion(settings, storage, why="expired"), 0, 0
+        for key in keys:
+            try:
+                deletion.run(key)
+                removed += 1
+            except SessionBusy:
+                still_open += 1
+        return f"deleted {counted(removed, 'session')}" + (f", {still_open} are open" if still_open else "")
+
+    return await anyio.to_thread.run_sync(delete)
 
 
 def _memory(job: JobArguments, storage: Storage, settings: Settings) -> Memory:
     """Return the memories of the job's project, in a working copy on this machine."""
     folder = settings.home / "projects" / job.project / "memory"
-    key = f"projects/{job.project}/{JOURNAL_KEY}"
-    return Memory(folder, shared=StoredJournal(storage, key, f"{key} of tenant {job.tenant}", owns=False))
+    return Memory(folder, shared=StoredJournal(storage, job.project, job.tenant))
 
 
 _WORK: Final[Mapping[Kind, Callable[[JobArguments, Storage, Settings], Awaitable[str]]]] = {

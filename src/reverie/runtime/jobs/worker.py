@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 from procrastinate import App, RetryStrategy
 
-from ...errors import ReverieError
+from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
 from .engine import worker_app
 from .queue import KINDS, QUEUE, JobArguments, JobQueue, Kind, task_name
@@ -20,6 +20,8 @@ HEARTBEAT_SECONDS: Final = 10.0
 STALLED_SECONDS: Final = 30.0
 """A worker without a heartbeat for this long counts as dead, and its jobs are taken up by another one."""
 _MAX_ATTEMPTS: Final = 8
+_PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
+"""Errors that may be gone at the next attempt; others fail the job at once."""
 
 Listener = Callable[[JobArguments, str], None]
 """Is told of each job that ended, with a sentence about its result."""
@@ -55,13 +57,14 @@ async def run_worker(
 
 
 def _add_task(app: App, kind: Kind, url: str, settings: Settings, listener: Listener | None) -> None:
-    retry = RetryStrategy(max_attempts=_MAX_ATTEMPTS, exponential_wait=3)
+    retry = RetryStrategy(max_attempts=_MAX_ATTEMPTS, exponential_wait=3, retry_exceptions=_PASSING)
 
     @app.task(name=task_name(kind), queue=QUEUE, retry=retry)
     async def run(**given: Any) -> str:  # pyright: ignore[reportUnusedFunction]
         job = JobArguments(kind=kind, **given)
         if job.every_seconds:
             await anyio.to_thread.run_sync(_queue_next, job, url)
+        result = "stopped"
         try:
             result = await anyio.to_thread.run_sync(run_job, job, url, settings)
         except ReverieError as error:

@@ -29,23 +29,23 @@ def shared_journal(project: str | os.PathLike[str], settings: Settings) -> Store
     """
     if settings.database is None or settings.memory_dir is not None:
         return None
-    key = f"projects/{project_slug(Path(project))}/{JOURNAL_KEY}"
-    return StoredJournal(storage_of(settings), key, f"{key} of tenant {settings.tenant}")
+    return StoredJournal(storage_of(settings), project_slug(Path(project)), settings.tenant or "", owns=True)
 
 
-def journal_keys(storage: Storage) -> list[str]:
-    """Return the keys of the journals of all projects."""
-    return [key for key in storage.list("projects") if key.endswith(f"/{JOURNAL_KEY}")]
+def shared_projects(storage: Storage) -> list[str]:
+    """Return the slugs of the projects whose memories are in a storage."""
+    keys = [key for key in storage.list("projects") if key.endswith(f"/{JOURNAL_KEY}")]
+    return [key.split("/")[1] for key in keys]
 
 
 class StoredJournal:
-    """A shared journal in a storage; one that it ``owns`` is open only while it is used."""
+    """The shared journal of a project's memories in a storage; one that it ``owns`` is open only while it is used."""
 
-    def __init__(self, storage: Storage, key: str, name: str, *, owns: bool = True) -> None:
-        self.name = name
+    def __init__(self, storage: Storage, project: str, tenant: str, *, owns: bool = False) -> None:
+        self._key = f"projects/{project}/{JOURNAL_KEY}"
+        self.name = f"{self._key} of tenant {tenant}"
         self._owns = owns
         self._storage = storage
-        self._key = key
         self._is_held = False
 
     @contextmanager

@@ -188,7 +188,7 @@ def _budgets(store: LedgerStore, settings: Settings, now: datetime, project: str
     last = [call for call in dreams if call.session == dreams[-1].session] if dreams else []
     extract, dream = settings.extract, settings.dream
     return (
-        *Budgets(settings.home, settings.agent, project or "").used(now.timestamp()),
+        *Budgets(settings, project or "").used(now.timestamp()),
         BudgetUse(
             "extraction",
             sum(call.usd or 0.0 for call in extracted),

@@ -14,6 +14,7 @@ from ...conversation.authorship import OUR_RESULTS, own_words, strings_of, text_
 from ...conversation.cuts import message_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
 from ...ports import Stamp, Storage
+from ...storage.encrypted import EncryptedStorage
 from ...storage.files import FileStorage
 from .index import IndexedMessage
 
@@ -22,7 +23,12 @@ _MARK_BYTES: Final = 4_096
 
 
 def logs_in(storage: Storage) -> Iterator[Stamp]:
-    """Yield the stamp of each session's log; in files without a look at the folders of sessions."""
+    """Yield the stamp of each session's log; in files without a look at the folders of sessions.
+
+    An encrypted storage yields none, because the index of each machine holds words in plain text.
+    """
+    if isinstance(storage, EncryptedStorage):
+        return
     if not isinstance(storage, FileStorage):
         yield from (one for one in storage.stamps("projects") if one.key.endswith(".jsonl") and one.key.count("/") == 2)
         return

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...cache.ledger import LedgerAxis, LedgerCall, Totals, call_of
 from ...cache.usage import Usage
@@ -21,10 +21,16 @@ from ...conversation.log import parse_log
 from ...errors import StorageError
 from ...events import FellBack, Listener
 from ...paths import is_read_only
+from ...ports import Storage
 from ...schemas import LEDGER, is_newer, newer
+from ...settings import Settings
 from ...storage.files import FileStorage
 from ...storage.lock_files import locked
 from ...storage.sqlite import DATABASE_ENDINGS, delete_database, is_damage, open_database, open_read_only
+from ..places.storage import database_of
+
+if TYPE_CHECKING:
+    from ...storage.postgres.records import TenantRecords
 
 FILE_NAME: Final = "ledger.sqlite"
 _BUSY_SECONDS: Final = 5.0
@@ -56,8 +62,17 @@ _INSERT: Final = (
 class LedgerStore:
     """The ledger file of a home: one row per model call of all sessions; use it in one thread at a time."""
 
-    def __init__(self, home: Path, *, session: str = "", listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        session: str = "",
+        listener: Listener | None = None,
+        shared: TenantRecords | None = None,
+    ) -> None:
+        """Open the ledger of a home when it is used; ``shared`` has the calls of all machines for budgets."""
         self.path = home / FILE_NAME
+        self._shared = shared
         self._session = session
         self._listener = listener
         self._connection: sqlite3.Connection | None = None
@@ -88,7 +103,9 @@ class LedgerStore:
 
     def enter_all(self, calls: Iterable[LedgerCall]) -> bool:
         """Write the calls that are new, all or none; return False, after an event, on failure. Never raises."""
+        calls = list(calls)
         rows = [_row(call) for call in calls]
+        self._share(calls)
         for can_rebuild in (True, False):
             try:
                 connection = self._opened(create=True)
@@ -103,6 +120,14 @@ class LedgerStore:
                 self._fell_back(f"{self.path}: {error}; the call is in the session's log, only its row is missing")
                 return False
         return True
+
+    def _share(self, calls: Sequence[LedgerCall]) -> None:
+        if self._shared is None:
+            return
+        try:
+            self._shared.enter_calls(calls)
+        except StorageError as error:
+            self._fell_back(f"{error}; the call is in the session's log, only its row in the budget is missing")
 
     def forget(self, session: str) -> int:
         """Delete every call of a session, and a damaged ledger that was set aside; return how many calls there were."""
@@ -132,7 +157,9 @@ class LedgerStore:
         return {row[0]: _totals(row, reasons.get(row[0], {})) for row in rows}
 
     def spent(self, since: str, *, project: str | None = None) -> float:
-        """Return the cost of all calls, or those of one project, since a day, a date in UTC."""
+        """Return the cost of all calls, or those of one project, since a day, a date in UTC, on all machines."""
+        if self._shared is not None:
+            return self._shared.spent(since, project=project)
         where, given = _where(project=project, since=since)
         query = f"SELECT COALESCE(SUM(usd), 0) FROM calls {where}"
         return self._asked(lambda connection: connection.execute(query, given).fetchone()[0], 0.0)
@@ -234,6 +261,15 @@ class LedgerStore:
         if self._listener is not None:
             with suppress(Exception):
                 self._listener(FellBack(self._session, "ledger", why))
+
+
+def open_ledger(
+    settings: Settings, storage: Storage, *, session: str = "", listener: Listener | None = None
+) -> LedgerStore:
+    """Return the ledger of a home, with the tenant's calls of all machines if the storage is a database."""
+    database = database_of(storage)
+    shared = None if database is None else database.records
+    return LedgerStore(settings.home, session=session, listener=listener, shared=shared)
 
 
 def _set_up(connection: sqlite3.Connection) -> None:

@@ -33,7 +33,7 @@ from .compact.compactor import Compactor
 from .forks import Forks
 from .host import SessionHost
 from .inbox import Inbox
-from .ledger import LedgerStore
+from .ledger import open_ledger
 from .limits import compact_patience, offload_policy, trim_policy
 from .log import Mode, SessionLog, decisions_since_call
 from .notes.activity import SessionActivity
@@ -88,6 +88,8 @@ class SessionOptions:
     """The key of the session's folder; empty for its default place among its project's sessions."""
     memory: bool = False
     """Whether the session shows and extracts memories of its project."""
+    subject: str = ""
+    """The person that the session is about, by an id of the caller, for export and erasure."""
 
     @property
     def key(self) -> str:
@@ -286,7 +288,7 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     if options.model is not None:
         policy.use_model(options.model)
     root = str(settings.home) if options.on_files else ""
-    store = LedgerStore(settings.home, session=log.name, listener=log.emit) if options.owns_storage else None
+    store = open_ledger(settings, storage, session=log.name, listener=log.emit) if options.owns_storage else None
     facts = policy.facts
     cache = CachePlan(
         compact_at=policy.thresholds.auto_compact, rates=rates_of(None, facts), least_cached=facts.least_cached_tokens

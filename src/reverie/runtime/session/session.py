@@ -84,6 +84,7 @@ class Session:
         model: Model | None = None,
         folder: str = "",
         memory: bool = False,
+        subject: str = "",
     ) -> Self:
         """Return a session to enter with ``async with``, which opens its log; write mode creates a missing one.
 
@@ -92,6 +93,7 @@ class Session:
         and summaries, with ``memory`` also memories; ``folder`` is the session's place in the storage, if not among
         its project's sessions. ``memory`` shows the index of the project's memories, recalls those that fit a message
         of ``say``, and extracts new ones after a reply without tool calls; without a model it makes no call for that.
+        ``subject`` is your id of the person that the session is about; ``reverie delete --subject`` finds it by that.
         """
         directory = Path(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
@@ -109,6 +111,7 @@ class Session:
                 model=model,
                 folder=folder,
                 memory=memory,
+                subject=subject,
             )
         )
 
@@ -135,6 +138,8 @@ class Session:
         if self.log.mode == "write":
             if not loaded.entries:
                 await self.log.append(META, {"schema": LOG, "cwd": self._options.cwd})
+            if self._options.subject and self.view.facts.meta.get("subject") != self._options.subject:
+                await self.log.append(META, {"subject": self._options.subject})
             self.log.run_later(self.parts.accounts.heal)
             await self.parts.background.open()
             await self._memory.open()

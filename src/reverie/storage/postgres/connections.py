@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString, TypeVar
 
@@ -40,7 +40,7 @@ class Connections:
         self._lock = threading.Lock()
         self._process = os.getpid()
 
-    def row(self, path: str, sql: LiteralString, values: Sequence[Any]) -> Row | None:
+    def row(self, path: str, sql: LiteralString, values: Sequence[Any] | Mapping[str, Any]) -> Row | None:
         """Run one statement in a transaction of its own, with one round trip, and return its first row."""
         with self._explained(path), self._borrowed() as connection:
             with connection.pipeline(), connection.transaction():
@@ -48,7 +48,7 @@ class Connections:
                 cursor = connection.execute(sql, values, binary=True)
             return cursor.fetchone()
 
-    def rows(self, path: str, sql: LiteralString, values: Sequence[Any]) -> list[Row]:
+    def rows(self, path: str, sql: LiteralString, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
         """Run one statement in a transaction of its own, with one round trip, and return its rows."""
         with self._explained(path), self._borrowed() as connection:
             with connection.pipeline(), connection.transaction():

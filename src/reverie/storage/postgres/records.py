@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, Final
 
+from ...cache.ledger import LedgerCall
 from ...values import record
 from .connections import Connections
 
@@ -43,17 +44,6 @@ class AuditRow:
     detail: dict[str, Any]
 
 
-@record
-class PricedCall:
-    """One call of a model: the uuid of its log entry, its session and project, its day in UTC and its price."""
-
-    id: str
-    session: str
-    project: str
-    day: str
-    usd: float
-
-
 class TenantRecords:
     """The audit rows and the priced calls of one tenant."""
 
@@ -73,10 +63,13 @@ class TenantRecords:
         rows = self._connections.rows("audit", _ROWS, (self._connections.tenant, since, most))
         return [AuditRow(*row) for row in rows]
 
-    def enter_calls(self, calls: Iterable[PricedCall]) -> None:
-        """Write the calls that are new."""
+    def enter_calls(self, calls: Iterable[LedgerCall]) -> None:
+        """Write the priced calls that are new; each is known by the uuid of its log entry."""
+        priced = [call for call in calls if call.usd and call.id]
+        if not priced:
+            return
         with self._connections.transaction("calls") as connection:
-            for call in calls:
+            for call in priced:
                 values = (call.id, call.session, call.project, date.fromisoformat(call.day), call.usd)
                 connection.execute(_CALL, (self._connections.tenant, *values))
 

@@ -14,8 +14,10 @@ from ...errors import LogLost, SettingsError, StorageConflict, StorageError, Uns
 from ...keys import check_key
 from ...ports import Document, Stamp
 from ...values import record
+from ..blobs import ObjectBlobs
 from .connections import Connections, Row
 from .leases import TTL_SECONDS, LeaseTable, PostgresLease
+from .records import TenantRecords
 
 BLOB_BYTES: Final = 262_144
 """The size above which the bytes of an entry are stored by their content hash."""
@@ -49,6 +51,7 @@ _ONE_CREATOR: Final = "SELECT pg_advisory_xact_lock(hashtextextended('reverie ' 
 _BELOW: Final = "SELECT 1 FROM reverie.files WHERE tenant = %s AND key > %s AND key < %s LIMIT 1"
 _ABOVE: Final = "SELECT key FROM reverie.files WHERE tenant = %s AND key = ANY(%s) LIMIT 1"
 _PUT: Final = "INSERT INTO reverie.entries (tenant, file, seq, fence, data, blob) VALUES (%s, %s, %s, %s, %s, %s)"
+# Bytes that are in an object store have no data in the row.
 _PUT_BLOB: Final = """
 INSERT INTO reverie.blobs AS known (tenant, digest, uses, data) VALUES (%s, %s, 1, %s)
 ON CONFLICT (tenant, digest) DO UPDATE SET uses = known.uses + 1
@@ -64,15 +67,18 @@ FROM (SELECT blob, count(*) AS number FROM gone WHERE blob IS NOT NULL GROUP BY 
 WHERE known.tenant = %(tenant)s AND known.digest = freed.blob RETURNING known.digest
 """
 _DROP_BLOBS: Final = "DELETE FROM reverie.blobs WHERE tenant = %s AND digest = ANY(%s) AND uses <= 0"
+_USE_BLOBS: Final = "SELECT pg_advisory_xact_lock_shared(hashtextextended('reverie blobs ' || %s, 0))"
+_LOCK_BLOBS: Final = "SELECT pg_advisory_xact_lock(hashtextextended('reverie blobs ' || %s, 0))"
+_DIGESTS: Final = "SELECT digest FROM reverie.blobs WHERE tenant = %s AND data IS NULL"
 _DROP: Final = "DELETE FROM reverie.files WHERE tenant = %s AND key = %s"
 _LOAD: Final = """
-SELECT part.seq, coalesce(part.data, known.data) FROM reverie.files AS head
+SELECT part.seq, coalesce(part.data, known.data), part.blob FROM reverie.files AS head
 LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
 """
 _LOAD_PART: Final = """
-SELECT part.seq, coalesce(part.data, known.data) FROM reverie.files AS head
+SELECT part.seq, coalesce(part.data, known.data), part.blob FROM reverie.files AS head
 LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file AND part.seq < %(end)s
     AND part.seq >= coalesce((SELECT max(first.seq) FROM reverie.entries AS first
         WHERE first.tenant = head.tenant AND first.file = head.file AND first.seq <= %(start)s), 0)
@@ -103,7 +109,8 @@ class PostgresStorage:
 
     The tenant comes from configuration and is set in every transaction; row-level security hides all other rows.
     A lease that is not renewed for ``ttl_seconds`` may be taken over, and the former holder can write no more.
-    A database that was reached and goes away is waited for, at most ``patience_seconds``.
+    A database that was reached and goes away is waited for, at most ``patience_seconds``. With ``blobs``, entries over
+    256 KB go to that object store.
     """
 
     def __init__(
@@ -111,12 +118,14 @@ class PostgresStorage:
         url: str,
         *,
         tenant: str,
+        blobs: ObjectBlobs | None = None,
         ttl_seconds: float = TTL_SECONDS,
         patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         if not tenant:
             raise SettingsError("a database needs a tenant: set REVERIE_TENANT, or tenant in config.toml")
         self.tenant = tenant
+        self._blobs = blobs
         self._connections = Connections(url, tenant, patience_seconds)
         self._leases = LeaseTable(self._connections, ttl_seconds)
         weakref.finalize(self, self._connections.close)
@@ -135,7 +144,7 @@ class PostgresStorage:
         if not rows:
             self._refuse_folder(key)
             return None
-        data = b"".join(part for _, part in rows if part is not None)
+        data = b"".join(self._bytes(part, blob) for _, part, blob in rows)
         skipped = start - (rows[0][0] or 0)
         return data[skipped:] if size < 0 else data[skipped : skipped + size]
 
@@ -221,6 +230,23 @@ class PostgresStorage:
         check_key(name)
         return self._connections.repeated(lambda: self._leases.holder(name))
 
+    def sweep_blobs(self) -> int:
+        """Delete the objects that no entry names any more from the object store, and return how many there were."""
+        if self._blobs is None:
+            return 0
+        with self._connections.transaction("blobs") as connection:
+            connection.execute(_LOCK_BLOBS, (self.tenant,))  # no writer is between its object and its row
+            used = {digest.hex() for (digest,) in connection.execute(_DIGESTS, (self.tenant,), binary=True)}
+            unused = [digest for digest in self._blobs.digests() if digest not in used]
+            for digest in unused:
+                self._blobs.delete(digest)
+        return len(unused)
+
+    @property
+    def records(self) -> TenantRecords:
+        """The audit rows and priced calls of the tenant."""
+        return TenantRecords(self._connections)
+
     def close(self) -> None:
         """Release every lease and close every connection; a later use opens new ones."""
         try:
@@ -300,10 +326,21 @@ class PostgresStorage:
         assert row is not None
         return _Head(row[0], 0, False, None), None
 
+    def _bytes(self, data: bytes | None, blob: bytes | None) -> bytes:
+        """Return the bytes of an entry, from the object store if the database has only their hash."""
+        if data is not None or blob is None:
+            return data or b""
+        if self._blobs is None:
+            raise SettingsError("a part of this is in an object store; set blobs to the URL that it was written to")
+        return self._blobs.get(blob.hex())
+
     def _put(self, connection: Connection[Row], file: int, seq: int, data: bytes, lease: PostgresLease | None) -> None:
         blob = _digest(data) if len(data) > BLOB_BYTES else None
         if blob is not None:
-            connection.execute(_PUT_BLOB, (self.tenant, blob, data))
+            if self._blobs is not None:
+                connection.execute(_USE_BLOBS, (self.tenant,))
+                self._blobs.put(data)
+            connection.execute(_PUT_BLOB, (self.tenant, blob, data if self._blobs is None else None))
         fence = None if lease is None else lease.fence
         connection.execute(_PUT, (self.tenant, file, seq, fence, None if blob else data, blob))
 
@@ -316,7 +353,7 @@ class PostgresStorage:
         if head.digest is not None:
             return head.digest.hex()
         rows = connection.execute(_LOAD_FILE, (self.tenant, head.file), binary=True).fetchall()
-        return _digest(b"".join(part for (part,) in rows)).hex()
+        return _digest(b"".join(self._bytes(part, blob) for part, blob in rows)).hex()
 
     def _refuse_folder(self, key: str) -> None:
         sql, values = _BELOW, (self.tenant, *_below(key))
@@ -325,7 +362,7 @@ class PostgresStorage:
 
 
 _LOAD_FILE: Final = """
-SELECT coalesce(part.data, known.data) FROM reverie.entries AS part
+SELECT coalesce(part.data, known.data), part.blob FROM reverie.entries AS part
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE part.tenant = %s AND part.file = %s ORDER BY part.seq
 """

@@ -1,6 +1,8 @@
 -- Who did what to a tenant's data, and the money that its calls cost. Rows of reverie.audit are never changed: the
 -- role of the programs may insert and read them only.
 
+ALTER TABLE reverie.blobs ALTER COLUMN data DROP NOT NULL;  -- NULL if the bytes are in an object store
+
 CREATE TABLE reverie.audit (
     tenant text COLLATE "C" NOT NULL CHECK (tenant <> ''),
     id     bigint GENERATED ALWAYS AS IDENTITY,

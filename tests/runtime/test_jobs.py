@@ -1,0 +1,250 @@
+"""Background jobs on a real database: one per session at a time, of one tenant each, with one effect whatever dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+
+from postgres_server import PostgresServer
+from reverie import Session
+from reverie.errors import InputError, StorageError
+from reverie.runtime.jobs.engine import install
+from reverie.runtime.jobs.queue import JobArguments, JobQueue
+from reverie.runtime.jobs.worker import run_worker
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.memory.shared_journal import StoredJournal
+from reverie.runtime.places.projects import project_slug
+from reverie.runtime.places.storage import storage_of
+from reverie.settings import Settings
+from reverie.storage.postgres.migrate import migrate
+
+pytestmark = pytest.mark.slow
+
+WORKER = "reverie_worker"
+REPLY = {
+    "id": "msg_1",
+    "role": "assistant",
+    "content": [{"type": "text", "text": "Noted."}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 10, "output_tokens": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def worker_url(postgres_server: PostgresServer) -> str:
+    """Install the engine once, with a role for workers that is bound to tenants in every other table."""
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (WORKER,)).fetchone() is None:
+            connection.execute(f"CREATE ROLE {WORKER} LOGIN NOSUPERUSER NOBYPASSRLS".encode())
+    migrate(postgres_server.url, grant=WORKER)
+    install(postgres_server.url, grant="reverie_app", worker=WORKER)
+    return postgres_server.url.replace("postgres@", f"{WORKER}@")
+
+
+@pytest.fixture
+def settings(postgres_url: str, worker_url: str, tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home", database=postgres_url, tenant=tmp_path.name)
+
+
+@pytest.fixture
+def queue(settings: Settings) -> Iterator[JobQueue]:
+    with closing(JobQueue(settings.database or "", settings.tenant or "")) as queue:
+        yield queue
+
+
+def work(url: str, settings: Settings, **options: object) -> list[tuple[str, str]]:
+    """Run the worker until no job is left, and return the kind and result of this tenant's jobs."""
+    done: list[tuple[str, str]] = []
+
+    def told(job: JobArguments, result: str) -> None:
+        if job.tenant == settings.tenant:
+            done.append((job.kind, result))
+
+    anyio.run(partial(run_worker, url, settings, listener=told, once=True, **options))
+    return done
+
+
+def talk(settings: Settings, cwd: Path, name: str, *texts: str) -> str:
+    async def run() -> None:
+        async with Session.open(name, cwd=cwd, settings=settings) as session:
+            for text in texts:
+                await session.say(text)
+                await session.prepare(model="claude-sonnet-5", max_tokens=100)
+                await session.observe(REPLY)
+
+    anyio.run(run)
+    return project_slug(cwd)
+
+
+@pytest.mark.requirement("X4")
+def test_the_same_job_waits_once_and_runs_once(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    project = talk(settings, tmp_path, "one", "Please fix the parser in src/parser.py. It fails on empty input.")
+    assert queue.put("notes", project=project, session="one")
+    assert not queue.put("notes", project=project, session="one")
+    assert [row.status for row in queue.jobs()] == ["todo"]
+    work(worker_url, settings)
+    assert [(row.kind, row.status) for row in queue.jobs()] == [("notes", "succeeded")]
+
+
+@pytest.mark.requirement("X4")
+def test_a_repeated_run_of_a_job_changes_nothing(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    texts = ["Please fix the parser. It fails on empty input.", "Always run the linter before you commit, please."]
+    project = talk(settings, tmp_path, "one", *texts)
+    talk(settings, tmp_path, "two", "Always run the linter before you commit, please.")
+    for kind in ("notes", "extract"):
+        queue.put(kind, project=project, session="one")
+        work(worker_url, settings)
+        before = contents(settings)
+        queue.put(kind, project=project, session="one")
+        assert [name for name, _ in work(worker_url, settings)] == [kind]
+        assert contents(settings) == before
+
+
+def contents(settings: Settings) -> dict[str, bytes | None]:
+    with closing(storage_of(settings)) as storage:
+        return {key: storage.load(key) for key in storage.list()}
+
+
+@pytest.mark.requirement("X3")
+def test_a_program_sees_and_queues_jobs_of_its_tenant_alone(queue: JobQueue, settings: Settings) -> None:
+    queue.put("retain")
+    url = settings.database or ""
+    with closing(JobQueue(url, "another")) as other:
+        assert other.forget(["", "one"]) == 0
+        assert not [row for row in other.jobs() if row.id in {mine.id for mine in queue.jobs()}]
+    with psycopg.connect(url) as connection:  # no tenant
+        assert connection.execute("SELECT count(*) FROM reverie_jobs.procrastinate_jobs").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM reverie_jobs.procrastinate_events").fetchone() == (0,)
+    for tenant in ("another", ""):
+        with psycopg.connect(url) as connection:
+            connection.execute("SET LOCAL search_path TO reverie_jobs")
+            connection.execute("SELECT set_config('reverie.tenant', %s, true)", (tenant,))
+            given = (json.dumps({"tenant": settings.tenant}),)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(
+                    "INSERT INTO procrastinate_jobs (queue_name, task_name, args) VALUES ('reverie', 'any', %s)", given
+                )
+            connection.rollback()
+    assert len(queue.jobs()) == 1
+
+
+def test_jobs_before_the_tables_exist_say_how_to_make_them(postgres_server: PostgresServer) -> None:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE empty_jobs")
+    try:
+        queue = JobQueue(postgres_server.url.replace("/postgres?", "/empty_jobs?"), "t")
+        with closing(queue), pytest.raises(StorageError, match="reverie db migrate"):
+            queue.put("retain")
+    finally:
+        with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+            connection.execute("DROP DATABASE empty_jobs WITH (FORCE)")
+
+
+def test_an_unknown_kind_of_job_is_refused(queue: JobQueue) -> None:
+    with pytest.raises(InputError, match="one of: notes"):
+        queue.put("polish")  # pyright: ignore[reportArgumentType]
+
+
+def test_the_tables_of_the_engine_are_made_once_from_many_processes(
+    postgres_server: PostgresServer, worker_url: str
+) -> None:
+    assert install(postgres_server.url, grant="reverie_app", worker=WORKER) is False
+
+
+def test_a_timer_queues_its_next_run(queue: JobQueue, worker_url: str, settings: Settings) -> None:
+    kept = Settings(home=settings.home, database=settings.database, tenant=settings.tenant, retention_days=30)
+    queue.put("retain", every_seconds=3_600)
+    assert work(worker_url, kept) == [("retain", "deleted 0 sessions")]
+    assert [(row.status, row.at is not None) for row in queue.jobs()] == [("succeeded", False), ("todo", True)]
+
+
+def test_a_failed_job_is_shown_and_can_be_queued_again(queue: JobQueue, worker_url: str, settings: Settings) -> None:
+    queue.put("retain")
+    assert [kind for kind, result in work(worker_url, settings) if "retention_days" in result] == ["retain"]
+    assert [row.status for row in queue.jobs(status="failed")] == ["failed"]
+    assert queue.retry_failed() == 1
+    kept = Settings(home=settings.home, database=settings.database, tenant=settings.tenant, retention_days=30)
+    assert work(worker_url, kept) == [("retain", "deleted 0 sessions")]
+
+
+@pytest.mark.requirement("X5")
+def test_sessions_are_deleted_when_their_time_is_over_and_an_audit_row_says_so(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    old = Settings(home=settings.home, database=settings.database, tenant=settings.tenant, retention_days=30)
+
+    async def talked(name: str, at: float) -> None:
+        async with Session.open(name, cwd=tmp_path, settings=settings, clock=lambda: at) as session:
+            await session.say("hello")
+
+    anyio.run(talked, "old", time.time() - 40 * 86_400)
+    anyio.run(talked, "new", time.time())
+    queue.put("retain")
+    assert work(worker_url, old) == [("retain", "deleted 1 session")]
+    assert not [key for key in contents(settings) if "/old" in key]
+    assert [key for key in contents(settings) if "/new" in key]
+    with closing(storage_of(settings)) as storage:
+        rows = storage.records.audit()  # pyright: ignore[reportAttributeAccessIssue]
+    assert [(row.act, row.detail["session"], row.detail["why"]) for row in rows] == [("delete", "old", "expired")]
+
+
+@pytest.mark.requirement("X4")
+def test_memories_that_a_worker_extracts_are_recalled_on_another_machine(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    wish = "Please always run the linter before you commit anything in this project."
+    project = talk(settings, tmp_path, "one", wish)
+    talk(settings, tmp_path, "two", wish)
+    queue.put("extract", project=project, session="two")
+    work(worker_url, settings)
+    with closing(storage_of(settings)) as storage:
+        memory = Memory(tmp_path / "copy", shared=StoredJournal(storage, project, settings.tenant or ""))
+        assert [head for head in memory.list() if "linter" in memory.get(head.file).body]
+
+
+_DYING = """
+import os, sys
+from functools import partial
+from pathlib import Path
+import anyio
+from reverie.runtime.jobs import worker
+from reverie.settings import Settings
+home, url, database, tenant = sys.argv[1:]
+def die(job, url, settings):
+    print(job.kind, flush=True)
+    os.kill(os.getpid(), 9)
+worker.run_job = die
+anyio.run(partial(worker.run_worker, url, Settings(home=Path(home), database=database, tenant=tenant), once=True))
+"""
+
+
+@pytest.mark.requirement("X4")
+def test_a_job_whose_worker_was_killed_is_taken_up_by_another(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    project = talk(settings, tmp_path, "one", "Please fix the parser. It fails on empty input.")
+    queue.put("notes", project=project, session="one")
+    given = [str(tmp_path), worker_url, settings.database or "", settings.tenant or ""]
+    while queue.jobs(status="todo"):  # the dying worker may take a job of another test first
+        died = subprocess.run([sys.executable, "-c", _DYING, *given], capture_output=True, text=True, timeout=120)
+        assert died.returncode == -signal.SIGKILL, died.stderr
+    assert [row.status for row in queue.jobs()] == ["doing"]
+    until = time.monotonic() + 60
+    while queue.jobs(status="doing") and time.monotonic() < until:
+        work(worker_url, settings, stalled_seconds=1.0)
+    assert [(row.kind, row.status) for row in queue.jobs()] == [("notes", "succeeded")]
