@@ -27,7 +27,9 @@ CALLS: dict[str, list[list[str]]] = {
     "agents": [["agents"]],
     "config": [["config"], ["config", "--all"]],
     "context": [["context", "6513270e"], ["context", "fence-1", "--whole"]],
-    "db-status": [],  # it needs a server: test_database.py
+    "db-audit": [],  # these need a server: test_operations.py, test_database.py
+    "db-jobs": [],
+    "db-status": [],
     "demo": [["demo", "--tokens", "20000"]],
     "doctor": [["doctor"], ["doctor", "--model", "claude-sonnet-5"]],
     "dream": [["dream", "--status"]],

@@ -87,6 +87,7 @@ def migrate(url: str, *, dry_run: bool = False, grant: str = "") -> DatabaseStat
                     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA reverie TO {}",
                     "GRANT USAGE ON ALL SEQUENCES IN SCHEMA reverie TO {}",
                     "REVOKE INSERT, UPDATE, DELETE ON reverie.migrations FROM {}",
+                    "REVOKE UPDATE, DELETE ON reverie.audit FROM {}",
                 ):
                     connection.execute(sql.SQL(text).format(role))
         return before

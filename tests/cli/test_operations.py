@@ -1,0 +1,219 @@
+"""Operations on a real database: erasure and export by person, retention, audit, budgets, encryption, blobs, jobs."""
+
+from __future__ import annotations
+
+import base64
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jsonschema
+import psycopg
+import pytest
+
+from postgres_server import PostgresServer
+from reverie import Session
+from reverie.runtime.agent.budgets import Budgets
+from reverie.runtime.jobs.engine import install
+from reverie.runtime.jobs.queue import JobQueue
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.places.projects import project_slug
+from reverie.settings import AgentPolicy, Settings
+
+from .conftest import Asked, Reverie
+from .test_json_schemas import closed, schema_of
+
+pytestmark = pytest.mark.slow
+
+SECRET = "The patient in room nine is allergic to quinine."
+REPLY: dict[str, Any] = {
+    "id": "msg_1",
+    "role": "assistant",
+    "content": [{"type": "text", "text": "Noted."}],
+    "stop_reason": "end_turn",
+    "model": "claude-sonnet-5",
+    "usage": {"input_tokens": 100_000, "output_tokens": 1_000},
+}
+
+
+@pytest.fixture
+def settings(
+    postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
+    install(postgres_server.url, grant="reverie_app")
+    monkeypatch.setenv("REVERIE_DATABASE", postgres_url)
+    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    monkeypatch.chdir(tmp_path)
+    return Settings(home=home, database=postgres_url, tenant=tmp_path.name)
+
+
+def talk(settings: Settings, name: str, text: str, *, subject: str = "") -> None:
+    async def run() -> None:
+        async with Session.open(name, settings=settings, subject=subject) as session:
+            await session.say(text)
+            await session.prepare(model="claude-sonnet-5", max_tokens=100)
+            await session.observe(REPLY)
+
+    anyio.run(run)
+
+
+def dump(server: PostgresServer, tenant: str) -> bytes:
+    """Return all rows of the tenant in every table, as a superuser sees them."""
+    found: list[bytes] = []
+    with psycopg.connect(server.url) as connection:
+        tables: dict[tuple[str, str], list[str]] = {}
+        for schema, table, column, kind in connection.execute(
+            "SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns "
+            "WHERE table_schema LIKE 'reverie%'"
+        ):
+            tables.setdefault((schema, table), []).append(column if kind == "bytea" else f"{column}::text")
+        with_tenant = {name: columns for name, columns in tables.items() if "tenant::text" in columns}
+        assert len(with_tenant) > 6
+        for name, columns in with_tenant.items():
+            query = f"SELECT {', '.join(columns)} FROM {'.'.join(name)} WHERE tenant = %s"
+            for row in connection.execute(query.encode(), (tenant,), binary=True):
+                found += [value if isinstance(value, bytes) else str(value).encode() for value in row]
+    return b"\n".join(found)
+
+
+@pytest.mark.requirement("X5", "A5")
+def test_erasing_a_person_leaves_no_word_in_the_database_or_on_this_machine(
+    settings: Settings, postgres_server: PostgresServer, reverie: Reverie, asked: Asked, home: Path
+) -> None:
+    tenant = settings.tenant or ""
+    talk(settings, "one", SECRET, subject="person-7")
+    talk(settings, "two", SECRET + " " + "x" * 400_000, subject="person-7")
+    talk(settings, "other", "The gate of the garden is open.", subject="person-8")
+    memory = Memory.open(".", settings=settings)
+    memory.save(SECRET, type="project", why="it was said", source=f"one {'0' * 8}")
+    with closing(JobQueue(settings.database or "", tenant)) as queue:
+        queue.put("extract", project=project_slug("."), session="one")
+    assert b"quinine" in dump(postgres_server, tenant)
+    dry = asked("delete", "--subject", "person-7", "--dry-run")
+    assert {one["session"] for one in dry["sessions"]} == {"one", "two"}
+    assert (dry["total"]["memories"], dry["total"]["others"]) == (1, 1)
+    assert b"quinine" in dump(postgres_server, tenant)
+
+    code, out, err = reverie("delete", "--subject", "person-7", "--yes")
+    assert code == 0, err
+    assert "nothing of it is left" in out
+    left = dump(postgres_server, tenant)
+    assert b"quinine" not in left
+    assert b"garden" in left
+    assert not [path for path in home.rglob("*") if path.is_file() and b"quinine" in path.read_bytes()]
+    rows = asked("db", "audit")
+    jsonschema.validate(rows, closed(schema_of("db-audit")))
+    assert [(row["act"], row["detail"]["session"], row["detail"]["why"]) for row in rows["rows"]] == [
+        ("delete", "two", "subject"),
+        ("delete", "one", "subject"),
+    ]
+
+
+def test_audit_rows_cannot_be_changed_by_the_role_of_the_programs(settings: Settings) -> None:
+    for act in ("UPDATE reverie.audit SET who = 'nobody'", "DELETE FROM reverie.audit"):
+        with psycopg.connect(settings.database or "") as connection:
+            connection.execute("SELECT set_config('reverie.tenant', %s, true)", (settings.tenant,))
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(act.encode())
+            connection.rollback()
+
+
+@pytest.mark.requirement("X5")
+def test_everything_about_a_person_is_exported_byte_for_byte(
+    settings: Settings, reverie: Reverie, tmp_path: Path, asked: Asked
+) -> None:
+    talk(settings, "one", SECRET, subject="person-7")
+    talk(settings, "other", "The gate is open.", subject="person-8")
+    Memory.open(".", settings=settings).save(SECRET, type="project", why="it was said", source=f"one {'0' * 8}")
+    code, _, err = reverie("export", "--subject", "person-7", "--output", tmp_path / "out")
+    assert code == 0, err
+    files = {
+        path.relative_to(tmp_path / "out").as_posix(): path.read_bytes() for path in (tmp_path / "out").rglob("*.*")
+    }
+    log = next(data for name, data in files.items() if name.endswith("/one.jsonl"))
+    assert log == reverie("export", "one")[1].encode()
+    assert [name for name in files if name.endswith(".md") and b"quinine" in files[name]]
+    assert not any(b"gate" in data for data in files.values())
+    assert [row["act"] for row in asked("db", "audit")["rows"]] == ["export"]
+    assert reverie("export", "--subject", "person-7", "--output", tmp_path / "out")[0] == 2
+
+
+@pytest.mark.requirement("X5")
+def test_the_budget_of_a_day_counts_the_calls_of_all_machines(settings: Settings, tmp_path: Path) -> None:
+    limited = AgentPolicy(budget_day_usd=0.32)
+    first = Settings(home=tmp_path / "a", database=settings.database, tenant=settings.tenant, agent=limited)
+    second = Settings(home=tmp_path / "b", database=settings.database, tenant=settings.tenant, agent=limited)
+    stranger = Settings(home=tmp_path / "b", database=settings.database, tenant="stranger", agent=limited)
+    now = time.time()
+    talk(first, "one", "hello")
+    assert Budgets(second, "").over(now) == ""
+    talk(second, "two", "hello")
+    assert "a day for all sessions is spent" in Budgets(first, "").over(now)
+    assert "is spent" in Budgets(second, "").over(now)
+    assert Budgets(stranger, "").over(now) == ""
+
+
+@pytest.mark.requirement("X5")
+def test_an_encrypted_session_resumes_and_no_row_has_a_word_of_it(
+    settings: Settings,
+    postgres_server: PostgresServer,
+    reverie: Reverie,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ACME_KEY", base64.b64encode(bytes(range(32))).decode())
+    monkeypatch.setenv("REVERIE_ENCRYPTION_KEY", "env:ACME_KEY")
+    key = Settings(
+        home=settings.home, database=settings.database, tenant=settings.tenant, encryption_key="env:ACME_KEY"
+    )
+    talk(key, "one", SECRET)
+    talk(key, "one", "And again.")
+    assert b"quinine" not in dump(postgres_server, settings.tenant or "")
+    assert SECRET in reverie("show", "one")[1]
+    assert "encrypted sessions are not indexed" in reverie("search", "quinine")[1]
+    monkeypatch.setenv("ACME_KEY", base64.b64encode(bytes(32)).decode())
+    code, out, err = reverie("show", "one")
+    assert code != 0
+    assert SECRET not in out
+    assert "cannot be unwrapped" in err
+
+
+def test_large_contents_go_to_the_object_store_and_leave_it_with_the_session(
+    settings: Settings,
+    tmp_path: Path,
+    postgres_server: PostgresServer,
+    reverie: Reverie,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    monkeypatch.setenv("REVERIE_BLOBS", f"file://{folder}")
+    outside = Settings(home=settings.home, database=settings.database, tenant=settings.tenant, blobs=f"file://{folder}")
+    talk(outside, "one", SECRET + " " + "y" * 400_000)
+    assert [path for path in folder.rglob("*") if path.is_file() and b"quinine" in path.read_bytes()]
+    assert b"y" * 100_000 not in dump(postgres_server, settings.tenant or "")
+    assert SECRET in reverie("show", "one")[1]
+    assert reverie("delete", "one", "--yes")[0] == 0
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.requirement("X4")
+def test_jobs_are_listed_queued_and_checked_from_the_command_line(
+    settings: Settings, reverie: Reverie, asked: Asked
+) -> None:
+    assert "No jobs wait" in reverie("db", "jobs")[1]
+    assert reverie("db", "queue", "notes")[0] == 2
+    assert asked("db", "queue", "retain", "--dry-run")["queued"] is False
+    assert asked("db", "queue", "retain", "--every", "24")["queued"] is True
+    assert asked("db", "queue", "retain", "--every", "24")["queued"] is False
+    listed = asked("db", "jobs")
+    jsonschema.validate(listed, closed(schema_of("db-jobs")))
+    assert [(one["kind"], one["status"]) for one in listed["jobs"]] == [("retain", "todo")]
+    assert "retain" in reverie("db", "jobs")[1]
+
+
+def test_nothing_expires_until_a_number_of_days_is_set(settings: Settings, reverie: Reverie) -> None:
+    code, _, err = reverie("delete", "--expired", "--dry-run")
+    assert code == 2
+    assert "retention_days" in err
