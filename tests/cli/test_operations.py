@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from .test_json_schemas import closed, schema_of
 
 pytestmark = pytest.mark.slow
 
+AT = 1_790_000_000.0
 SECRET = "The patient in room nine is allergic to quinine."
 REPLY: dict[str, Any] = {
     "id": "msg_1",
@@ -51,7 +51,7 @@ def settings(
 
 def talk(settings: Settings, name: str, text: str, *, subject: str = "") -> None:
     async def run() -> None:
-        async with Session.open(name, settings=settings, subject=subject) as session:
+        async with Session.open(name, settings=settings, subject=subject, clock=lambda: AT) as session:
             await session.say(text)
             await session.prepare(model="claude-sonnet-5", max_tokens=100)
             await session.observe(REPLY)
@@ -146,13 +146,12 @@ def test_the_budget_of_a_day_counts_the_calls_of_all_machines(settings: Settings
     first = Settings(home=tmp_path / "a", database=settings.database, tenant=settings.tenant, agent=limited)
     second = Settings(home=tmp_path / "b", database=settings.database, tenant=settings.tenant, agent=limited)
     stranger = Settings(home=tmp_path / "b", database=settings.database, tenant="stranger", agent=limited)
-    now = time.time()
     talk(first, "one", "hello")
-    assert Budgets(second, "").over(now) == ""
+    assert Budgets(second, "").over(AT) == ""
     talk(second, "two", "hello")
-    assert "a day for all sessions is spent" in Budgets(first, "").over(now)
-    assert "is spent" in Budgets(second, "").over(now)
-    assert Budgets(stranger, "").over(now) == ""
+    assert "a day for all sessions is spent" in Budgets(first, "").over(AT)
+    assert "is spent" in Budgets(second, "").over(AT)
+    assert Budgets(stranger, "").over(AT) == ""
 
 
 @pytest.mark.requirement("X5")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -31,7 +33,7 @@ class ObjectBlobs:
         import obstore
 
         digest = hex_of(data)
-        with _Explained("write", self.place, digest):
+        with _explained("write", self.place, digest):
             obstore.put(self._store, self._name(digest), data)
         return digest
 
@@ -39,7 +41,7 @@ class ObjectBlobs:
         """Return the bytes with this hash; raise ``StorageError`` if they are missing or were changed."""
         import obstore
 
-        with _Explained("read", self.place, digest):
+        with _explained("read", self.place, digest):
             data = bytes(obstore.get(self._store, self._name(digest)).bytes())
         if hex_of(data) != digest:
             raise StorageError(f"the blob {digest} in {self.place} was changed; restore it from a backup", path=digest)
@@ -50,7 +52,7 @@ class ObjectBlobs:
         import obstore
 
         try:
-            with _Explained("delete", self.place, digest):
+            with _explained("delete", self.place, digest):
                 obstore.delete(self._store, self._name(digest))
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
@@ -60,7 +62,7 @@ class ObjectBlobs:
         """Return the hashes of all blobs of the tenant, sorted."""
         import obstore
 
-        with _Explained("list", self.place, self._tenant):
+        with _explained("list", self.place, self._tenant):
             listed: Any = obstore.list(self._store, prefix=self._tenant)  # pyright: ignore[reportUnknownMemberType] its type is known in part only
             found: list[str] = [row["path"] for rows in listed for row in rows]
         return sorted(path.rpartition("/")[2] for path in found)
@@ -69,22 +71,18 @@ class ObjectBlobs:
         return f"{self._tenant}/{digest[:2]}/{digest}"
 
 
-class _Explained:
+@contextmanager
+def _explained(verb: str, place: str, path: str) -> Generator[None]:
     """Turn an error of the object store into a ``StorageError`` that names the place."""
+    from obstore.exceptions import BaseError
 
-    def __init__(self, verb: str, place: str, path: str) -> None:
-        self._told = f"cannot {verb} {path} in {place}"
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        from obstore.exceptions import BaseError
-
-        if isinstance(error, (BaseError, OSError, ValueError)):
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise StorageError(f"{self._told}: {reason}; check the URL and the credentials", path=self._path) from error
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise StorageError(
+            f"cannot {verb} {path} in {place}: {reason}; check the URL and the credentials", path=path
+        ) from error
 
 
 def _opened(url: str) -> tuple[ObjectStore, str]:

@@ -21,7 +21,7 @@ from ...errors import SettingsError
 from ...paths import opened_folder, replace_file
 from ...ports import Storage
 from ...settings import Settings
-from ...storage.encrypted import EncryptedStorage
+from ...storage.encryption import EncryptedStorage
 from ...values import record
 from ..library import Library, agent_log, erase_sources
 from ..mail.erasure import SessionMail, erase_letters

@@ -65,6 +65,14 @@ _RESERVED_SHARE: Final = 0.2
 """The share of the time limit that is reserved for checking and writing."""
 
 
+@record
+class RemoteProject:
+    """A project whose files and sessions are not on this machine: its slug, and a way to look for a session."""
+
+    slug: str
+    has_session: Callable[[str], bool]
+
+
 class Dreams:
     """Runs dreams over the private memories of one project; team memories are never changed."""
 
@@ -78,21 +86,16 @@ class Dreams:
         search: Transcripts | None = None,
         session: str = "",
         clock: Callable[[], datetime] = utc_now,
-        slug: str = "",
-        has_session: Callable[[str], bool] | None = None,
+        remote: RemoteProject | None = None,
     ) -> None:
-        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``.
-
-        A worker without the project's files gives its ``slug``, and ``has_session`` to look for sessions elsewhere.
-        """
+        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``."""
         self._root = str(memory.path)
         self._vectors = memory.vectors
         self._settings = settings
         self._policy = settings.dream
         self._project = Path(project)
-        self._slug = slug or project_slug(self._project)
-        self._is_away = bool(slug)
-        self._has_session = has_session
+        self._remote = remote
+        self._slug = remote.slug if remote is not None else project_slug(self._project)
         self._model = model
         self._search = search
         self._session = session
@@ -210,8 +213,8 @@ class Dreams:
             files,
             home=self._settings.home,
             slug=self._slug,
-            project=None if self._is_away else self._project,
-            has_session=self._has_session,
+            project=None if self._remote is not None else self._project,
+            has_session=self._remote.has_session if self._remote is not None else None,
             dreamt=DreamLock(self._root).last(),
             excluded=excluded,
             vectors=self._vectors,

@@ -20,7 +20,7 @@ from ...text.counts import counted
 from ...values import replace
 from ..deletion.selection import SessionFilter
 from ..deletion.session import SessionDeletion, retained_since
-from ..dream.dreams import Dreams
+from ..dream.dreams import Dreams, RemoteProject
 from ..library import Library
 from ..memory.extract.extractor import Extractor, ExtractorOptions
 from ..memory.extract.past_sessions import PastSessions
@@ -96,7 +96,7 @@ async def _dream(job: JobArguments, storage: Storage, settings: Settings) -> str
     def has_session(name: str) -> bool:
         return storage.load(log_key(job.project, name), 0, 1) is not None
 
-    dreams = Dreams(memory, settings, project=memory.path, slug=job.project, has_session=has_session)
+    dreams = Dreams(memory, settings, project=memory.path, remote=RemoteProject(job.project, has_session))
     report = await dreams.run()
     return f"changed {counted(len(report.changes), 'memory')}, {counted(len(report.questions), 'question')}"
 

@@ -30,7 +30,7 @@ from ...values import replace
 from ..search.vectors import settings_embedder
 from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
-from .scopes import Scopes, author_trust, iso_time, memory_directory, source_tuple
+from .scopes import Scopes, author_trust, iso_time, memory_directory, refuse_unsafe, source_tuple
 from .search import MemorySearch
 from .shared_journal import shared_journal
 from .vectors import MemoryVectors, delete_vectors
@@ -43,7 +43,6 @@ Gone: TypeAlias = list[tuple[Scope, str]]
 Heads: TypeAlias = list[MemoryRecord]
 Log: TypeAlias = list[JournalEntry]
 
-MAX_TEAM_BYTES: Final = 250_000
 _OURS: Final = frozenset({"trust", "source", "created", "modified", "scope"})  # the program sets these fields
 
 
@@ -105,7 +104,7 @@ class Memory:
         )
 
     def refresh(self) -> None:
-        """Take over what other machines saved since, if the memories are in a database."""
+        """Read the changes of other machines, if the memories are in a database."""
         self._scopes.stores["private"].refresh()
 
     # -- reading
@@ -167,9 +166,7 @@ class Memory:
         history = self._store(scope).history()
         lines = history.blame(file)
         if not lines and history.known.get(file) is None:
-            raise InputError(
-                f"the journal has no memory {file_or_name[:100]!r}; 'reverie memory list' lists the memories"
-            )
+            raise InputError(f"the journal has no memory {file_or_name[:100]!r}; see 'reverie memory list'")
         return lines
 
     def review(self) -> Sequence[PendingMemory]:
@@ -225,7 +222,7 @@ class Memory:
             "expires": iso_time(expires),
             **self._team_fields(chosen),
         }
-        self._check(chosen, body, fields, why)
+        refuse_unsafe(chosen, body, fields, why)
         entry = self._store(chosen).commit(
             lambda change: drafts.save(change, file, fields, body, who=author, why=why), dry_run=dry_run
         )
@@ -262,7 +259,7 @@ class Memory:
         body = body_for(text, why, how) if text is not None else None
         given = {"name": name, "description": description, "type": type, "expires": iso_time(expires) or None}
         changes = {key: " ".join(value.split()) for key, value in given.items() if value is not None}
-        self._check(scope, body or "", changes, why)
+        refuse_unsafe(scope, body or "", changes, why)
 
         def plan(change: Transaction) -> Draft | None:
             trusted, sources = author_trust(author, trust), source_tuple(source)
@@ -317,7 +314,7 @@ class Memory:
         fields = {key: value for key, value in matter.fields.items() if key not in _OURS}
         if scope == "team":
             self._scopes.route(str(type_name), "team", vouched)
-        self._check(scope, content, {}, "")
+        refuse_unsafe(scope, content, {}, "")
 
         def plan(change: Transaction) -> Draft | None:
             if change.read(inner) is None:
@@ -482,12 +479,6 @@ class Memory:
             return text
         today = self._clock().astimezone().date()
         return absolute(text, today, only_certain=type_name != "project").text
-
-    def _check(self, scope: Scope, body: str, fields: Mapping[str, object], why: str) -> None:
-        for part in (body, why, *(str(value) for value in fields.values())):
-            refuse_secrets(part, "the memory")
-        if scope == "team" and len(body.encode()) > MAX_TEAM_BYTES:
-            raise InputError(f"a team memory may have at most {MAX_TEAM_BYTES} bytes; split it")
 
     def _saved(self, scope: Scope, memory: MemoryRecord, entry: JournalEntry | None, dry_run: bool) -> SavedMemory:
         if self.recalls_meaning and not dry_run:

@@ -6,7 +6,7 @@ Callers name a team memory ``team/<file>`` and its changes ``team:<id>``, wherev
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from difflib import unified_diff
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import InputError, StorageError, UnsafePath
+from ...memories.rules.secrets import refuse_secrets
 from ...memories.rules.taxonomy import lint_memory, route
 from ...memories.store.drafts import last_trusted
 from ...memories.store.head_files import JOURNAL_FILE
@@ -29,6 +30,7 @@ from ...values import replace
 from ..places.projects import project_slug
 from .results import LintProblem, PendingMemory
 
+MAX_TEAM_BYTES: Final = 250_000
 TEAM: Final = "team"
 FOR_USER_SUFFIX: Final = " for the user"
 """The end of an author's name if the author wrote down the user's own words; the journal then names both."""
@@ -274,3 +276,11 @@ def _misnamed(root: str) -> Iterable[tuple[str, str]]:
                     check_file(name)
                 except UnsafePath as error:
                     yield ascii(name)[1:-1], f"is not read: {error}"
+
+
+def refuse_unsafe(scope: Scope, body: str, fields: Mapping[str, object], why: str) -> None:
+    """Raise ``InputError`` if a memory holds a secret, or is too large for a team."""
+    for part in (body, why, *(str(value) for value in fields.values())):
+        refuse_secrets(part, "the memory")
+    if scope == "team" and len(body.encode()) > MAX_TEAM_BYTES:
+        raise InputError(f"a team memory may have at most {MAX_TEAM_BYTES} bytes; split it")

@@ -8,7 +8,7 @@ from ...errors import SettingsError
 from ...extras import install_command
 from ...ports import Storage
 from ...settings import Settings
-from ...storage.encrypted import EncryptedStorage, tenant_key
+from ...storage.encryption import EncryptedStorage, tenant_key
 from ...storage.files import FileStorage
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...conversation.authorship import OUR_RESULTS, own_words, strings_of, text_
 from ...conversation.cuts import message_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
 from ...ports import Stamp, Storage
-from ...storage.encrypted import EncryptedStorage
+from ...storage.encryption import EncryptedStorage
 from ...storage.files import FileStorage
 from .index import IndexedMessage
 

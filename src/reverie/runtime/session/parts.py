@@ -21,6 +21,7 @@ from ...events import CacheBroken, ReplyObserved
 from ...layers.l4_compact import compacted_tokens
 from ...model_facts import ModelFacts, facts_of
 from ...ports import Model, Storage
+from ...schemas import LOG
 from ...settings import Settings
 from ...storage.files import FileStorage
 from ...values import record
@@ -279,6 +280,13 @@ class SessionParts:
     def read_back(self, view: View) -> ReadBack:
         """Return a reader of content that left a view."""
         return ReadBack(self.storage, self.folder, view)
+
+
+def new_facts(options: SessionOptions, loaded: ParsedLog, view: View) -> dict[str, Any]:
+    """Return the facts about the session that its log does not have yet."""
+    first = {} if loaded.entries else {"schema": LOG, "cwd": options.cwd}
+    is_told = not options.subject or view.facts.meta.get("subject") == options.subject
+    return first if is_told else {**first, "subject": options.subject}
 
 
 def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:

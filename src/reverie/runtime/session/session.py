@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from anyio import CancelScope
@@ -29,7 +28,6 @@ from ...events import (
 from ...models.failures import failure_of_exception
 from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
-from ...schemas import LOG
 from ...settings import PRESETS, Preset, Settings, load_settings
 from ...tools.function_tool import FunctionTool
 from ...tools.tool import declaration
@@ -42,7 +40,7 @@ from .compact.compactor import CompactionReport
 from .forks import ForkReply, Forks
 from .log import Mode, SessionLog
 from .offload.read_back import EXPAND_TOOL
-from .parts import NoMemory, SessionOptions, assemble
+from .parts import NoMemory, SessionOptions, assemble, new_facts
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
@@ -93,7 +91,7 @@ class Session:
         and summaries, with ``memory`` also memories; ``folder`` is the session's place in the storage, if not among
         its project's sessions. ``memory`` shows the index of the project's memories, recalls those that fit a message
         of ``say``, and extracts new ones after a reply without tool calls; without a model it makes no call for that.
-        ``subject`` is your id of the person that the session is about; ``reverie delete --subject`` finds it by that.
+        ``subject`` is your id of the person it is about, by which ``reverie delete --subject`` finds it.
         """
         directory = Path(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
@@ -136,17 +134,13 @@ class Session:
         await read_windows(self.log, self.parts)
         self.parts.resume(loaded, self.view)
         if self.log.mode == "write":
-            if not loaded.entries:
-                await self.log.append(META, {"schema": LOG, "cwd": self._options.cwd})
-            if self._options.subject and self.view.facts.meta.get("subject") != self._options.subject:
-                await self.log.append(META, {"subject": self._options.subject})
+            if facts := new_facts(self._options, loaded, self.view):
+                await self.log.append(META, facts)
             self.log.run_later(self.parts.accounts.heal)
             await self.parts.background.open()
             await self._memory.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await self._leave(0.0 if kind is not None else self.settings.compact.wait_seconds)
         self.log.emit(SessionClosed(self.name))
 

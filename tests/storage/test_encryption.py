@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import SettingsError, StorageError, UnsafePath
-from reverie.storage.encrypted import EncryptedStorage, tenant_key
+from reverie.storage.encryption import EncryptedStorage, tenant_key
 from reverie.storage.files import FileStorage
 from reverie.storage.in_memory import InMemoryStorage
 from reverie.testing.storage_conformance import StorageConformance
