@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +333,16 @@ class Recordings:
 @pytest.fixture(scope="session")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Recordings:
     return Recordings(tmp_path_factory.mktemp("recordings"))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "opencode.db"
+    with closing(sqlite3.connect(path)) as opened:
+        for name, table in json.loads((Path(__file__).parent / "samples" / "opencode.json").read_text()).items():
+            opened.execute(table["sql"])
+            for row in table["rows"]:
+                columns = ", ".join(f"`{column}`" for column in row)
+                opened.execute(f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+        opened.commit()
+    return path

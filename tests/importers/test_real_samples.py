@@ -312,19 +312,6 @@ def test_a_session_of_kimi_is_read_by_its_folder_and_keeps_the_user_s_words(tmp_
     assert sum("Look at the notes." in json.dumps(entry.message) for entry in said) == 1
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    path = tmp_path / "opencode.db"
-    with closing(sqlite3.connect(path)) as opened:
-        for name, table in json.loads((SAMPLES / "opencode.json").read_text()).items():
-            opened.execute(table["sql"])
-            for row in table["rows"]:
-                columns = ", ".join(f"`{column}`" for column in row)
-                opened.execute(f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
-        opened.commit()
-    return path
-
-
 def test_the_database_of_opencode_gives_sessions_agents_and_compactions(database: Path) -> None:
     before = sorted(path.name for path in database.parent.iterdir())
     assert format_of(database) == "opencode"

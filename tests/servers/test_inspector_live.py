@@ -22,8 +22,9 @@ from inspected_home import LEAD, UNTRUSTED, inspected_home, worked
 from reverie import Session, Settings, load_settings
 from reverie.cli.costs.inspect_session import session_doors
 from reverie.cli.sessions.recordings import with_agents
-from reverie.conversation.decisions import Cause, Compacted
+from reverie.conversation.decisions import AgentSpawned, Cause, Compacted, MessageQueued
 from reverie.events import Event, InboxDrained
+from reverie.runtime.memory.memory import Memory
 from reverie.servers.inspector.live import LiveHome
 from reverie.servers.inspector.memories import source_sentence
 from reverie.servers.inspector.now import SessionWatch
@@ -416,3 +417,39 @@ def test_more_sources_add_cards_to_now(home: Path) -> None:
     row = {"kind": "job", "name": "job-1", "title": "nightly dream", "open": True, "at": 1.0}
     live = LiveHome(load_settings(), with_agents, {}, target="", version="1", more_rows=[lambda: [row]])
     assert live.now()["sessions"] == [row]
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("S8")
+@pytest.mark.parametrize("browser", [1280], indirect=True)
+def test_hostile_memories_agents_and_messages_are_shown_as_text(server: InspectorServer, browser: Browser) -> None:
+    bad = "<img src=x onerror=\"document.title='owned'\"></script> \u202egnp.exe"
+
+    async def run() -> None:
+        async with Session.open("beta", settings=load_settings()) as session:
+            await session.say(bad)
+            options = {"kind": bad, "description": bad}
+            await session.log.decide(AgentSpawned(Cause("relay", bad), "worker-1", bad, options))
+            await session.log.decide(MessageQueued(Cause("relay", bad), "m1", bad, "worker-1"))
+
+    anyio.run(run)
+    memory = Memory.open(".", settings=load_settings())
+    memory.save(f"{bad}.", type="project", name="Bad", description=bad, why=bad, author="agent", trust="unconfirmed")
+    browser.tell("POST", "/url", {"url": server.address})
+    for view in ("now", "memories", "dreams", "agents", "costs", "search"):
+        browser.wait(
+            f"const found = document.querySelector('[data-view={view}]'); found?.click(); return found !== null"
+        )
+        browser.wait("return !document.querySelector('main').textContent.includes('Loading')")
+        if view == "search":
+            browser.run(
+                "const b = document.querySelector('main input'); b.value = 'gnp'; b.dispatchEvent(new Event('input'))"
+            )
+            browser.wait("return document.querySelectorAll('main .block').length > 0")
+        browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert browser.run("return document.querySelectorAll('main img, main script').length") == 0
+        text = browser.run("return document.querySelector('main').textContent")
+        assert "\u202e" not in text
+        assert "\\u202egnp.exe" in text or view in ("dreams", "costs")
+    assert browser.run("return document.title") != "owned"
+    assert [entry["message"] for entry in browser.tell("POST", "/se/log", {"type": "browser"})] == []

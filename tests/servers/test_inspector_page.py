@@ -147,6 +147,11 @@ def test_a_person_scrubs_opens_an_act_reads_a_difference_and_searches(
     browser.run("document.querySelector('.main').click()")
     assert browser.run("return document.querySelectorAll('.block.removed').length") > 10
     assert browser.run("return document.querySelectorAll('.block.added').length") > 0
+    browser.run("document.querySelector('[data-way=beside]').click()")
+    assert browser.run("return document.querySelectorAll('.beside li').length") > 10
+    beside = browser.run("return document.querySelector('main').textContent")
+    assert "are no longer in the request as they were said" in beside
+    assert "compacted, request" in beside
     browser.press(SLASH)
     browser.run(
         "const b = document.querySelector('[type=search]'); b.value = 'harbour'; b.dispatchEvent(new Event('input'))"

@@ -50,6 +50,8 @@ def _serve(session: str, port: int, as_json: bool) -> None:
     if session:
         with_agents(session)  # refuse an unknown name before the server starts
     settings, known = load_settings(), version("reverie")
+    if settings.database is not None:
+        raise InputError("the live page follows sessions in files only; 'reverie inspect SESSION --html FILE' works")
     home = LiveHome(
         settings, partial(with_agents, settings=settings), session_doors(settings), target=session, version=known
     )

@@ -92,14 +92,17 @@ def session_data(
 
 
 def films_of(logs: Sequence[tuple[ImportedSession, bytes]], *, is_file: bool) -> list[dict[str, Any]]:
-    """Return the data of a session and its agents, the main one first; commands cannot reach those of a file."""
+    """Return the data of a session and its agents, the main one first; commands cannot reach those of a file.
+
+    A file may hold several sessions that no other one started.
+    """
     main = logs[0][0].session_id
     return [
         session_data(
             one,
             lines=line_numbers(log),
             name="" if is_file else one.session_id,
-            parent=main if one.session_id != main else "",
+            parent=main if one.session_id != main and (one.agent or not is_file) else "",
         )
         for one, log in logs
     ]

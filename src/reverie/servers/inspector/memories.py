@@ -184,10 +184,10 @@ def _head(found: MemoryRecord) -> dict[str, Any]:
 
 def _entry(library: Library, session: str, message: str) -> Entry | None:
     try:
-        entries = library.load(library.find(session)).entries if message else []
+        entries = library.load(library.find(session)).entries
     except ReverieError:
         return None  # the session was deleted, or the memory came from elsewhere
-    return next((entry for entry in entries if entry.uuid == message), None)
+    return next((entry for entry in entries if message and entry.uuid == message), None)
 
 
 def _can_undo(report: Any) -> bool:

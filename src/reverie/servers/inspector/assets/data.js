@@ -128,6 +128,23 @@ class SessionFilm {
     return this.first;
   }
 
+  // The blocks of messages that were said up to request n, those that it holds, and the act that took each other one.
+  said(n) {
+    const made = new Set(this.acts.flatMap((act) => act.stands)), seen = new Set(), said = [], left = new Map();
+    const add = (ref, role) => {
+      if (made.has(ref) || seen.has(ref)) return;
+      seen.add(ref);
+      said.push({ ref, role });
+    };
+    for (let k = 0; k <= n; k++) {
+      for (const id of this.requests[k].splice[2]) this.refs(id).forEach((ref) => add(ref, this.messages[id].role));
+      if (k < n) this.requests[k].reply.forEach((ref) => add(ref, "assistant"));
+    }
+    for (const act of this.acts)
+      if (act.n <= n && !act.undone) act.went.forEach((ref, k) => left.set(ref, { act, stands: act.went.length === act.stands.length ? act.stands[k] : undefined }));
+    return { said, left, sent: new Set(this.parts(n).map((one) => one.ref)) };
+  }
+
   text(ref) {
     return blockText(this.blocks[ref]);
   }

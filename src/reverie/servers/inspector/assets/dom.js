@@ -46,7 +46,7 @@ function when(at) {
 function span(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-  return seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} days`;
+  return seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(seconds < 864000 ? 1 : 0)} days`;
 }
 
 // A table that scrolls by itself; `columns` are [heading, value of a row, is text].

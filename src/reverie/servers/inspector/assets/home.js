@@ -72,7 +72,7 @@ function memoriesView(film, state) {
 }
 
 function memoryTable(rows, choose) {
-  return table("Memories", [["Memory", (one) => [one.name, h("small", null, one.project)]], ["Type", (one) => one.type, true], ["Trust", (one) => trustTag(one), true], ["Changed", (one) => day(one.modified)]], rows, choose);
+  return table("List of memories", [["Memory", (one) => [one.name, h("small", null, one.project)]], ["Type", (one) => one.type, true], ["Trust", (one) => trustTag(one), true], ["Changed", (one) => day(one.modified)]], rows, choose);
 }
 
 const trustTag = (one) => h("span", { class: one.diff ? "tag wait" : "tag" }, one.diff ? "waits" : one.trust);
@@ -96,7 +96,7 @@ function memoryDetail(memory, one, state, view) {
     memory.origins.length ? memory.origins.map((from) => originPart(from, state)) : h("p", { class: "soft" }, "Written by hand, or its source is not recorded."),
     h("h4", null, "History"),
     h("ol", { class: "history" }, memory.log.map((change) => h("li", null, h("b", null, change.act), ` by ${change.who} `, h("time", { class: "soft" }, minute(change.time)), change.why ? h("p", { class: "soft" }, change.why) : null, " ", actButton(state, "undo", "undo-change", { project: one.project, change: change.id }, { sure: `undo change ${change.id}?`, done: () => view.again(), name: change.id })))),
-    lazy("Who wrote each line", () => table("Blame", [["Line", (line) => h("code", { dir: "auto" }, line.text || " ")], ["Author", (line) => line.who, true], ["Change", (line) => line.id], ["Date", (line) => day(line.time)], ["Reason", (line) => line.why, true]], memory.blame)),
+    lazy("Who wrote each line", () => table("Blame", [["Line", (line) => line.text.trim() ? h("code", { dir: "auto" }, line.text) : h("span", { class: "soft" }, "(empty line)")], ["Author", (line) => line.who, true], ["Change", (line) => line.id], ["Date", (line) => day(line.time)], ["Reason", (line) => line.why, true]], memory.blame)),
   ].flat(Infinity).filter(Boolean);
 }
 
@@ -147,7 +147,7 @@ function agentsView(film, state) {
     return [
       h("p", { class: "lead" }, agents.length ? `${counted(agents.length, "agent")}, ${count(running)} running, ${usd(sum)} in all. Each opens its transcript as a film of its own.` : "No agents yet. A session starts agents with its Agent tool."),
       h("ul", { class: "tree" }, roots.map((name) => h("li", { class: "root" }, h("p", { class: "facts" }, h("button", { type: "button", class: "plain", onclick: () => state.follow(name) }, name), h("span", { class: "soft" }, " session")), h("ul", null, branch(name))))),
-      agents.length ? lazy("The tree as a table", () => table("Agents", [["Agent", (one) => one.agent], ["State", (one) => one.state, true], ["Started by", (one) => one.parent || one.session, true], ["Task", (one) => one.description, true], ["Turns", (one) => count(one.turns)], ["Tokens", (one) => count(one.tokens)], ["Cost", (one) => usd(one.cost_usd)]], agents, (one) => state.follow(`agents/${one.agent}`))) : null,
+      agents.length ? lazy("The tree as a table", () => table("List of agents", [["Agent", (one) => one.agent], ["State", (one) => one.state, true], ["Started by", (one) => one.parent || one.session, true], ["Task", (one) => one.description, true], ["Turns", (one) => count(one.turns)], ["Tokens", (one) => count(one.tokens)], ["Cost", (one) => usd(one.cost_usd)]], agents, (one) => state.follow(`agents/${one.agent}`))) : null,
     ];
   });
 }

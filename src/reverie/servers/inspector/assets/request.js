@@ -4,7 +4,7 @@ const PAGE = 120;
 
 function requestView(film, state) {
   const body = h("div");
-  const ways = { difference: "Changes", whole: "All blocks", raw: "JSON" };
+  const ways = { difference: "Changes", whole: "All blocks", beside: "Said and sent", raw: "JSON" };
   const choice = h("div", { class: "choice", role: "group", "aria-label": "part of the request" }, Object.entries(ways).map(([way, label]) =>
     h("button", { type: "button", "data-way": way, onclick: () => { state.way = way; view.update(); } }, label)));
   const view = h("section", { class: "view", "aria-label": "Request" }, body);
@@ -20,7 +20,7 @@ function requestView(film, state) {
 function requestBody(film, state, choice) {
   const n = state.n, row = film.requests[n], broke = film.breakAt.get(n);
   const exact = row.marks ? "exactly as sent, with its cache breakpoints" : film.requests.some((one) => one.marks) ? "as sent, without its cache breakpoints" : "as far as the recording holds it";
-  const content = state.way === "raw" ? rawPart(film, n) : state.way === "whole" ? wholePart(film, n, state) : differencePart(film, n, state);
+  const content = { raw: rawPart, whole: wholePart, beside: besidePart, difference: differencePart }[state.way](film, n, state);
   return [
     h("div", { class: "head" }, h("h2", null, `Request ${count(n + 1)} `, h("small", null, `of ${count(film.requests.length)}`)), stepper(film, state)),
     h("p", { class: "soft" }, `${when(row.at)} · ${count(film.totals[n])} tokens · ${usd(row.usd)} · ${exact}`),
@@ -63,6 +63,34 @@ function wholePart(film, n, state) {
   return h("div", null, h("p", { class: "lead" }, `${counted(parts.length, "block")} in the order in which the provider reads them. A bar at the left shows the category, “cache” a breakpoint.`), blockList(film, parts, state));
 }
 
+// Everything that was said up to this request, each beside its form in the request.
+function besidePart(film, n, state) {
+  const { said, sent, left } = film.said(n), gone = said.filter((one) => !sent.has(one.ref)).length;
+  const rows = h("ol", { class: "beside" });
+  let at = said.length;
+  const more = h("button", { type: "button", class: "quiet", onclick: () => add() }, "");
+  const add = () => {
+    const from = Math.max(0, at - PAGE);
+    rows.prepend(...said.slice(from, at).map((one) => h("li", null, h("div", null, blockCard(film, one, "div")), h("div", null, sentPart(film, one, sent, left, state)))));
+    at = from;
+    more.textContent = `show ${count(Math.min(PAGE, at))} earlier of ${count(at)}`;
+    more.hidden = at <= 0;
+  };
+  add();
+  return h("div", null,
+    h("p", { class: "lead" }, `${counted(said.length, "block")} were said so far; ${gone ? `${count(gone)} of them are no longer in the request as they were said` : "all of them are in the request as they were said"}.`),
+    h("div", { class: "beside heads", "aria-hidden": "true" }, h("b", null, "Said"), h("b", null, "In this request")), more, rows);
+}
+
+function sentPart(film, one, sent, left, state) {
+  if (sent.has(one.ref)) return h("p", { class: "soft" }, "as said");
+  const found = left.get(one.ref);
+  if (!found) return h("p", { class: "soft" }, "left out; the log does not say why");
+  const { act, stands } = found;
+  const open = h("button", { type: "button", class: "plain", onclick: () => { state.go(Math.min(act.n, film.requests.length - 1)); state.show("film"); } }, `${act.name}, request ${count(act.n + 1)}`);
+  return stands === undefined ? h("p", null, h("span", { class: "tag calm" }, act.layer), open) : h("div", null, h("p", null, h("span", { class: "tag calm" }, act.layer), open), blockCard(film, { ref: stands }, "div"));
+}
+
 function rawPart(film, n) {
   const text = JSON.stringify(film.raw(n), null, 2);
   return h("div", null, h("p", { class: "lead" }, "The body of the request. ", navigator.clipboard ? h("button", { type: "button", class: "quiet", onclick: () => navigator.clipboard.writeText(text) }, "copy all") : null), longText(text, 60000));
@@ -83,7 +111,7 @@ function blockList(film, parts, state) {
   return h("div", null, list, more);
 }
 
-function blockCard(film, one) {
+function blockCard(film, one, tag = "li") {
   const block = film.blocks[one.ref], kind = typeof block === "object" && block !== null ? block.type || (one.where === "tools" ? "tool" : "") : "";
   const tool = film.tools[one.ref] || (one.where === "tools" && block ? block.name : "");
   const text = film.text(one.ref);
@@ -91,12 +119,12 @@ function blockCard(film, one) {
   const facts = [one.role, kind === "text" ? "" : String(kind).replace("_", " "), tool, one.m === undefined ? "" : `message ${count(one.m + 1)}`].filter(Boolean);
   const lines = text.split("\n", 14).length, long = lines > 12 || text.length > 900;
   const preview = long ? text.split("\n", 8).join("\n").slice(0, 600) : text;
-  const body = h("div", null, h("pre", { dir: "auto" }, preview));
+  const body = h("div", null, h("pre", { dir: "auto", tabindex: tag === "li" ? null : "0" }, preview));
   if (long) {
     const open = h("button", { type: "button", class: "quiet", "aria-expanded": "false", onclick: () => body.replaceChildren(longText(text, 60000)) }, `show all (${count(text.length)} characters)`);
     body.append(open);
   }
-  return h("li", { class: `block k${film.categories[one.ref]}${one.change ? " " + one.change : ""}` },
+  return h(tag, { class: `block k${film.categories[one.ref]}${one.change ? " " + one.change : ""}` },
     h("p", { class: "facts" }, sign ? h("b", { class: "sign", "aria-label": one.change }, sign) : null, facts.join(" · "),
       h("span", { class: "soft" }, ` · about ${count(film.tokens[one.ref])} tokens${one.usd ? `, ${usd(one.usd)}` : ""}`),
       one.mark ? h("span", { class: "tag", title: "cache breakpoint" }, `cache ${one.mark}`) : null,
