@@ -210,6 +210,9 @@ def test_jobs_are_listed_queued_and_checked_from_the_command_line(
     jsonschema.validate(listed, closed(schema_of("db-jobs")))
     assert [(one["kind"], one["status"]) for one in listed["jobs"]] == [("retain", "todo")]
     assert "retain" in reverie("db", "jobs")[1]
+    talk(settings, "one", "hello")
+    assert asked("stats", "--days", "36500")["jobs"] == {"todo": 1}
+    assert "1 waiting" in reverie("stats", "--days", "36500")[1]
 
 
 def test_nothing_expires_until_a_number_of_days_is_set(settings: Settings, reverie: Reverie) -> None:

@@ -86,6 +86,7 @@ def _figures(found: Stats) -> dict[str, Any]:
         "measures": _measures_row(found.measures),
         "budgets": found.budgets,
         "memories": found.memories,
+        "jobs": found.jobs,
     }
 
 
@@ -112,6 +113,7 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
         ("extraction of memories", dollars(found.extraction_usd), _beside_conversation(found)),
         *_quality_rows(measures),
         ("useless memories", *_pollution(found)),
+        *_job_rows(found),
     ]
     table(["", "", ""], rows, right=(1,))
     each = _every_day(found, now)
@@ -126,6 +128,15 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
     say()
     say("cost against budgets")
     bars([_spent(one) for one in found.budgets], whole=1.0, width=_WIDTH)
+
+
+def _job_rows(found: Stats) -> list[tuple[str, str, str]]:
+    """Return a row about the jobs of a database, if any wait, run or failed."""
+    names = {"todo": "waiting", "doing": "running", "failed": "failed"}
+    jobs = found.jobs or {}
+    parts = [f"{jobs[status]} {name}" for status, name in names.items() if jobs.get(status)]
+    hint = "'reverie db jobs --retry' queues them again" if "failed" in jobs else "'reverie db jobs' lists them"
+    return [("background jobs", ", ".join(parts), hint)] if parts else []
 
 
 def _draw_losses(total: Totals) -> None:

@@ -6,7 +6,9 @@ from the logs with entries of the same days.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final
@@ -14,6 +16,7 @@ from typing import Final
 from ...cache.ledger import MAIN, LedgerAxis, LedgerCall, Totals, layer_of
 from ...cache.prices import Prices, prices_for
 from ...conversation.entries import Entry, iso, seconds
+from ...errors import StorageError
 from ...ports import Storage
 from ...settings import Settings
 from ...values import record
@@ -46,6 +49,8 @@ class Stats:
     """The day of the newest entry in a log that is older than these days; empty if there is none."""
     notice: str = ""
     """A sentence about a ledger that was damaged and rebuilt; empty otherwise."""
+    jobs: Mapping[str, int] | None = None
+    """The jobs of the tenant by status, without those that succeeded; None without a database."""
 
     def by(self, axis: LedgerAxis) -> Mapping[str, Totals]:
         """Return the totals by session, day, project or layer."""
@@ -103,7 +108,19 @@ def stats_of(
         memories,
         newest,
         notice,
+        jobs=_jobs(settings),
     )
+
+
+def _jobs(settings: Settings) -> dict[str, int] | None:
+    """Return the number of a tenant's jobs by status; None without a database or without its job tables."""
+    if settings.database is None:
+        return None
+    from ..jobs.queue import JobQueue
+
+    with suppress(StorageError), closing(JobQueue(settings.database, settings.tenant or "")) as queue:
+        return dict(Counter(row.status for row in queue.jobs() if row.status != "succeeded"))
+    return None
 
 
 def _measured(

@@ -47,7 +47,9 @@ class DatabaseStatus:
 
 def migrations() -> tuple[Migration, ...]:
     """Return the migrations of this version in their order."""
-    found = [one for one in files(__package__).joinpath("migrations").iterdir() if one.name.endswith(".sql")]
+    found = [
+        one for one in files("reverie.storage.postgres").joinpath("migrations").iterdir() if one.name.endswith(".sql")
+    ]
     return tuple(
         Migration(int(one.name.split("_")[0]), one.name.removesuffix(".sql"), one.read_text(encoding="utf-8"))
         for one in sorted(found, key=lambda one: one.name)
