@@ -83,7 +83,7 @@ def account_lines(
     failures = [item for item in activity.failures.items() if item[1].request == asked.uuid]
     for line, failure in failures:
         yield 1, failure.at, f"agent {failure_line(line, failure, names)}"
-    fixes = [failure.edits for line, failure in failures if line in told]
+    fixes = [one.edits for line, one in failures if line in told and (one.fixed or one.fails_again)]
     failed = {failure.at for _, failure in failures}
     again = {command for command, use in activity.commands.items() if use.runs > 1}
     runs = 0
@@ -107,11 +107,13 @@ def failure_line(line: str, failure: Failure, names: Mapping[str, str]) -> str:
     often = f" {failure.count} times" if failure.count > 1 else ""
     tests = [name for name in failure.tests if name not in line][-3:]
     named = f" in {', '.join(tests)}" if tests else ""
-    done = f"edited {_changes(failure.edits, names)}" if failure.edits else ""
+    done = f"edited {_changes(failure.edits, names)}, then " if failure.edits else ""
     if failure.fixed:
         again = "it" if failure.fixed == failure.after else f"`{one_line(failure.fixed, 120)}`"
-        done = f"fixed: {done}, then {again} succeeded" if done else f"later {again} succeeded"
-    return f"ran `{one_line(failure.after, 120)}`: failed{often}{named}: {line} -> {done or 'no success seen yet'}"
+        done = f"{'fixed: ' if done else 'later '}{done}{again} succeeded"
+    else:
+        done = f"{done}it failed again" if failure.fails_again else "no success seen yet"
+    return f"ran `{one_line(failure.after, 120)}`: failed{often}{named}: {line} -> {done}"
 
 
 def _untold(edits: Mapping[str, Mapping[str, None]], told: Iterable[Mapping[str, Mapping[str, None]]]) -> Edits:

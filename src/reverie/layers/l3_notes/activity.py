@@ -23,6 +23,7 @@ from .tool_effects import (
     ToolOutcome,
     command_key,
     enclosing_symbol,
+    is_cut_off,
     one_line,
     only_looks,
     outcome_of,
@@ -135,7 +136,7 @@ class CommandUse:
 
 @dataclass(slots=True)
 class Failure:
-    """An error line with its failing tests, the command before it, the changes since, and the success after them."""
+    """An error line with its failing tests, its command, the changes until the next run, and the success of that."""
 
     request: str
     count: int = 0
@@ -145,6 +146,8 @@ class Failure:
     edits: dict[str, dict[str, None]] = default(default_factory=lambda: {})
     fixed: str = ""
     """The command that succeeded after the changes; empty if none did."""
+    fails_again: bool = False
+    """Whether the next run of the program failed as well, with other errors."""
 
     @property
     def weight(self) -> int:
@@ -186,7 +189,7 @@ class Activity:
         self._reader = HistoryReader()
         self._structured = False
         self._resulted = False
-        self._unfixed: dict[str, dict[str, None]] = {}
+        self._unfixed: dict[str, str] = {}
 
     @property
     def last_reply(self) -> str:
@@ -315,10 +318,9 @@ class Activity:
         _renewed(file.symbols, changed)
         if self.requests:
             self.requests[-1].change(act.path, changed, self.at)
-        for lines in self._unfixed.values():
-            for line in lines:
-                if (failure := self.failures.get(line)) is not None:
-                    _changed(failure.edits, act.path, changed)
+        for line in self._unfixed.values():
+            if (failure := self.failures.get(line)) is not None:
+                _changed(failure.edits, act.path, changed)
 
     def _ran(self, key: str, act: ToolEffect, outcome: ToolOutcome, text: str) -> None:
         if act.deleted and not outcome.failed:
@@ -331,7 +333,7 @@ class Activity:
         command.at = self.at
         command.said = outcome.said or ("failed" if outcome.failed else "ok")
         if not only_looks(key):
-            self._judged(key, outcome)
+            self._judged(key, outcome, is_cut=is_cut_off(act.command, text))
         if not self.requests:
             return
         commit = _COMMIT.search(text) if not outcome.failed and "git commit" in act.command else None
@@ -340,24 +342,24 @@ class Activity:
         elif not only_looks(key):
             self.requests[-1].add(WorkStep("run", self.at, key, command.said))
 
-    def _judged(self, key: str, outcome: ToolOutcome) -> None:
-        """Record the errors of an outcome; once the program succeeds, record the changes in between as their fix."""
+    def _judged(self, key: str, outcome: ToolOutcome, *, is_cut: bool) -> None:
+        """Record the errors of an outcome, and close the failure of the program before it; a cut output closes none."""
         program = _program(key)
+        before = self.failures.get(self._unfixed.get(program, ""))
         if outcome.failed and outcome.errors:
+            if before is not None:
+                before.fails_again = True
             telling = sorted(outcome.errors, key=lambda one: -min(len(one.split()), _TELLING_WORDS))[:2]
             line = "; ".join(telling)
+            count = self.failures[line].count if line in self.failures else 0
             request = self.requests[-1].uuid if self.requests else ""
-            failure = self.failures.setdefault(line, Failure(request))
-            failure.request, failure.count, failure.at = request, failure.count + 1, self.at
-            failure.after, failure.fixed = key, ""
-            _renewed(failure.tests, dict.fromkeys(name for one in outcome.errors for name in _tests(one)))
-            unfixed = self._unfixed.get(program, {})
-            _renewed(unfixed, {line: None})
-            _renewed(self._unfixed, {program: unfixed})
-        elif not outcome.failed:
-            for line in self._unfixed.pop(program, ()):
-                if (failure := self.failures.get(line)) is not None:
-                    failure.fixed = key
+            tests = dict.fromkeys(name for one in outcome.errors for name in _tests(one))
+            self.failures[line] = Failure(request, count + 1, self.at, key, tests)
+            _renewed(self._unfixed, {program: line})
+        elif not outcome.failed and not is_cut:
+            self._unfixed.pop(program, None)
+            if before is not None:
+                before.fixed = key
 
 
 def _tests(line: str) -> list[str]:

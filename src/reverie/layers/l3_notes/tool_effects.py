@@ -29,6 +29,7 @@ _EDITING: Final = re.compile(
 _TARGET: Final = re.compile(r"(?<![0-9&<])>{1,2}\s*([^&\s|;<>]+)")
 _LEADING: Final = re.compile(r"\s*(?:cd\s+\S+\s*(?:&&|;)\s*|(?:[A-Z_][A-Z0-9_]*=\S*\s+)+|set -\w+;?\s*)")
 _SIFTED: Final = re.compile(r"\s*(?:2>&1)?\s*\|\s*(?:head|tail|less|cat)\b[^|;&\n]*\Z|\s*2>&1\s*\Z")
+_HEAD: Final = re.compile(r"\|\s*head\b(?:\s+-(?:n\s*)?(\d+))?")
 _EXIT: Final = re.compile(
     r"<returncode>\s*(-?\d+)|[Ee]xit(?:ed with)? (?:code|status):? ?(-?\d+)|exit_code[\"']?[:=] ?(-?\d+)"
 )
@@ -159,6 +160,12 @@ def command_key(command: str) -> str:
 def only_looks(command: str) -> bool:
     """Say whether a command's first word is a program that only looks something up, such as ``ls`` or ``grep``."""
     return command.split(" ", 1)[0] in _LOOKS
+
+
+def is_cut_off(command: str, shown: str) -> bool:
+    """Say whether a final ``| head`` may have cut a command's output, whose start tells no success."""
+    found = _HEAD.search(command[:_LOOKED])
+    return found is not None and shown.count("\n") + 1 >= int(found.group(1) or 10)
 
 
 def outcome_of(text: str, errors: Sequence[str], *, failed: bool) -> ToolOutcome:
