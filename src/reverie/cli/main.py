@@ -48,6 +48,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "install": ("reverie.cli.hosts.install", "Add Reverie's hooks to another agent."),
         "import": ("reverie.cli.sessions.import_sessions", "Import recorded sessions of other agents."),
         "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions over MCP."),
+        "acp": ("reverie.cli.hosts.acp", "Serve the agent to an editor over ACP."),
         "config": ("reverie.cli.setup.config", "Show your settings and their origin, or set one."),
         "trust": ("reverie.cli.setup.trust", "Trust a directory, or stop trusting it."),
         "doctor": ("reverie.cli.setup.doctor", "Check this machine and report missing features."),

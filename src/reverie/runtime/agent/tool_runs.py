@@ -246,7 +246,7 @@ class ToolRuns:
             problem = await problem_of(tool, given, with_grant(self.context, target))
             if problem:
                 return await self._run(tool, call, given, _failed(problem))
-            verdict = await self._ask(tool, given, access, verdict)
+            verdict = await self._ask(tool, call.id, given, access, verdict)
         self._emit_decision(call, given, verdict)
         if verdict.outcome != "allow":
             if verdict.by == "user" and verdict.reason:
@@ -275,7 +275,7 @@ class ToolRuns:
         self._note_outcome(outcome)
         return outcome
 
-    async def _ask(self, tool: Tool, given: Mapping[str, Any], access: Access, verdict: Verdict) -> Verdict:
+    async def _ask(self, tool: Tool, call: str, given: Mapping[str, Any], access: Access, verdict: Verdict) -> Verdict:
         """Ask a person about a call, and return the verdict that the answer gives."""
         if self._permissions.approve is None:
             return Verdict("deny", f"{verdict.reason}, and there is no person to ask", "nobody")
@@ -286,7 +286,7 @@ class ToolRuns:
             suggestions = rules_to_keep(tool.name, access, cwd=self.context.cwd)
             target = access.target if access.kind in ("read", "write") else ""
             preview = await preview_of(tool, given, with_grant(self.context, target))
-            approval = Approval(tool.name, dict(given), access, preview, verdict.reason, suggestions)
+            approval = Approval(tool.name, dict(given), access, preview, verdict.reason, suggestions, id=call)
             answer = await self._permissions.approve(approval)
         if answer.kind == "always" and (rule := rule_to_add(answer.rule, suggestions)):
             self.allow(rule, keep=answer.keep)

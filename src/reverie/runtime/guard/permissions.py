@@ -70,6 +70,8 @@ class Approval:
     suggestions: tuple[str, ...] = ()
     """Rules that would allow this call from now on, the narrowest first."""
     is_plan: bool = False
+    id: str = ""
+    """The id of the call; empty for a plan."""
 
 
 @record
