@@ -49,6 +49,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "import": ("reverie.cli.sessions.import_sessions", "Import recorded sessions of other agents."),
         "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions over MCP."),
         "acp": ("reverie.cli.hosts.acp", "Serve the agent to an editor over ACP."),
+        "db": ("reverie.cli.setup.db", "Create the tables of a database, or show their state."),
         "config": ("reverie.cli.setup.config", "Show your settings and their origin, or set one."),
         "trust": ("reverie.cli.setup.trust", "Trust a directory, or stop trusting it."),
         "doctor": ("reverie.cli.setup.doctor", "Check this machine and report missing features."),
@@ -60,7 +61,6 @@ MORE: Mapping[str, tuple[str, str]] = {
     "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
     "loss": ("reverie.cli.compaction.loss", "List the names that compactions removed from view."),
     "rules": ("reverie.cli.compaction.rules", "Show, add or drop rules of the user."),
-    "db": ("reverie.cli.setup.db", "Create the tables of a database, or show their state."),
     "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
     "send": ("reverie.cli.agents.send", "Send a message to an agent."),
     "stop": ("reverie.cli.agents.stop", "Stop the running query of a session or agent."),
@@ -151,8 +151,12 @@ class RootGroup(LazyGroup):
     """The group of all commands. Options without a command, and a prompt of several words, belong to 'chat'."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands alone, so that the help fits on one screen; its text names the options."""
-        self.format_commands(ctx, formatter)
+        """Write the commands alone, without empty lines, so that the help fits on one screen of 40 lines."""
+        formatter.write("\n")
+        for title, names in self.sections.items():
+            formatter.write(f"{title}:\n")
+            with formatter.indentation():
+                formatter.write_dl([(name.ljust(max(map(len, self.table))), self.table[name][1]) for name in names])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Translate 'help', 'version', and options or a prompt without a command."""
@@ -205,10 +209,10 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
 )
 @click.pass_context
 def group(ctx: click.Context) -> int | None:
-    """Keep long agent sessions inside the context window, cheaply, and undo anything.
+    """Keep long agent sessions in the context window, cheaply, and undo anything.
 
-    'reverie', 'reverie -c' and 'reverie "a prompt"' talk with an agent. 'reverie COMMAND --help' explains a
-    command, 'reverie help all' lists more, 'reverie --version' shows the version.
+    'reverie', 'reverie -c' and 'reverie "a prompt"' talk with an agent. 'reverie COMMAND --help' explains a command,
+    'reverie help all' lists more.
     """
     if ctx.invoked_subcommand is not None:
         return None

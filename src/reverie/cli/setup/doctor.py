@@ -26,6 +26,7 @@ Status = Literal["ok", "fallback", "absent", "failed"]
 
 # extra -> the module that it installs
 EXTRAS = {
+    "acp": "acp",
     "anthropic": "anthropic",
     "codex": "zstandard",
     "images": "PIL",

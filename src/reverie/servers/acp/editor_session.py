@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from acp.exceptions import RequestError
 from acp.helpers import (
@@ -175,10 +175,9 @@ class EditorSession:
 
     def set_mode(self, name: str) -> None:
         """Set the permission mode; raise InputError for an unknown one."""
-        mode = {str(one): one for one in MODES}.get(name)
-        if mode is None:
+        if name not in MODES:
             raise InputError(f"there is no mode {name!r}: the modes are {', '.join(MODES)}")
-        self.agent.mode = mode
+        self.agent.mode = cast("Mode", name)
         self._tell_mode()
 
     def _tell_mode(self) -> None:

@@ -144,9 +144,11 @@ class Updates:
                 ended = update_tool_call(event.id, status=state, content=content)
                 return [ended, self.plan()] if event.name == STEPS and not event.is_error else [ended]
 
-    def started_call(self, id: str, name: str, given: Mapping[str, Any], *, is_waiting: bool = False) -> ToolCallStart:
+    def started_call(
+        self, id: str, name: str, given: Mapping[str, Any], *, is_waiting: bool = False, is_past: bool = False
+    ) -> ToolCallStart:
         """Return the update that shows a call for the first time, with its diff if it changes a file."""
-        content = self._diff(name, given)
+        content = self._diff(name, given, is_past=is_past)
         self._calls[id] = bool(content)
         return start_tool_call(
             id,
@@ -168,12 +170,12 @@ class Updates:
     def _absolute(self, path: str) -> str:
         return os.path.normpath(os.path.join(self._cwd, os.path.expanduser(path)))
 
-    def _diff(self, name: str, given: Mapping[str, Any]) -> list[ToolCallContentVariant]:
+    def _diff(self, name: str, given: Mapping[str, Any], *, is_past: bool) -> list[ToolCallContentVariant]:
         """Return the change of a file that a call makes: for Edit the passage, for Write the whole file."""
         path, old, new = given.get("file_path"), given.get("old_string"), given.get("new_string")
         if name == "Write":
             new = given.get("content")
-            old = text_of_file(self._absolute(path)) if isinstance(path, str) else None
+            old = text_of_file(self._absolute(path)) if isinstance(path, str) and not is_past else None
         if name not in ("Edit", "Write") or not isinstance(path, str) or not isinstance(new, str):
             return []
         return [tool_diff_content(self._absolute(path), new, old if isinstance(old, str) else None)]
@@ -204,7 +206,8 @@ class Updates:
             case "thinking" if text:
                 yield update_agent_thought_text(text)
             case "tool_use":
-                yield self.started_call(str(block.get("id")), str(block.get("name")), object_of(block.get("input")))
+                given = object_of(block.get("input"))
+                yield self.started_call(str(block.get("id")), str(block.get("name")), given, is_past=True)
             case "tool_result":
                 yield self._of_result(block)
             case _:
