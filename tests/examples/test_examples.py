@@ -30,7 +30,7 @@ HEAVY = [
 def run(tmp_path: Path, *command: object) -> str:
     """Run an example in a folder of its own and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", *map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=90
+        [sys.executable, "-W", "error", *map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=240
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout

@@ -32,7 +32,7 @@ MODEL = "anthropic:claude-sonnet-5"
 COMMAND = (sys.executable, "-m", "reverie", "acp", "--model", MODEL)
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 STEPS = [{"content": "Look", "status": "completed"}, {"content": "Mend", "status": "in_progress"}]
-BOUND_SECONDS = 90
+BOUND_SECONDS = 300
 
 pytestmark = [pytest.mark.slow, pytest.mark.requirement("H4")]
 

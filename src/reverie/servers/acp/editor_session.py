@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from acp.exceptions import RequestError
 from acp.helpers import (
@@ -177,7 +177,7 @@ class EditorSession:
         """Set the permission mode; raise InputError for an unknown one."""
         if name not in MODES:
             raise InputError(f"there is no mode {name!r}: the modes are {', '.join(MODES)}")
-        self.agent.mode = cast("Mode", name)
+        self.agent.mode = name
         self._tell_mode()
 
     def _tell_mode(self) -> None:
