@@ -29,14 +29,16 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from browser import Browser, opened_browser  # noqa: E402
 from reverie import Session, load_settings  # noqa: E402
-from reverie.conversation.entries import ASSISTANT, USER, Entry, iso  # noqa: E402
+from reverie.conversation.decisions import Cause, Compacted, body_of  # noqa: E402
+from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso  # noqa: E402
 from reverie.importers import ImportedSession  # noqa: E402
 from reverie.servers.inspector.film import page_data, session_data  # noqa: E402
 from reverie.servers.inspector.page import page  # noqa: E402
 
 MODEL = "claude-sonnet-4-5"
 EMPTY = "<!doctype html><meta charset=utf-8><title>empty</title><p>empty"
-LOADS = 5
+LOADS = 3
+COMPACT_EVERY = 260
 LIMITS = {"first_paint": 6.0, "ready": 60.0, "scrub_ms": 16.7, "idle_share": 0.02}
 _READY = "return document.documentElement.dataset.ready === 'yes' || document.title === 'empty'"
 _TIMES = (
@@ -65,19 +67,20 @@ def invented(messages: int, tokens: int) -> ImportedSession:
         body = {"message": {"role": role, "content": content}, **more}
         entries.append(Entry(f"e{number}", f"e{number - 1}", iso(1_790_000_000 + 20 * number), "long", kind, body))
 
-    total = 2_000
+    each = tokens // messages
     while len(entries) < messages:
         number = len(entries)
         text = " ".join(f"line-{number}-{at}" for at in range(words))
         add(USER, [{"type": "tool_result", "tool_use_id": f"t{number - 1}", "content": text}] if number else "go on")
-        usage = {
-            "input_tokens": 10,
-            "cache_read_input_tokens": total,
-            "cache_creation_input_tokens": tokens // messages,
-        }
-        total = 2_000 if total > 170_000 else total + 2 * tokens // messages
+        read = 2_000 + each * (number % COMPACT_EVERY)
+        usage = {"input_tokens": 10, "cache_read_input_tokens": read, "cache_creation_input_tokens": each}
         use = {"type": "tool_use", "id": f"t{number + 1}", "name": "Bash", "input": {"command": f"make {number}"}}
         add(ASSISTANT, [use], reply={"id": f"m{number}", "model": MODEL, "usage": {**usage, "output_tokens": 50}})
+        if len(entries) % COMPACT_EVERY == 0:
+            cause = Cause("compact", "the window is full", moves_prefix=True)
+            cut = Compacted(cause, "auto", "full", f"Summary {number}.", read, entries[-1].uuid, None)
+            at = iso(1_790_000_000 + 20 * number)
+            entries.append(Entry(f"c{number}", f"e{number}", at, "long", DECISION, body_of(cut)))
     return ImportedSession("reverie", "long", "A long session", "", MODEL, tuple(entries))
 
 
@@ -173,19 +176,22 @@ def main() -> int:
         found: dict[str, Any] = {}
         browsers = opened_browser(Path(place, "profile"), 1280)
         browser = next(browsers)
-        found["session"] = opened(browser, Path(place), invented(asked.messages, asked.tokens))
-        found["long"] = opened(browser, Path(place), invented(asked.long, asked.tokens))
+
+        def told(part: str, figures: dict[str, Any]) -> None:
+            found[part] = figures
+            if not asked.json:
+                print(part, ", ".join(f"{key} {value:,.4g}" for key, value in figures.items()), flush=True)
+
+        told("session", opened(browser, Path(place), invented(asked.messages, asked.tokens)))
+        told("long", opened(browser, Path(place), invented(asked.long, asked.tokens)))
         for _ in browsers:
             pass
-        found["live"] = anyio.run(team, asked.agents, float(asked.seconds), Path(place, "other"))
+        told("live", anyio.run(team, asked.agents, float(asked.seconds), Path(place, "other")))
     found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     figures = {**found["session"], **found["live"]}
     found["over"] = [name for name, limit in LIMITS.items() if figures[name] > limit]
     if asked.json:
         print(json.dumps(found, indent=2))
-    else:
-        for part in ("session", "long", "live"):
-            print(part, ", ".join(f"{key} {value:,.4g}" for key, value in found[part].items()))
     return int(bool(asked.check and found["over"]))
 
 

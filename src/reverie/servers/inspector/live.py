@@ -128,7 +128,7 @@ class LiveHome:
         home, now = self._settings.home, time.time()
         stamp = (now // 60, *(_modified(home / f"{LEDGER}{end}") for end in ("", "-wal")))
         if self._budgets[0] != stamp:
-            used = Budgets(home, self._settings.agent, "").used(now)
+            used = Budgets(self._settings, "").used(now)
             found = [{"what": one.what, "per": one.per, "usd": one.usd, "of_usd": one.of_usd} for one in used]
             self._budgets = stamp, found
         return self._budgets[1]
