@@ -28,8 +28,8 @@ def command(session: str | None, html: str | None, redact: bool, force: bool, po
     """Show a session as a page: the window of every request, each decision, each cache break with its price.
 
     Without --html it serves the page on 127.0.0.1 until Ctrl-C, with all running sessions, memories, dreams, agents and
-    costs, and prints an address with a token. With --html it writes one file that needs no server and no network. FILE may be a recording of any agent
-    that 'reverie import' knows. Without --redact the file holds the whole session.
+    costs, and prints an address with a token. With --html it writes one file that needs no server and no network. FILE
+    may be a recording of any agent that 'reverie import' knows. Without --redact the file holds the whole session.
     """
     if html is None:
         if redact or force:
