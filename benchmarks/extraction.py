@@ -5,17 +5,14 @@ more of them. The sessions are read in order, each compared with those before. A
 one wish. The table also names the wishes whose two wordings share half of their stems: those should be found by words
 alone. Recorded sessions (``--corpus``) hold no wish that is repeated, so each proposal there is wrong.
 
-    extraction_sessions    the method was built with these
-    extraction_languages   German and Chinese, likewise
-    extraction_fresh       written with them; measured when the method stood, and it then changed once
-    extraction_unseen      written after that; measured when the method stood, and it then changed once
-    extraction_stranger    written by a person who had not seen the code; the method then changed once
-    extraction_second      written by a second such person; the method then changed once
-    extraction_third       written by a third such person; measured once
+    extraction_sessions, _fresh, _unseen    English, written by the author of the method
+    extraction_languages                    German and Chinese, likewise
+    extraction_stranger, _second, _third    written by people who had not seen the code
+
+All of them were used to choose the method; ``memory.md`` has the first measure of each.
 
 The gate is measured by ``data/extraction_worth.txt``, messages that are worth keeping, and by the messages of the
-sets and of recorded sessions, most of which are not. The author of the method wrote all data but that of strangers,
-and wrote it before the code that reads it except where the table above says otherwise.
+sets and of recorded sessions, most of which are not.
 
 With ``--embedder`` a second table is made with its vectors. With ``--check`` it exits with 1 unless the gate passes
 0.95 of the messages worth keeping, and over all sets the precision is at least 0.8, 0.9 of the wishes that share half

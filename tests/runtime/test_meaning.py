@@ -339,7 +339,7 @@ def test_a_memory_is_certain_only_if_its_likeness_stands_out() -> None:
     assert certain(a=0.4, b=0.35) == [], "two topics of the question, or one that all memories share"
     assert certain(a=0.4) == ["a"]
     [shown] = fused([], {"a": 0.4, "b": 0.35}, 5, without={"a"})
-    assert shown.certainty < 0.2, "a memory that is shown already is ahead of the next one"
+    assert (shown.certainty or 0) < 0.2, "a memory that is shown already is ahead of the next one"
     [_, second] = fused([], {"a": 0.9, "b": 0.6}, 5)
     assert not is_certain(second, RecallPolicy()), "the nearest memory is shown, and not what is only near it"
 
@@ -351,9 +351,19 @@ def test_a_prompt_about_own_work_needs_less_likeness_than_a_general_one() -> Non
         return [match.file for match in found if is_certain(match, RecallPolicy())]
 
     assert (shown(0.2), shown(0.0), shown(-0.2)) == (["a"], [], [])
-    assert is_certain(Match("a", 1.0, ("x", "y"), 2.0, ((3, 2.0, 0.8),)), RecallPolicy()), (
-        "without vectors words decide"
-    )
+
+
+@pytest.mark.requirement("R10")
+def test_words_halve_the_certainty_that_a_memory_needs_and_decide_alone_without_vectors() -> None:
+    words = Match("a", 1.0, ("x", "y", "z"), 2.0, ((3, 2.0, 0.8),))
+
+    def shown(**likenesses: float) -> bool:
+        return any(match.file == "a" and is_certain(match, RecallPolicy()) for match in fused([words], likenesses, 5))
+
+    assert is_certain(words, RecallPolicy()), "there are no vectors"
+    assert shown(b=0.5), "the memory has no vector"
+    assert shown(a=0.2)
+    assert not shown(a=0.2, b=0.5), "its meaning says that another memory is meant"
 
 
 def test_an_embedder_that_is_named_is_centred(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

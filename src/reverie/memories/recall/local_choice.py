@@ -73,11 +73,17 @@ def searched(
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match may be shown unasked: by its meaning, or because it has much of a sentence's words."""
-    return match.certainty >= policy.min_certainty or any(
+    """Say whether a match may be shown unasked: by its words, or by its meaning where that is known.
+
+    A memory that has much of a sentence's words needs half of the certainty by meaning.
+    """
+    by_words = any(
         share >= policy.min_share and (words > 2 or strength >= policy.min_strength)
         for words, strength, share in match.sentences
     )
+    if match.certainty is None:
+        return by_words
+    return match.certainty >= policy.min_certainty / (2 if by_words else 1)
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:

@@ -57,8 +57,10 @@ class Match:
     """For each sentence of the question with two of the words: their number, strength, and share of the sentence's."""
     likeness: float = 0.0
     """The cosine of the vectors of question and memory; 0 without embeddings."""
-    certainty: float = 0.0
-    """The likeness less half of the nearest other memory's, plus half of the question's specificity."""
+    certainty: float | None = None
+    """The likeness less half of the nearest other memory's, plus half of the question's specificity.
+
+    None without embeddings."""
 
 
 @record
@@ -250,7 +252,8 @@ def fused(
         if match is None and likeness < _MIN_LIKENESS:
             continue
         match = match or Match(file, 0.0, (), 0.0)
-        certainty = likeness + (specificity - max(0.0, second if likeness == first else first)) / 2
+        rival = max(0.0, second if likeness == first else first)
+        certainty = likeness + (specificity - rival) / 2 if file in likenesses else None
         found.append(replace(match, score=likeness + match.strength / 10, likeness=likeness, certainty=certainty))
     return sorted(found, key=lambda match: (-match.score, match.file))[:limit]
 
