@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import anyio
 import psycopg
@@ -248,3 +249,59 @@ def test_a_job_whose_worker_was_killed_is_taken_up_by_another(
     while queue.jobs(status="doing") and time.monotonic() < until:
         work(worker_url, settings, stalled_seconds=1.0)
     assert [(row.kind, row.status) for row in queue.jobs()] == [("notes", "succeeded")]
+
+
+_WORKING = """
+import sys
+from functools import partial
+from pathlib import Path
+import anyio
+from reverie.runtime.jobs.worker import run_worker
+from reverie.settings import Settings
+home, url, database, tenant = sys.argv[1:]
+print("ready", flush=True)
+anyio.run(partial(run_worker, url, Settings(home=Path(home), database=database, tenant=tenant), stalled_seconds=1.5))
+"""
+
+
+@pytest.mark.requirement("X4")
+def test_workers_that_are_killed_at_any_time_have_one_effect_per_job(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path, torture: bool, seed: int
+) -> None:
+    rng = Random(seed)
+    sessions, kills = (120, 60) if torture else (3, 1)
+    for number in range(sessions):
+        project = talk(settings, tmp_path, f"s{number}", f"Please fix parser {number}. It fails on empty input.")
+        queue.put("notes", project=project, session=f"s{number}")
+    given = [worker_url, settings.database or "", settings.tenant or ""]
+    with ExitStack() as ended:
+
+        def start() -> subprocess.Popen[bytes]:
+            home = tmp_path / f"machine{rng.randrange(3)}"
+            process = subprocess.Popen([sys.executable, "-c", _WORKING, str(home), *given], stdout=subprocess.PIPE)
+            ended.callback(_end, process)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            return process
+
+        workers = [start() for _ in range(3 if torture else 2)]
+        until = time.monotonic() + (900 if torture else 60)
+        while (left := [row for row in queue.jobs() if row.status != "succeeded"]) and time.monotonic() < until:
+            if kills and rng.random() < 0.5:
+                victim = workers.pop(rng.randrange(len(workers)))
+                _end(victim)
+                workers.append(start())
+                kills -= 1
+            time.sleep(rng.random() * 0.5)  # another process: polled, with a bound
+    assert left == []
+    assert len(queue.jobs()) == sessions
+    logs = {key: data for key, data in contents(settings).items() if key.endswith(".jsonl") and data}
+    assert len(logs) == sessions
+    assert {data.count(b'"notes_updated"') for data in logs.values()} == {1}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(30)
+    if process.stdout is not None:
+        process.stdout.close()
