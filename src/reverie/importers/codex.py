@@ -20,12 +20,12 @@ TITLE: Final = "Codex rollout (.jsonl, .jsonl.zst)"
 
 _STATE: Final = frozenset({"session_meta", "world_state", "token_usage_record", "inter_agent_communication_metadata"})
 _LINES: Final = _STATE | {"response_item", "turn_context", "event_msg", "compacted"}
-_CALLS: Final = frozenset({"function_call", "local_shell_call", "custom_tool_call", "tool_search_call"})
-_OUTPUTS: Final = frozenset(
+CALLS: Final = frozenset({"function_call", "local_shell_call", "custom_tool_call", "tool_search_call"})
+OUTPUTS: Final = frozenset(
     {"function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output"}
 )
 _SEALED: Final = frozenset({"reasoning", "compaction", "compaction_summary"})
-_ITEMS: Final = _CALLS | _OUTPUTS | _SEALED | {"message", "agent_message"}
+_ITEMS: Final = CALLS | OUTPUTS | _SEALED | {"message", "agent_message"}
 _NOT_CARRIED: Final = frozenset({"web_search_call", "image_generation_call", "ghost_snapshot", "other"})
 _CONTEXT: Final = ("<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md instructions")
 
@@ -42,7 +42,7 @@ def looks(row: Record) -> bool:
     if kind == "message":
         parts = rows_of(row.get("content"))
         return "role" in row and any(as_text(part.get("type")).endswith("put_text") for part in parts)
-    return (kind in _CALLS | _OUTPUTS and "call_id" in row) or (kind == "reasoning" and "summary" in row)
+    return (kind in CALLS | OUTPUTS and "call_id" in row) or (kind == "reasoning" and "summary" in row)
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
@@ -117,22 +117,22 @@ class _Rollout:
     def _item(self, item: Record, time: str, line: int) -> None:
         kind = as_text(item.get("type"))
         role = as_text(item.get("role"))
-        if kind in _CALLS or (kind == "message" and role == "assistant"):
+        if kind in CALLS or (kind == "message" and role == "assistant"):
             self._spoke(item, kind, time, line)
             return
         if kind in _SEALED:
             self.draft.tally.skip(f"{kind} (sealed for its provider)", line)
             return
-        if kind not in ("message", "agent_message") and kind not in _OUTPUTS:
+        if kind not in ("message", "agent_message") and kind not in OUTPUTS:
             known = kind in _NOT_CARRIED
             self.draft.tally.skip(f"{kind} (no result recorded)" if known else f"unknown item: {kind[:40]}", line)
             return
         self.speaking = False
         call = as_text(item.get("call_id"))
-        if kind in _OUTPUTS and call:
+        if kind in OUTPUTS and call:
             output = item.get("output") if "output" in item else item.get("tools")
-            self.draft.say(USER, "user", [_result(call, output)], time)
-        elif kind not in _OUTPUTS and (content := content_of(item.get("content"))):
+            self.draft.say(USER, "user", [result_of(call, output)], time)
+        elif kind not in OUTPUTS and (content := content_of(item.get("content"))):
             if role == "user":
                 self.asked = self.asked or not plain(content).startswith(_CONTEXT)
                 self.draft.say(USER, "user", content, time)
@@ -142,7 +142,7 @@ class _Rollout:
             self.draft.tally.skip("message without content", line)
 
     def _spoke(self, item: Record, kind: str, time: str, line: int) -> None:
-        content = content_of(item.get("content")) if kind == "message" else _use(item, kind)
+        content = content_of(item.get("content")) if kind == "message" else call_of(item, kind)
         if not content:
             self.draft.tally.skip("message without content", line)
             return
@@ -227,7 +227,8 @@ def _is_turn(entry: Entry) -> bool:
     return bool(text) and not text.startswith(_CONTEXT)
 
 
-def _use(item: Record, kind: str) -> list[Record]:
+def call_of(item: Record, kind: str) -> list[Record]:
+    """Return a call of a tool as a list of one block; an empty list without an id or a name."""
     id = as_text(item.get("call_id")) or as_text(item.get("id"))
     if kind == "local_shell_call":
         name, given = "local_shell", object_of(item.get("action"))
@@ -240,7 +241,7 @@ def _use(item: Record, kind: str) -> list[Record]:
     return [{"type": "tool_use", "id": id, "name": name, "input": given}] if id and name else []
 
 
-def _result(call: str, output: Any) -> Record:
+def result_of(call: str, output: Any) -> Record:
     """Return a tool result; the output is a text, a list of parts, or in older files ``{content, success}``."""
     result: Record = {"type": "tool_result", "tool_use_id": call}
     said = object_of(output)

@@ -45,15 +45,17 @@ class HttpRefusal:
 class LoopbackRules:
     """The rules by which a server on loopback refuses requests."""
 
-    def __init__(self, *, port: int, token: str, paths: Iterable[str], public: Iterable[str] = ()) -> None:
+    def __init__(
+        self, *, port: int, token: str | None = None, paths: Iterable[str] = (), public: Iterable[str] = ()
+    ) -> None:
         """Set the rules of a server that listens on ``port``; requests for other paths than ``paths`` get 404.
 
-        ``public`` are paths that need no token: pages that hold nothing but their own script. Raise ``InputError`` if
-        the token is short or not ASCII.
+        ``public`` are paths that need no token: pages that hold nothing but their own script. Without a ``token`` every
+        path is public. Raise ``InputError`` if the token is short or not ASCII.
         """
-        if len(token) < _MIN_TOKEN_CHARS or not token.isascii():
+        if token is not None and (len(token) < _MIN_TOKEN_CHARS or not token.isascii()):
             raise InputError(f"a token needs at least {_MIN_TOKEN_CHARS} ASCII characters")
-        self._token = token.encode()
+        self._token = token.encode() if token is not None else None
         self._public = frozenset(public)
         self._paths = frozenset(paths) | self._public
         spelled = [f"{name}:{port}" for name in _NAMES] + (list(_NAMES) if port == 80 else [])
@@ -73,18 +75,20 @@ class LoopbackRules:
             return HttpRefusal(403, "other pages may not call this server")
         if any(site.lower() in _FOREIGN_SITES for site in _values(headers, b"sec-fetch-site")):
             return HttpRefusal(403, "other pages may not call this server")
-        if scope["path"] not in self._public and not self._knows_token(headers):
+        if self._token is None:
+            return None
+        if scope["path"] not in self._public and not self._knows_token(headers, self._token):
             challenge = ((b"www-authenticate", b"Bearer"),)
             return HttpRefusal(401, "send the server's token as 'Authorization: Bearer ...'", challenge)
         if scope["path"] not in self._paths:
             return HttpRefusal(404, f"there is only {', '.join(sorted(self._paths))}")
         return None
 
-    def _knows_token(self, headers: Headers) -> bool:
+    def _knows_token(self, headers: Headers, wanted: bytes) -> bool:
         given = _values(headers, b"authorization")
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         # Compared for every scheme, so that the time reveals nothing.
-        same = hmac.compare_digest(token.strip(), self._token)
+        same = hmac.compare_digest(token.strip(), wanted)
         return same and scheme.lower() == b"bearer"
 
 

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from ..errors import InputError
 from .guard import SAFE_HEADERS, App, LoopbackGuard, Message, Receive, Send
+from .listener import HOST
 from .mcp import McpServer
 
-HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
 MAX_BODY_BYTES: Final = 1_048_576
 _MAX_HEAD_BYTES: Final = 32_768
@@ -22,20 +21,6 @@ _KEEP_SECONDS: Final = 60
 _MAX_SESSIONS: Final = 256
 _IDLE_SECONDS: Final = 600.0
 _GRACE_SECONDS: Final = 2
-
-
-def open_listener(port: int = 0) -> socket.socket:
-    """Return a socket that listens on loopback, with port 0 on a free port; raise ``InputError`` if that fails."""
-    # Named as TCP, so that the event loop turns off Nagle's delay.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
-        listener.listen(128)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise InputError(f"port {port} cannot be used ({error}); choose another, or 0 for a free one") from None
-    return listener
 
 
 async def serve_http(

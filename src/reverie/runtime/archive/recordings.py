@@ -20,6 +20,8 @@ from ..library import ADDED, GROWN, OTHER, Library
 from ..places.archive_index import ArchiveIndex
 from ..places.projects import log_key, project_slug
 
+GATEWAY: Final = "gateway"
+"""The format of sessions that the gateway recorded, with the calls that it entered in the ledger."""
 DELETED: Final = "deleted"
 """The result of ``Recordings.file`` for a session that the user deleted."""
 _RESULTS: Final = "tool-results"

@@ -27,7 +27,8 @@ from ...conversation.entries import ASSISTANT, DECISION, META, REWOUND, Entry
 from ...conversation.identifiers import TextNames, mine, mine_entries
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
-from ...values import field, record
+from ...values import field, object_of, record
+from ..archive.recordings import GATEWAY
 
 T = TypeVar("T", "FactRetention", "UnusedMemories", "Measures")
 
@@ -205,7 +206,10 @@ def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
     """Return the calls that imported replies report, by each reply's entry uuid.
 
     If the log records calls, replies that Reverie logged itself are among them; those that a rewind copied are not.
+    A log of the gateway has every call, and the ledger too.
     """
+    if entries and object_of(entries[0].body.get("source")).get("format") == GATEWAY:
+        return {}
     copied = max((at for at, entry in enumerate(entries) if entry.kind == META and REWOUND in entry.body), default=-1)
     entries = entries[copied + 1 :]
     records = any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries)

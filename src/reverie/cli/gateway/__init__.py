@@ -1,0 +1,80 @@
+"""``reverie gateway``: one base URL for clients of any provider, which records their sessions and changes no byte."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from functools import partial
+from typing import Final
+
+import click
+
+from ...errors import InputError
+from ...settings import load_settings
+from ..output import emit_json, say, warn
+from .check import check
+from .env import env
+from .record import record
+
+__all__ = ["command"]
+
+PORT: Final = 8787
+TOKEN_FILE: Final = "gateway-token"
+
+
+@click.group(name="gateway", invoke_without_command=True)
+@click.option("--upstream", metavar="URL", help="The server behind; default: the provider whose API a request speaks.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 for a free one.")
+@click.option("--listen", metavar="ADDRESS", default="127.0.0.1", help="Another address than loopback needs the token.")
+@click.option("--no-record", is_flag=True, help="Pass requests only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context, upstream: str | None, port: int, listen: str, no_record: bool, as_json: bool
+) -> None:
+    """Pass requests of any client to its provider, byte for byte, and record the sessions.
+
+    Set the client's base URL to the printed address; 'reverie gateway env' prints how, for each agent. Requests and
+    replies pass unchanged, streams as they come. Sessions appear in 'reverie sessions', 'inspect', 'stats' and
+    'search' while they run. Keys are never recorded. It serves until Ctrl-C.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    import anyio
+
+    from ...servers.gateway.recorder_process import RecorderProcess
+    from ...servers.gateway.server import serve, serve_until_signal
+    from ...servers.gateway.upstreams import Routes
+    from ...servers.listener import open_listener
+    from ...servers.token_file import load_token
+
+    home, routes = load_settings().home, Routes(upstream)
+    token = None if _is_loopback(listen) else load_token(home, TOKEN_FILE)
+    with open_listener(port, listen) as listener:
+        url = f"http://{f'[{listen}]' if ':' in listen else listen}:{listener.getsockname()[1]}"
+        command = [sys.executable, "-m", "reverie", "gateway", "record"]
+        recorder = None if no_record else RecorderProcess(command, warn)
+
+        def started() -> None:
+            if as_json:
+                emit_json({"url": url, "token_file": str(home / TOKEN_FILE) if token else None})
+            else:
+                say(f"The gateway is at {url}; 'reverie gateway env' prints how to point an agent at it.")
+                if token:
+                    say(f"Clients need the token in {home / TOKEN_FILE}: {url}/token/TOKEN as base URL.")
+                say("It changes no byte" + (" and records nothing." if no_record else " and records sessions. Ctrl-C ends it."))
+            sys.stdout.flush()
+
+        serving = partial(serve, listener, routes, token=token, recorder=recorder, started=started)
+        anyio.run(serve_until_signal, serving)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        raise InputError(f"{address!r} is no IP address; give one like 127.0.0.1 or 0.0.0.0") from None
+
+
+for one in (env, check, record):
+    command.add_command(one)

@@ -1,0 +1,257 @@
+"""Record exchanges as sessions of the library: their messages, the bill of every call, and each break of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID, uuid5
+
+from ...conversation.decisions import Cause, PrefixRendered
+from ...conversation.entries import iso
+from ...errors import ReverieError
+from ...events import Event, FellBack
+from ...importers import ImportedSession
+from ...importers.foreign_values import Record
+from ...importers.import_result import RecordSource, SessionDraft
+from ...runtime.archive.recordings import DELETED, GATEWAY, Recordings, project_of
+from ...runtime.library import Library
+from ...runtime.places.archive_index import load_index
+from ...runtime.session.accounts import Accounts, CallBill
+from ...runtime.session.ledger import LedgerStore
+from ...storage.files import FileStorage
+from ...values import replace
+from .content import SeenMessage, SeenRequest, Unreadable, identity_of, reply_message, reply_of, request_of
+from .conversations import Conversation, chosen, is_fork, is_side_call, name_of
+from .exchange import SeenExchange
+
+_NAMESPACE: Final = UUID("0d6a2c5e-8f0a-5c39-9b0a-3f6f1f7a4e21")
+_CAUSE: Final = Cause("gateway", "as the client sent it")
+_MAX_SENTENCES: Final = 1_000
+
+
+class Recorder:
+    """Records the exchanges of a gateway in a home, one after the other; a failure is told and stops nothing."""
+
+    def __init__(self, home: Path, tell: Callable[[str], None]) -> None:
+        """Record in ``home``; ``tell`` gets a sentence about each new reason why something is not recorded."""
+        self._home = home
+        self._tell = tell
+        self._told = set[str]()
+        self._storage = FileStorage(home)
+        self._library = Library(self._storage)
+        self._ledger = LedgerStore(home, listener=self._fell_back)
+        self._known: dict[str, list[Conversation]] = {}
+        self._waiting: dict[str, list[SeenExchange]] = {}
+        """Side calls by their session, whose project only its main conversation names."""
+        self._accounts: dict[str, Accounts] = {}
+        self._now = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for session in list(self._waiting):
+            for exchange in self._waiting.pop(session):
+                self.take(exchange, is_last=True)
+        self._ledger.close()
+        self._storage.close()
+
+    def take(self, exchange: SeenExchange, *, is_last: bool = False) -> str | None:
+        """Record an exchange and return the key of its log; None if it is not recorded, or not yet.
+
+        A side call waits for the main conversation of its session, unless it ``is_last``.
+        """
+        if not 200 <= exchange.status < 300:
+            return None
+        try:
+            return self._take(exchange, is_last)
+        except Unreadable as error:
+            self._say(f"a request of {exchange.headers.get('user-agent', 'a client')[:40]} is not recorded: {error}")
+        except (ReverieError, OSError) as error:
+            self._say(f"a request is not recorded: {error}")
+            self._known.clear()  # the next request reads again what is on disk
+        return None
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._told and len(self._told) < _MAX_SENTENCES:
+            self._told.add(sentence)
+            self._tell(sentence)
+
+    def _fell_back(self, event: Event) -> None:
+        if isinstance(event, FellBack):
+            self._say(event.reason)
+
+    def _take(self, exchange: SeenExchange, is_last: bool) -> str | None:
+        request = request_of(exchange)
+        conversation = self._conversation(exchange, request)
+        session = conversation.session_id.split(".agent-")[0]
+        project = self._project(session)
+        if conversation.is_agent and not project and not is_last:
+            self._waiting.setdefault(session, []).append(exchange)
+            return None
+        conversation.project = conversation.project or project
+        reply = reply_of(exchange, request.model)
+        if request.follows in conversation.replies:
+            past = conversation.past(request.follows)
+            request = replace(request, messages=(*past, *request.messages))
+        recorded = _RecordedExchange(conversation, request, iso(exchange.at))
+        conversation.project = conversation.project or project_of(recorded.session())
+        bill = self._bill(recorded, reply, exchange.at) if reply is not None else None
+        if reply is not None:
+            recorded.answer(reply, bill)
+        found = recorded.session()
+        filed = Recordings(self._library, index=load_index(str(self._home)))
+        key, result = filed.file(found, conversation.project, Path())
+        if result == DELETED:
+            return None
+        if bill is not None and recorded.call:
+            self._accounts[conversation.session_id].enter(bill, recorded.call)
+        recorded.commit()
+        for waiting in self._waiting.pop(session, ()):
+            self.take(waiting)
+        return key
+
+    def _project(self, session: str) -> str:
+        """Return the project of a session's main conversation; empty if it has none yet."""
+        return next((one.project for one in self._known.get(session, ()) if one.session_id == session), "")
+
+    def _bill(self, recorded: _RecordedExchange, reply: Record, at: float) -> CallBill | None:
+        conversation = recorded.conversation
+        name = conversation.session_id
+        if name not in self._accounts:
+            self._accounts[name] = Accounts(
+                self._ledger, session=name, project=conversation.project, clock=lambda: self._now
+            )
+        self._now = at
+        self._accounts[name].before(recorded.request.body, [], None)
+        return self._accounts[name].after(reply, cache={"at": at})
+
+    # -- which conversation
+
+    def _conversation(self, exchange: SeenExchange, request: SeenRequest) -> Conversation:
+        name = name_of(exchange.headers, request)
+        if request.follows and (found := self._answered(request.follows)) is not None:
+            return found
+        if not name.session:
+            first = identity_of(request.system, request.tools) + request.messages[0].digest
+            return self._unnamed(f"{GATEWAY}-{uuid5(_NAMESPACE, first).hex[:12]}", request)
+        session = f"{GATEWAY}-{name.session}"
+        known = self._all(session)
+        if name.agent:
+            log = f"{session}.agent-{name.agent}"
+            return next((one for one in known if one.session_id == log), None) or self._new(session, log, request)
+        if (found := chosen(known, request, named=True)) is not None:
+            return found
+        has_main = any(not one.is_agent for one in known)
+        log = session if not has_main and not is_side_call(request) else _agent_name(session, known)
+        return self._new(session, log, request)
+
+    def _unnamed(self, base: str, request: SeenRequest) -> Conversation:
+        """Return the conversation of a client that gives no name; its opening and a number are its name."""
+        number = 1
+        while True:
+            session = base if number == 1 else f"{base}-{number}"
+            known = self._all(session)
+            if not known:
+                return self._new(session, session, request)
+            if (found := chosen(known, request, named=False)) is not None:
+                return found
+            if any(is_fork(one, request) for one in known):
+                return self._new(session, _agent_name(session, known), request)
+            number += 1
+
+    def _answered(self, reply: str) -> Conversation | None:
+        return next((one for rows in self._known.values() for one in rows if reply in one.replies), None)
+
+    def _new(self, session: str, log: str, request: SeenRequest) -> Conversation:
+        made = Conversation(log, identity_of(request.system, request.tools))
+        self._known.setdefault(session, []).append(made)
+        return made
+
+    def _all(self, session: str) -> list[Conversation]:
+        """Return the conversations of a session, those on disk too."""
+        if session not in self._known:
+            beginnings = (f"/{session}.jsonl", f"/{session}.agent-")
+            keys = [key for key in self._library.keys() if any(one in key for one in beginnings)]
+            self._known[session] = [*map(self._restored, keys)]
+        return self._known[session]
+
+    def _restored(self, key: str) -> Conversation:
+        made = Conversation(key.rsplit("/", 1)[1].removesuffix(".jsonl"))
+        made.project = key.split("/")[1]
+        made.restore(self._library.load(key).entries)
+        return made
+
+
+def _agent_name(session: str, known: Sequence[Conversation]) -> str:
+    taken = {one.session_id for one in known}
+    return next(name for number in range(1, 100_000) if (name := f"{session}.agent-{number}") not in taken)
+
+
+class _RecordedExchange:
+    """An exchange on its way into the log of its conversation."""
+
+    def __init__(self, conversation: Conversation, request: SeenRequest, time: str) -> None:
+        self.conversation = conversation
+        self.request = request
+        self.call = ""
+        """The id of the entry with the bill."""
+        self._time = time
+        self._turns: dict[str, int] = {}
+        self._draft = draft = SessionDraft(GATEWAY, conversation.session_id, RecordSource(GATEWAY, ()))
+        draft.model, draft.cwd = request.model, request.directory
+        draft.agent = conversation.session_id.rsplit(".agent-", 1)[1] if conversation.is_agent else None
+        self._messages = [(self._uuid(one), one) for one in request.messages]
+        self._prefix = PrefixRendered(_CAUSE, request.model, request.system, request.tools, request.options)
+        known = [uuid in conversation.entries for uuid, _ in self._messages]
+        new = known.index(False) if False in known else len(known)
+        for uuid, message in self._messages[:new]:
+            self._say(uuid, message)
+        if self._prefix != conversation.prefix:
+            name = f"{conversation.session_id}:prefix:{time}:{len(conversation.entries)}"
+            draft.decide(self._prefix, time, str(uuid5(_NAMESPACE, name)))
+        for uuid, message in self._messages[new:]:
+            self._say(uuid, message)
+        draft.abandoned |= {uuid for uuid, _ in conversation.messages} - {uuid for uuid, _ in self._messages}
+
+    def _uuid(self, message: SeenMessage) -> str:
+        """Return the id of a message: the same in every request that has it."""
+        turn = self._turns[message.digest] = self._turns.get(message.digest, 0) + 1
+        return str(uuid5(_NAMESPACE, f"{self.conversation.session_id}:{message.digest}:{turn}"))
+
+    def _say(self, uuid: str, message: SeenMessage, **more: Any) -> None:
+        known = self.conversation.entries.get(uuid)
+        if known is not None:
+            self._draft.add(known.kind, known.body, known.time, uuid)
+            return
+        if message.attachment:
+            more["attachment"] = {"type": message.attachment}
+        self._draft.say(message.kind, message.role, message.content, self._time, uuid, **more)
+
+    def answer(self, reply: Record, bill: CallBill | None) -> None:
+        """Add the reply, and the bill of its call."""
+        message = reply_message(reply)
+        if message is None:
+            return
+        about = {key: reply[key] for key in ("id", "model", "stop_reason", "usage") if reply.get(key)}
+        uuid = self._uuid(message)
+        self._messages.append((uuid, message))
+        self._draft.abandoned.discard(uuid)
+        self._say(uuid, message, reply=about)
+        if bill is not None:
+            self.call = str(uuid5(_NAMESPACE, f"{uuid}:{about.get('id')}:{self._time}"))
+            self._draft.decide(bill.call, self._time, self.call)
+
+    def session(self) -> ImportedSession:
+        """Return the exchange as a recording that extends the log."""
+        return self._draft.done()
+
+    def commit(self) -> None:
+        """Let the conversation know what is in its log now."""
+        self.conversation.entries |= {entry.uuid: entry for entry in self._draft.entries}
+        self.conversation.prefix = self._prefix
+        self.conversation.follow([(uuid, message.digest) for uuid, message in self._messages])
