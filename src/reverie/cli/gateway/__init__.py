@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import sys
 from functools import partial
 from typing import Final
@@ -11,7 +12,7 @@ import click
 
 from ...errors import InputError
 from ...settings import load_settings
-from ..output import emit_json, say, warn
+from ..output import say, warn
 from .check import check
 from .env import env
 from .record import record
@@ -57,12 +58,13 @@ def command(
 
         def started() -> None:
             if as_json:
-                emit_json({"url": url, "token_file": str(home / TOKEN_FILE) if token else None})
+                say(json.dumps({"url": url, "token_file": str(home / TOKEN_FILE) if token else None}))
             else:
                 say(f"The gateway is at {url}; 'reverie gateway env' prints how to point an agent at it.")
                 if token:
                     say(f"Clients need the token in {home / TOKEN_FILE}: {url}/token/TOKEN as base URL.")
-                say("It changes no byte" + (" and records nothing." if no_record else " and records sessions. Ctrl-C ends it."))
+                records = "nothing" if no_record else "sessions"
+                say(f"It changes no byte and records {records}. Ctrl-C ends it.")
             sys.stdout.flush()
 
         serving = partial(serve, listener, routes, token=token, recorder=recorder, started=started)

@@ -23,7 +23,7 @@ from ...models.responses_reply import ResponsesAssembly
 from ...models.sse import EventDecoder, ServerEvent
 from ...models.wire import ReplyAssembly
 from ...values import object_of, record, rows_of
-from .exchange import SeenExchange
+from .exchange import SeenExchange, hidden
 
 MAX_DECODED_BYTES: Final = 128_000_000
 _IDENTITY_CHARS: Final = 500
@@ -111,7 +111,8 @@ def reply_of(exchange: SeenExchange, model: str) -> Record | None:
         else:
             for _ in assembly.take_whole(body):
                 pass
-        return assembly.reply().body
+        said = assembly.reply().body
+        return msgspec.json.decode(hidden(msgspec.json.encode(said), exchange.secrets)) if exchange.secrets else said
     except (ModelError, UnicodeDecodeError):
         return None
 

@@ -9,10 +9,8 @@ from typing import IO, Any, Final, cast
 import msgspec
 
 from ...values import record
-from .http1 import Head, MessageBody
+from .http1 import BrokenMessage, Head, unframed
 
-MAX_CONTENT_BYTES: Final = 64_000_000
-"""A request or reply with more content is not recorded."""
 APIS: Final = {b"/messages": "messages", b"/chat/completions": "chat", b"/responses": "responses"}
 """The end of the path of each recorded endpoint, and the name of its API."""
 SESSION_HEADERS: Final = (
@@ -39,50 +37,64 @@ _PREFIX: Final = 4
 
 
 class Exchange:
-    """A request and its reply while they pass; only the headers that are safe to record are kept."""
+    """A request and its reply while they pass; of the headers only those that are safe to record are kept."""
 
-    def __init__(self, api: str, head: Head, body: MessageBody) -> None:
-        """Collect the content of a request from its ``body``."""
+    def __init__(self, api: str, head: Head, *, chunked: bool) -> None:
+        """Begin with the head of a request; its body is added to ``request`` as it comes."""
         self.api = api
         self.at = time.time()
         self.status = 0
         self.whole = False
         """Whether the reply came to its end."""
-        self.request = body.content = list[bytes]()
+        self.request = list[bytes]()
+        """The bytes of the request's body, in chunks if it is ``chunked``."""
         self.response = list[bytes]()
-        self.headers = _safe(head)
-        self.reply_headers: dict[str, str] = {}
+        self.saved: dict[str, Any] | None = None
+        self._chunked = [chunked, False]
+        self._headers = _safe(head)
+        self._reply_headers: dict[str, str] = {}
         self._secrets = _secrets(head)
 
-    def answered(self, head: Head, body: MessageBody) -> None:
-        """Collect the content of the reply from its ``body``."""
-        self.status, self.reply_headers = head.status, _safe(head)
-        body.content = self.response
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the request that name its session and describe its body."""
+        return self._headers
 
-    def frame(self, saved: dict[str, Any] | None = None) -> bytes | None:
-        """Return the exchange as bytes for ``read_exchanges``; None if it is too big to record."""
-        request, response = b"".join(self.request), b"".join(self.response)
-        if max(len(request), len(response)) > MAX_CONTENT_BYTES:
-            return None
-        for secret in self._secrets:
-            request, response = request.replace(secret, _HIDDEN), response.replace(secret, _HIDDEN)
-        about = msgspec.json.encode(
-            {
-                "api": self.api,
-                "at": self.at,
-                "status": self.status,
-                "whole": self.whole,
-                "headers": self.headers,
-                "reply_headers": self.reply_headers,
-                "saved": saved,
-            }
-        )
-        return b"".join(len(part).to_bytes(_PREFIX, "big") + part for part in (about, request, response))
+    def answered(self, head: Head, *, chunked: bool) -> None:
+        """Take the head of the reply; its body is added to ``response`` as it comes."""
+        self.status, self._reply_headers, self._chunked[1] = head.status, _safe(head), chunked
+
+    @property
+    def size(self) -> int:
+        """The bytes of both bodies."""
+        return sum(map(len, self.request)) + sum(map(len, self.response))
+
+    def frame(self) -> list[bytes]:
+        """Return the exchange as bytes for ``read_exchanges``, in pieces.
+
+        The credentials of the request are among them, so that the recorder can take them out of bodies that repeat
+        them; they exist in memory only.
+        """
+        about = {
+            "api": self.api,
+            "at": self.at,
+            "status": self.status,
+            "whole": self.whole,
+            "headers": self._headers,
+            "reply_headers": self._reply_headers,
+            "chunked": self._chunked,
+            "secrets": [secret.decode("latin-1") for secret in self._secrets],
+            "saved": self.saved,
+        }
+        pieces: list[bytes] = []
+        for part in ([msgspec.json.encode(about)], self.request, self.response):
+            pieces += [sum(map(len, part)).to_bytes(_PREFIX, "big"), *part]
+        return pieces
 
 
 @record
 class SeenExchange:
-    """A request and its reply as the recorder gets them."""
+    """A request and its reply as the recorder gets them, without credentials."""
 
     api: str
     at: float
@@ -93,6 +105,8 @@ class SeenExchange:
     request: bytes
     response: bytes
     saved: dict[str, Any] | None = None
+    secrets: tuple[bytes, ...] = ()
+    """Values that must not be recorded."""
 
 
 def api_of(method: bytes, target: bytes) -> str | None:
@@ -107,8 +121,15 @@ def read_exchanges(stream: IO[bytes]) -> Iterator[SeenExchange]:
         parts = [_part(stream) for _ in range(3)]
         if None in parts:
             return
-        about, request, response = cast("list[bytes]", parts)
-        yield SeenExchange(**msgspec.json.decode(about), request=request, response=response)
+        about, *bodies = cast("list[bytes]", parts)
+        told: dict[str, Any] = msgspec.json.decode(about)
+        secrets = tuple(one.encode("latin-1") for one in told.pop("secrets"))
+        framing: list[bool] = told.pop("chunked")
+        try:
+            request, response = map(lambda data, chunked: unframed(data, chunked=chunked), bodies, framing)
+        except BrokenMessage:
+            continue
+        yield SeenExchange(**told, request=hidden(request, secrets), response=response, secrets=secrets)
 
 
 def _part(stream: IO[bytes]) -> bytes | None:
@@ -118,6 +139,13 @@ def _part(stream: IO[bytes]) -> bytes | None:
     wanted = int.from_bytes(size, "big")
     data = stream.read(wanted)
     return data if len(data) == wanted else None
+
+
+def hidden(text: bytes, secrets: Iterable[bytes]) -> bytes:
+    """Return a text without credentials."""
+    for secret in secrets:
+        text = text.replace(secret, _HIDDEN)
+    return text
 
 
 def _safe(head: Head) -> dict[str, str]:

@@ -15,6 +15,7 @@ _MAX_LENGTH_DIGITS: Final = 18
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _REQUEST: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/1\.[01]\Z")
 _RESPONSE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n\0]*)?\Z")
+_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 _HEX: Final = re.compile(rb"[0-9A-Fa-f]{1,15}\Z")
 _NO_BODY: Final = frozenset({204, 304})
 
@@ -98,16 +99,16 @@ def _body(head: Head, *, until_close: bool) -> MessageBody:
 
 
 class MessageBody:
-    """A body that is taken piece by piece: which bytes belong to it, and its content without the framing."""
+    """A body that is taken piece by piece: which bytes belong to it, and where it ends."""
 
     def __init__(self, length: int | None, *, chunked: bool = False) -> None:
         """Expect ``length`` bytes; None means chunks, or all bytes until the connection closes."""
-        self.content: list[bytes] | None = None
-        """The pieces of the content, if the caller sets a list."""
         self.done = length == 0
+        self.chunked = chunked
         self.until_close = length is None and not chunked
+        self.content: list[bytes] | None = None
+        """The content of the chunks without their framing, if the caller sets a list."""
         self._left = length or 0
-        self._chunked = chunked
         self._line = b""
         self._expects = b"size"
 
@@ -119,26 +120,42 @@ class MessageBody:
         if self.done:
             return 0
         if self.until_close:
-            self._keep(data)
             return len(data)
-        if not self._chunked:
-            return self._counted(data, 0)
+        if not self.chunked:
+            taken = min(len(data), self._left)
+            self._left -= taken
+            self.done = not self._left
+            return taken
         at = 0
         while at < len(data) and not self.done:
-            at = self._counted(data, at) if self._left else self._framing(data, at)
+            if self._left:
+                at = self._counted(data, at)
+            elif self._expects == b"size" and not self._line and (end := self._whole_chunks(data, at)) > at:
+                at = end
+            else:
+                at = self._framing(data, at)
+        return at
+
+    def _whole_chunks(self, data: bytes, at: int) -> int:
+        """Take the chunks that are whole in the rest of data and return where they end: most bytes of a stream."""
+        match, content = _CHUNK.match, self.content
+        while (found := match(data, at)) is not None:
+            start = found.end()
+            end = start + int(found[1], 16)
+            if end == start or data[end : end + 2] != _LINE:
+                break
+            if content is not None:
+                content.append(data[start:end])
+            at = end + 2
         return at
 
     def _counted(self, data: bytes, start: int) -> int:
-        """Take the content at the start of the rest of data and return where it ends."""
+        """Take the rest of a chunk and return where it ends."""
         end = min(len(data), start + self._left)
         self._left -= end - start
-        self._keep(data if end - start == len(data) else data[start:end])
-        self.done = not self._left and not self._chunked
+        if self.content is not None:
+            self.content.append(data[start:end])
         return end
-
-    def _keep(self, data: bytes) -> None:
-        if self.content is not None and data:
-            self.content.append(data)
 
     def _framing(self, data: bytes, start: int) -> int:
         """Take a line of the framing, or its beginning, and return where it ends."""
@@ -167,3 +184,13 @@ class MessageBody:
             self._expects = b"size"
         else:
             self.done = not line
+
+
+def unframed(data: bytes, *, chunked: bool) -> bytes:
+    """Return the content of a body; of one that broke off, the part that came; raise ``BrokenMessage`` if invalid."""
+    if not chunked:
+        return data
+    body = MessageBody(None, chunked=True)
+    body.content = []
+    body.take(data)
+    return b"".join(body.content)

@@ -71,8 +71,9 @@ class Recorder:
             return self._take(exchange, is_last)
         except Unreadable as error:
             self._say(f"a request of {exchange.headers.get('user-agent', 'a client')[:40]} is not recorded: {error}")
-        except (ReverieError, OSError) as error:
-            self._say(f"a request is not recorded: {error}")
+        except Exception as error:  # whatever a client sends, the next exchange is recorded
+            said = str(error) if isinstance(error, ReverieError | OSError) else f"{type(error).__name__}: {error}"
+            self._say(f"a request is not recorded: {said}")
             self._known.clear()  # the next request reads again what is on disk
         return None
 

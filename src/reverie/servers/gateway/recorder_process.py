@@ -1,27 +1,28 @@
 """The recorder beside the gateway: a process of its own, so that no disk and no lock can delay a request.
 
-The gateway hands over each exchange when it is over and never waits. If the recorder is slow, exchanges wait in memory
-up to a bound; beyond it they pass unrecorded, and the user is told. A client sends its whole conversation with every
-request, so the next exchange that is recorded fills the gap.
+The gateway hands over each exchange when it is over and never waits: a thread writes to the recorder. If that is slow,
+exchanges wait in memory up to a bound; beyond it they pass unrecorded, and the user is told. A client sends its whole
+conversation with every request, so the next exchange that is recorded fills the gap.
 """
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
+import os
+import subprocess
+import threading
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Final
 
 from .exchange import Exchange
 
 MAX_WAITING_BYTES: Final = 128_000_000
-_PIPE_BYTES: Final = 1_048_576
-_SET_PIPE_SIZE: Final = 1031
 _RESTART_SECONDS: Final = 5.0
 _END_SECONDS: Final = 20.0
+_PIECES: Final = 512
+"""The most pieces that one call writes; the system's limit is 1,024."""
 
 
 class RecorderProcess:
@@ -34,65 +35,96 @@ class RecorderProcess:
         self._command = command
         self._tell = tell
         self._most = max_waiting_bytes
-        self._process: Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
-        self._starting: asyncio.Task[None] | None = None
+        self._queue: SimpleQueue[Exchange | None] = SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._write_all, name="recorder", daemon=True)
         self.unrecorded = 0
         """The number of exchanges that passed unrecorded."""
 
-    async def start(self) -> None:
-        """Start the recorder; tell why if that fails."""
-        self._started = time.monotonic()
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, stdout=DEVNULL, start_new_session=True
-            )
-        except OSError as error:
-            self._lose(f"the recorder cannot be started: {error}")
-            return
-        if self._process.stdin is not None:
-            pipe = self._process.stdin.transport.get_extra_info("pipe")
-            with suppress(OSError):
-                fcntl.fcntl(pipe.fileno(), _SET_PIPE_SIZE, _PIPE_BYTES)
+    def start(self) -> None:
+        """Start the recorder."""
+        self._thread.start()
 
     def offer(self, exchange: Exchange) -> None:
-        """Hand over an exchange without waiting; one that cannot be handed over is counted and told."""
-        process = self._process
-        if process is None or process.returncode is not None or process.stdin is None or process.stdin.is_closing():
-            self._lose("the recorder does not run")
-            self._restart()
-            return
-        waiting = process.stdin.transport.get_write_buffer_size()
-        if waiting + sum(map(len, exchange.request)) + sum(map(len, exchange.response)) > self._most:
+        """Hand over an exchange without waiting; one too many is counted and told."""
+        size = exchange.size
+        with self._lock:
+            fits = self._waiting + size <= self._most
+            self._waiting += size if fits else 0
+        if fits:
+            self._queue.put(exchange)
+        else:
             self._lose("the recorder is too slow")
-            return
-        frame = exchange.frame()
-        if frame is None:
-            self._lose("its content is too long")
-            return
-        process.stdin.write(frame)
 
     def _lose(self, reason: str) -> None:
-        self.unrecorded += 1
-        if self.unrecorded & (self.unrecorded - 1) == 0:  # 1, 2, 4, 8 and so on, so that nobody's screen is flooded
-            self._tell(f"a request passed unrecorded ({reason}); {self.unrecorded} so far")
+        with self._lock:
+            self.unrecorded += 1
+            count = self.unrecorded
+        if count & (count - 1) == 0:  # 1, 2, 4, 8 and so on, so that nobody's screen is flooded
+            self._tell(f"a request passed unrecorded ({reason}); {count} so far")
 
-    def _restart(self) -> None:
-        if time.monotonic() - self._started > _RESTART_SECONDS and (self._starting is None or self._starting.done()):
-            self._starting = asyncio.ensure_future(self.start())
+    # -- in the thread
 
-    async def close(self) -> None:
-        """Let the recorder finish its work, and end it if that takes too long."""
+    def _write_all(self) -> None:
+        self._launch()
+        while (exchange := self._queue.get()) is not None:
+            try:
+                self._write(exchange.frame())
+            except OSError:
+                self._lose("the recorder does not run")
+            finally:
+                with self._lock:
+                    self._waiting -= exchange.size
+
+    def _write(self, pieces: Iterable[bytes]) -> None:
         process = self._process
-        if process is None or process.returncode is not None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
+        if process is None or process.poll() is not None:
+            if time.monotonic() - self._started < _RESTART_SECONDS:
+                raise BrokenPipeError
+            process = self._launch()
+        if process is None or process.stdin is None:
+            raise BrokenPipeError
+        target, left = process.stdin.fileno(), [memoryview(piece) for piece in pieces if piece]
+        while left:
+            written = os.writev(target, left[:_PIECES])
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if written:
+                left[0] = left[0][written:]
+
+    def _launch(self) -> subprocess.Popen[bytes] | None:
+        self._started = time.monotonic()
         try:
-            async with asyncio.timeout(_END_SECONDS):
-                await process.wait()
-        except TimeoutError:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                pipesize=1_048_576,
+                bufsize=0,
+            )
+        except OSError as error:
+            self._process = None
+            self._tell(f"the recorder cannot be started: {error}")
+        return self._process
+
+    def close(self) -> None:
+        """Let the recorder finish its work, and end it if that takes too long."""
+        self._queue.put(None)
+        deadline = time.monotonic() + _END_SECONDS
+        self._thread.join(_END_SECONDS)
+        process = self._process
+        if process is None:
+            return
+        if not self._thread.is_alive() and process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
             self._tell("the recorder did not end; what it had not written yet is lost")
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            process.kill()
+            process.wait()

@@ -22,7 +22,7 @@ from .exchange import Exchange, api_of
 from .http1 import BrokenMessage, Head, MessageBody, head_of, request_body, response_body
 from .upstreams import Routes, Upstream, forwarded
 
-_HIGH_WATER_BYTES: Final = 1_048_576
+_HIGH_WATER_BYTES: Final = 262_144
 _HANG_UP_SECONDS: Final = 0.25
 _HANG_UP: Final = cast(int, getattr(select, "POLLRDHUP", select.POLLHUP)) | select.POLLHUP | select.POLLERR
 _ERROR_TYPES: Final = {
@@ -38,8 +38,8 @@ Finished = Callable[[Exchange], None]
 class Rewriter(Protocol):
     """Changes the body of a request before it is sent, and follows its reply."""
 
-    async def request(self, exchange: Exchange, body: bytes) -> bytes:
-        """Return the body to send, the same bytes if nothing changes; never raise."""
+    async def request(self, exchange: Exchange) -> bytes | None:
+        """Return the content to send in place of the request's own; None if nothing changes. Never raise."""
         ...
 
 
@@ -68,11 +68,12 @@ class ClientSide(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._server: ServerSide | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._rewriting: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._held = list[bytes]()
         """Bytes of a request whose connection is not open yet."""
-        self._rewritten: tuple[bytes, list[bytes]] | None = None
-        """The head and the content of a request that is sent once it is complete."""
+        self._rewritten: bytes | None = None
+        """The head of a request that is sent once it is complete."""
         self._busy = False
         self._tunnel = False
         self._gone = False
@@ -125,7 +126,7 @@ class ClientSide(asyncio.Protocol):
             return
         body, upstream = request_body(head), self._routes.of(head, target)
         api = api_of(method, target) if self._finished is not None else None
-        self._exchange = Exchange(api, head, body) if api is not None else None
+        self._exchange = Exchange(api, head, chunked=body.chunked) if api is not None else None
         self._busy, self._body = True, None if body.done else body
         sent = forwarded(head, method, target, upstream)
         if self._server is None or self._server.upstream != upstream:
@@ -135,7 +136,7 @@ class ClientSide(asyncio.Protocol):
             self._connecting = asyncio.ensure_future(self._connect(self._server))
         self._server.expect(method, self._exchange)
         if self._rewriter is not None and self._exchange is not None:
-            self._rewritten = sent, self._exchange.request
+            self._rewritten = sent
         else:
             self._send(sent)
         if body.done:
@@ -148,8 +149,11 @@ class ClientSide(asyncio.Protocol):
         except BrokenMessage as error:
             self.answer(400, f"the request is no valid HTTP: {error}")
             return
+        piece = data if taken == len(data) else data[:taken]
+        if self._exchange is not None:
+            self._exchange.request.append(piece)
         if self._rewritten is None:
-            self._send(data if taken == len(data) else data[:taken])
+            self._send(piece)
         if self._body.done:
             self._body = None
             self._complete()
@@ -160,23 +164,14 @@ class ClientSide(asyncio.Protocol):
     def _complete(self) -> None:
         """Send a request that waited for its last byte."""
         if self._rewritten is not None and self._rewriter is not None and self._exchange is not None:
-            (head, content), self._rewritten = self._rewritten, None
-            self._connecting = asyncio.ensure_future(
-                self._rewrite(self._rewriter, self._exchange, head, content, self._connecting)
-            )
+            head, self._rewritten = self._rewritten, None
+            self._rewriting = asyncio.ensure_future(self._rewrite(self._rewriter, self._exchange, head))
 
-    async def _rewrite(
-        self,
-        rewriter: Rewriter,
-        exchange: Exchange,
-        head: bytes,
-        content: list[bytes],
-        connecting: asyncio.Task[None] | None,
-    ) -> None:
-        body = await rewriter.request(exchange, b"".join(content))
-        if connecting is not None:
-            await connecting
-        self._send(with_length(head, len(body)) + body)
+    async def _rewrite(self, rewriter: Rewriter, exchange: Exchange, head: bytes) -> None:
+        body = await rewriter.request(exchange)
+        framed = body is None
+        data = b"".join(exchange.request) if body is None else body
+        self._send(head + data if framed else with_length(head, len(data)) + data)
 
     async def _connect(self, server: ServerSide) -> None:
         upstream = server.upstream
@@ -186,11 +181,14 @@ class ClientSide(asyncio.Protocol):
             )
         except (OSError, ssl.SSLError) as error:
             self.answer(502, f"no connection to {upstream.host}:{upstream.port}: {error}")
-            return
+
+    def connected(self, server: ServerSide) -> None:
+        """Send the bytes that waited for the connection."""
         if self._gone:
-            server.leave()
+            server.abort()
             return
         held, self._held = self._held, []
+        self.resume()  # writing may hold the client again
         server.write(b"".join(held))
 
     def _send(self, data: bytes) -> None:
@@ -316,9 +314,10 @@ class ServerSide(asyncio.Protocol):
         self._left = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Keep the transport, and send what waits for it."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+        self._client.connected(self)
 
     def expect(self, method: bytes, exchange: Exchange | None) -> None:
         """Expect the reply to a request."""
@@ -363,7 +362,7 @@ class ServerSide(asyncio.Protocol):
                 self._buffer += rest
             else:
                 if self._exchange is not None and head is not None:
-                    self._exchange.answered(head, body)
+                    self._exchange.answered(head, chunked=body.chunked)
                 self._body = body
                 self._take(rest)
         if self._buffer and not self._expecting:
@@ -377,7 +376,10 @@ class ServerSide(asyncio.Protocol):
         except BrokenMessage:  # the client shall see what came
             self._body, taken = MessageBody(None), len(data)
         if taken:
-            self._client.reply(data if taken == len(data) else data[:taken])
+            piece = data if taken == len(data) else data[:taken]
+            self._client.reply(piece)
+            if self._exchange is not None:
+                self._exchange.response.append(piece)
         if body.done:
             self._body, self._exchange, self._expecting = None, None, False
             self._client.replied()

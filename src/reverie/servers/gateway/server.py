@@ -30,7 +30,7 @@ async def serve(
     entrance = Entrance(port=listener.getsockname()[1], token=token)
     finished = recorder.offer if recorder is not None else None
     if recorder is not None:
-        await recorder.start()
+        recorder.start()
     loop = asyncio.get_running_loop()
     clients = set[ClientSide]()
     server = await loop.create_server(
@@ -45,7 +45,7 @@ async def serve(
         for client in list(clients):
             client.transport.abort()
         if recorder is not None:
-            await recorder.close()
+            await asyncio.to_thread(recorder.close)
 
 
 async def serve_until_signal(serving: Callable[[], asyncio.Future[None]]) -> None:
