@@ -121,7 +121,9 @@ async def first_bytes(ports: dict[str, int], mode: str, rounds: int) -> dict[str
                 await client.__aexit__()
             if turn:
                 found[name] += got
-    return {name: (median(a for a, _ in rows) * 1_000, median(b for _, b in rows) * 1_000) for name, rows in found.items()}
+    return {
+        name: (median(a for a, _ in rows) * 1_000, median(b for _, b in rows) * 1_000) for name, rows in found.items()
+    }
 
 
 async def measure(ports: dict[str, int], rounds: int) -> bool:

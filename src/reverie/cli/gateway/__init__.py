@@ -13,7 +13,6 @@ import click
 from ...errors import InputError
 from ...settings import load_settings
 from ..output import say, warn
-from .check import check
 from .env import env
 from .record import record
 
@@ -30,9 +29,7 @@ TOKEN_FILE: Final = "gateway-token"
 @click.option("--no-record", is_flag=True, help="Pass requests only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
 @click.pass_context
-def command(
-    ctx: click.Context, upstream: str | None, port: int, listen: str, no_record: bool, as_json: bool
-) -> None:
+def command(ctx: click.Context, upstream: str | None, port: int, listen: str, no_record: bool, as_json: bool) -> None:
     """Pass requests of any client to its provider, byte for byte, and record the sessions.
 
     Set the client's base URL to the printed address; 'reverie gateway env' prints how, for each agent. Requests and
@@ -78,5 +75,5 @@ def _is_loopback(address: str) -> bool:
         raise InputError(f"{address!r} is no IP address; give one like 127.0.0.1 or 0.0.0.0") from None
 
 
-for one in (env, check, record):
+for one in (env, record):
     command.add_command(one)

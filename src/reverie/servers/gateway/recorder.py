@@ -96,7 +96,7 @@ class Recorder:
             return None
         conversation.project = conversation.project or project
         reply = reply_of(exchange, request.model)
-        if request.follows in conversation.replies:
+        if request.follows and request.follows in conversation.replies:
             past = conversation.past(request.follows)
             request = replace(request, messages=(*past, *request.messages))
         recorded = _RecordedExchange(conversation, request, iso(exchange.at))
@@ -177,7 +177,7 @@ class Recorder:
         """Return the conversations of a session, those on disk too."""
         if session not in self._known:
             beginnings = (f"/{session}.jsonl", f"/{session}.agent-")
-            keys = [key for key in self._library.keys() if any(one in key for one in beginnings)]
+            keys = [key for key in sorted(self._library.keys()) if any(one in key for one in beginnings)]
             self._known[session] = [*map(self._restored, keys)]
         return self._known[session]
 

@@ -24,8 +24,8 @@ async def serve(
 ) -> None:
     """Serve clients until the task is cancelled; ``started`` is called when connections are accepted.
 
-    With a ``token`` only clients that send it are served, else only those that use the address on loopback. The recorder
-    gets every exchange when it is over.
+    With a ``token`` only clients that send it are served, else only those that use the address on loopback. The
+    recorder gets every exchange when it is over.
     """
     entrance = Entrance(port=listener.getsockname()[1], token=token)
     finished = recorder.offer if recorder is not None else None

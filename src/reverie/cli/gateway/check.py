@@ -1,4 +1,0 @@
-import click
-@click.command()
-def check():
-    pass

@@ -1,0 +1,309 @@
+"""The gateway passes every byte of requests and replies as it came, and ends with the client."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from gateway_world import ListedExchanges, RawServer, connected, reset, with_gateway
+from played_sessions import played
+from reverie.importers import read_session
+from reverie.servers.gateway import relay
+from reverie.servers.gateway.http1 import BrokenMessage, MessageBody, head_of, request_body
+from reverie.servers.gateway.upstreams import Routes, upstream_of
+
+SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions"
+EVENTS = (
+    'event: message_start\ndata: {"type":"message_start","message":{"id":"m","usage":{"input_tokens":3}}}\n\n'
+    'event: ping\ndata: {"type": "ping"}\n\n'
+    'event: of_next_year\r\ndata: {"type":"of_next_year",  "odd" : 1e2}\r\n\r\n: a comment\n\n'
+    'event: content_block_delta\ndata: {"delta":{"text":"grüße 世界 \U0001f600"}}\n\n'
+).encode()
+
+
+def chunks(data: bytes, size: int, extension: bytes = b"") -> bytes:
+    return b"".join(
+        b"%x%s\r\n%s\r\n" % (len(data[at : at + size]), extension, data[at : at + size])
+        for at in range(0, len(data), size)
+    )
+
+
+def random_request(draw: random.Random, port: int, body: bytes | None = None) -> bytes:
+    """Return a request as a client could send it."""
+    content = draw.randbytes(draw.choice([0, 1, 90, 5_000, 70_000])) if body is None else body
+    names = [
+        b"X-Api-Key: k",
+        b"anthropic-beta: a-1,b-2",
+        b"x-ODD-case:   two  spaces  ",
+        b"Accept-Encoding: gzip, br, zstd",
+    ]
+    draw.shuffle(names)
+    if draw.random() < 0.3:
+        framing, sent = b"Transfer-Encoding: chunked", chunks(content, draw.choice([7, 997, 10**6])) + b"0\r\n\r\n"
+    else:
+        framing, sent = b"Content-Length: %d" % len(content), content
+    path = draw.choice(
+        [b"/v1/messages?beta=true", b"/v1/chat/completions", b"/v1/messages/count_tokens", b"/other%20path"]
+    )
+    lines = [b"POST %s HTTP/1.1" % path, b"Host: 127.0.0.1:%d" % port, *names, framing, b"", b""]
+    return b"\r\n".join(lines) + sent
+
+
+def random_answer(draw: random.Random) -> bytes:
+    """Return an answer as a server could give it: whole or in chunks, with events, interim answers and trailers."""
+    content = draw.choice([EVENTS * draw.choice([1, 30]), draw.randbytes(draw.choice([0, 1, 300, 90_000]))])
+    if draw.random() < 0.6:
+        size = draw.choice([1, 13, 333, 10**6])
+        framing = b"Transfer-Encoding: chunked\r\nX-a:b"
+        sent = (
+            chunks(content, size if len(content) < 9_000 else 333, draw.choice([b"", b";e=1"]))
+            + b"0\r\nlate: 1\r\n\r\n"
+        )
+    else:
+        framing, sent = b"Content-Length: %d" % len(content), content
+    status = draw.choice([b"200 OK", b"529 ", b"400 Bad Request", b"299 Odd   words"])
+    interim = draw.choice([b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"])
+    return interim + b"HTTP/1.1 %s\r\nServer: x\r\nretry-after: 3\r\n%s\r\n\r\n%s" % (status, framing, sent)
+
+
+async def compare(server: RawServer, port: int, draw: random.Random, requests: list[bytes]) -> None:
+    """Send requests on one connection and compare every byte that arrives on either side."""
+    reader, writer = await connected(port)
+    for request in requests:
+        answer = random_answer(draw)
+        size = draw.choice([1, 3, 50]) if len(answer) < 3_000 else draw.choice([997, 4_096, 10**6])
+        server.answers.append([answer[at : at + size] for at in range(0, len(answer), size)])
+        writer.write(request)
+        assert await reader.readexactly(len(answer)) == answer
+        theirs = request.replace(b"127.0.0.1:%d" % port, b"127.0.0.1:%d" % server.port, 1)  # type: ignore[attr-defined]
+        assert b"".join(server.requests[-1]) == theirs
+    writer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("G1")
+def test_no_byte_of_a_request_or_reply_changes(torture: bool, seed: int) -> None:
+    draw = random.Random(seed)
+
+    async def act(server: RawServer, port: int) -> None:
+        for _ in range(40 if torture else 4):
+            await compare(server, port, draw, [random_request(draw, port) for _ in range(50 if torture else 15)])
+
+    recorder = ListedExchanges()
+    with_gateway(act, recorder=recorder)
+    assert all(one.whole for one in recorder.seen())
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("G1")
+def test_the_requests_of_played_sessions_arrive_as_they_were_sent(
+    torture: bool, seed: int, request: pytest.FixtureRequest
+) -> None:
+    files = sorted(SAMPLE.rglob("*.jsonl"))[:1]
+    if torture:
+        corpus: Path = request.getfixturevalue("corpus")
+        files += sorted(path for path in corpus.rglob("*") if path.suffix in (".jsonl", ".json"))[:60]
+    bodies: list[bytes] = []
+    for path in files:
+        bodies += [body.encode() for body in played(read_session(path)[0].entries)[1]]
+    assert len(bodies) > 10
+    bodies = bodies if torture else bodies[:40]
+    draw = random.Random(seed)
+
+    async def act(server: RawServer, port: int) -> None:
+        await compare(server, port, draw, [random_request(draw, port, body) for body in bodies])
+
+    with_gateway(act)
+
+
+@pytest.mark.parametrize("side", ["ServerSide", "ClientSide"])
+def test_a_gateway_that_decodes_text_is_found_out(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = {"ServerSide": "write", "ClientSide": "reply"}[side]
+    inner = getattr(getattr(relay, side), name)
+    monkeypatch.setattr(
+        getattr(relay, side), name, lambda self, data: inner(self, data.decode("utf-8", "ignore").encode())
+    )
+
+    async def act(server: RawServer, port: int) -> None:
+        draw = random.Random(1)
+        with pytest.raises((AssertionError, TimeoutError)):
+            async with asyncio.timeout(0.5):
+                await compare(server, port, draw, [random_request(draw, port, b"\xff\xfe" * 99)] * 20)
+
+    with_gateway(act)
+
+
+@pytest.mark.requirement("G1")
+def test_a_reply_reaches_the_client_before_it_is_complete() -> None:
+    async def act(server: RawServer, port: int) -> None:
+        more = asyncio.Event()
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        first = b"4\r\n\xe4\xb8\r\n\r\n"  # the chunk ends inside a character
+        server.answers.append([head + first, more, b"1\r\n\x96\r\n0\r\n\r\n"])
+        reader, writer = await connected(port)
+        writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-length: 2\r\n\r\n{}" % port)
+        assert await reader.readexactly(len(head + first)) == head + first
+        more.set()
+        assert await reader.readexactly(11) == b"1\r\n\x96\r\n0\r\n\r\n"
+        writer.close()
+
+    with_gateway(act)
+
+
+@pytest.mark.requirement("G1")
+@pytest.mark.parametrize("when", ["before the reply", "in the reply", "in the request"])
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_a_client_that_goes_takes_its_request_along(when: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(server: RawServer, port: int) -> None:
+        never = asyncio.Event()
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        server.answers.append([never] if when == "before the reply" else [head, never])
+        server.reads = when != "in the request"
+        size = 2 if server.reads else 30_000_000
+        reader, writer = await connected(port)
+        writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-length: %d\r\n\r\n" % (port, size))
+        writer.write(b"x" * size)
+        await server.reached.wait()
+        if when == "in the reply":
+            await reader.readuntil(b"\r\n\r\n")
+        if how == "closed" and server.reads:
+            writer.close()
+        else:
+            reset(writer)
+        if server.reads:
+            await server.gone.wait()
+        else:
+            await ended.wait()
+
+    ended = asyncio.Event()
+    inner = relay.ClientSide.connection_lost
+
+    def lost(self: relay.ClientSide, exc: Exception | None) -> None:
+        inner(self, exc)
+        ended.set()
+
+    monkeypatch.setattr(relay.ClientSide, "connection_lost", lost)
+    with_gateway(act)
+
+
+def test_a_server_that_breaks_off_is_seen_as_broken_by_the_client() -> None:
+    async def act(server: RawServer, port: int) -> None:
+        part = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this"
+        server.answers.append([part, b"CLOSE"])
+        reader, writer = await connected(port)
+        writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-length: 2\r\n\r\n{}" % port)
+        assert await reader.read() == part
+        writer.close()
+
+    with_gateway(act)
+
+
+def test_a_server_that_cannot_be_reached_is_named() -> None:
+    async def act(server: RawServer, port: int) -> None:
+        server._server.close()
+        reader, writer = await connected(port)
+        writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-length: 2\r\n\r\n{}" % port)
+        said = await reader.read()
+        assert said.startswith(b"HTTP/1.1 502")
+        assert b"no connection to 127.0.0.1" in said
+        writer.close()
+
+    with_gateway(act)
+
+
+@pytest.mark.requirement("G1")
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"Host: evil.example", 421),
+        (b"Host: 127.0.0.1:{port}\r\nOrigin: https://evil.example", 403),
+        (b"Host: 127.0.0.1:{port}\r\nSec-Fetch-Site: cross-site", 403),
+        (b"Host: 127.0.0.1:{port}\r\nTransfer-Encoding: chunked", 400),
+        (b"Host: 127.0.0.1:{port}", 200),
+    ],
+)
+def test_only_programs_of_this_machine_are_served(line: bytes, status: int) -> None:
+    async def act(server: RawServer, port: int) -> None:
+        server.answers.append([b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
+        reader, writer = await connected(port)
+        head = line.replace(b"{port}", b"%d" % port)
+        writer.write(b"POST /v1/messages HTTP/1.1\r\n%s\r\nContent-Length: 0\r\n\r\n" % head)
+        assert (await reader.readline()).split()[1] == b"%d" % status
+        assert len(server.requests) == (status == 200)
+        writer.close()
+
+    with_gateway(act)
+
+
+@pytest.mark.requirement("G1")
+@pytest.mark.parametrize(
+    ("path", "header", "arrives"),
+    [
+        ("/v1/messages", "", False),
+        ("/token/wrong/v1/messages", "", False),
+        ("/token/right-and-long-enough/v1/messages", "", True),
+        ("/v1/messages", "X-Reverie-Token: right-and-long-enough\r\n", True),
+    ],
+)
+def test_with_a_token_only_those_who_know_it_are_served_and_no_server_sees_it(
+    path: str, header: str, arrives: bool
+) -> None:
+    async def act(server: RawServer, port: int) -> None:
+        server.answers.append([b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
+        reader, writer = await connected(port)
+        head = f"POST {path} HTTP/1.1\r\nHost: box.example\r\n{header}Content-Length: 0\r\n\r\n"
+        writer.write(head.encode())
+        assert (await reader.readline()).split()[1] == (b"200" if arrives else b"401")
+        assert [b"right-and" in head for head, _ in server.requests] == [False] * arrives
+        assert all(head.startswith(b"POST /v1/messages ") for head, _ in server.requests)
+        writer.close()
+
+    with_gateway(act, token="right-and-long-enough")
+
+
+def test_the_provider_is_chosen_by_the_api_that_a_request_speaks() -> None:
+    routes = Routes()
+    for lines, target, host in (
+        (["anthropic-version: 1"], b"/v1/models", "api.anthropic.com"),
+        ([], b"/v1/messages?beta=true", "api.anthropic.com"),
+        ([], b"/v1/responses", "api.openai.com"),
+        (["x-goog-api-key: k"], b"/v1beta/models/g:generateContent", "generativelanguage.googleapis.com"),
+    ):
+        head = head_of("\r\n".join(["GET / HTTP/1.1", *lines, "", ""]).encode())
+        assert head is not None
+        assert routes.of(head, target).host == host
+    assert Routes("http://[::1]:9/base/")._only == upstream_of("http://[::1]:9/base")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nbad name: 1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n folded: 1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+    ],
+)
+def test_a_request_whose_end_is_ambiguous_is_refused(data: bytes) -> None:
+    with pytest.raises(BrokenMessage):
+        request_body(head_of(data))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1_000])
+def test_a_chunked_body_ends_at_the_same_byte_however_it_comes(size: int) -> None:
+    data = chunks(b"some content of a body", 3, b";x") + chunks(b"abc" * 9, 10) + b"0\r\nlate: 1\r\n\r\n"
+    body, at = MessageBody(None, chunked=True), 0
+    body.content = []
+    sent = data + b"NEXT"
+    while not body.done:
+        at += body.take(sent[at : at + size])
+    assert at == len(data)
+    assert b"".join(body.content) == b"some content of a body" + b"abc" * 9
+    for broken in (b"zz\r\n", b"3\r\nabcd\r\n", b"3\nabc\r\n", b"-1\r\n"):
+        with pytest.raises(BrokenMessage):
+            MessageBody(None, chunked=True).take(broken)
