@@ -31,7 +31,7 @@ from reverie.testing.messages_server import MessagesServer
 MODEL = "claude-sonnet-4-5"
 TOOLS = [{"name": "Bash", "input_schema": {"type": "object"}}]
 CANARY = "sk-canary-0f9e8d7c6b5a49382716"
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 30.0
 Message = dict[str, Any]
 
 

@@ -309,7 +309,7 @@ def _unmarked(value: Any) -> Any:
     """Return a content, a tool or a system prompt without cache marks, which move from request to request."""
     if isinstance(value, list):
         return [_unmarked(one) for one in cast("list[Any]", value)]
-    if isinstance(value, dict) and "cache_control" in value:
+    if isinstance(value, dict):
         return {key: one for key, one in cast(Record, value).items() if key != "cache_control"}
     return value
 

@@ -84,7 +84,7 @@ class Recorder:
 
     def _fell_back(self, event: Event) -> None:
         if isinstance(event, FellBack):
-            self._say(event.reason)
+            self._say(event.why)
 
     def _take(self, exchange: SeenExchange, is_last: bool) -> str | None:
         request = request_of(exchange)
@@ -145,11 +145,10 @@ class Recorder:
         if name.agent:
             log = f"{session}.agent-{name.agent}"
             return next((one for one in known if one.session_id == log), None) or self._new(session, log, request)
-        if (found := chosen(known, request, named=True)) is not None:
-            return found
-        has_main = any(not one.is_agent for one in known)
-        log = session if not has_main and not is_side_call(request) else _agent_name(session, known)
-        return self._new(session, log, request)
+        if all(one.is_agent for one in known) and not is_side_call(request):
+            return self._new(session, session, request)
+        found = chosen(known, request, named=True)
+        return found or self._new(session, _agent_name(session, known), request)
 
     def _unnamed(self, base: str, request: SeenRequest) -> Conversation:
         """Return the conversation of a client that gives no name; its opening and a number are its name."""

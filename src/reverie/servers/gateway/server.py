@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from .entrance import Entrance
 from .recorder_process import RecorderProcess
@@ -48,7 +48,7 @@ async def serve(
             await asyncio.to_thread(recorder.close)
 
 
-async def serve_until_signal(serving: Callable[[], asyncio.Future[None]]) -> None:
+async def serve_until_signal(serving: Callable[[], Awaitable[None]]) -> None:
     """Serve until Ctrl-C or a request to end; raise ``KeyboardInterrupt`` after Ctrl-C."""
     task, caught = asyncio.ensure_future(serving()), set[int]()
     loop = asyncio.get_running_loop()
