@@ -43,7 +43,7 @@ class Recorder:
         self._library = Library(self._storage)
         self._ledger = LedgerStore(home, listener=self._fell_back)
         self._known: dict[str, list[Conversation]] = {}
-        self._waiting: dict[str, list[SeenExchange]] = {}
+        self._waiting: dict[str, list[tuple[SeenExchange, Conversation]]] = {}
         """Side calls by their session, whose project only its main conversation names."""
         self._accounts: dict[str, Accounts] = {}
         self._now = 0.0
@@ -55,20 +55,20 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for session in list(self._waiting):
-            for exchange in self._waiting.pop(session):
-                self.take(exchange, is_last=True)
+            for exchange, conversation in self._waiting.pop(session):
+                self.take(exchange, conversation)
         self._ledger.close()
         self._storage.close()
 
-    def take(self, exchange: SeenExchange, *, is_last: bool = False) -> str | None:
+    def take(self, exchange: SeenExchange, conversation: Conversation | None = None) -> str | None:
         """Record an exchange and return the key of its log; None if it is not recorded, or not yet.
 
-        A side call waits for the main conversation of its session, unless it ``is_last``.
+        A side call waits for the main conversation of its session, unless its own ``conversation`` is given.
         """
         if not 200 <= exchange.status < 300:
             return None
         try:
-            return self._take(exchange, is_last)
+            return self._take(exchange, conversation)
         except Unreadable as error:
             self._say(f"a request of {exchange.headers.get('user-agent', 'a client')[:40]} is not recorded: {error}")
         except Exception as error:  # whatever a client sends, the next exchange is recorded
@@ -86,13 +86,13 @@ class Recorder:
         if isinstance(event, FellBack):
             self._say(event.why)
 
-    def _take(self, exchange: SeenExchange, is_last: bool) -> str | None:
+    def _take(self, exchange: SeenExchange, given: Conversation | None) -> str | None:
         request = request_of(exchange)
-        conversation = self._conversation(exchange, request)
+        conversation = given or self._conversation(exchange, request)
         session = conversation.session_id.split(".agent-")[0]
         project = self._project(session)
-        if conversation.is_agent and not project and not is_last:
-            self._waiting.setdefault(session, []).append(exchange)
+        if conversation.is_agent and not project and given is None:
+            self._waiting.setdefault(session, []).append((exchange, conversation))
             return None
         conversation.project = conversation.project or project
         reply = reply_of(exchange, request.model)
@@ -112,8 +112,8 @@ class Recorder:
         if bill is not None and recorded.call:
             self._accounts[conversation.session_id].enter(bill, recorded.call)
         recorded.commit()
-        for waiting in self._waiting.pop(session, ()):
-            self.take(waiting)
+        for waiting, its in self._waiting.pop(session, ()):
+            self.take(waiting, its)
         return key
 
     def _project(self, session: str) -> str:
