@@ -51,7 +51,8 @@ class StorageThread:
         done: asyncio.Future[T] = loop.create_future()
         self._jobs.put((act, loop, done))
         with CancelScope(shield=True):
-            return await done
+            await done
+        return done.result()
 
     def close(self) -> None:
         """End the thread after its jobs; a later job starts another."""
