@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..values import object_of, rows_of
 from .entries import Message
-from .wire.blocks import Block, call_as_text
+from .wire.blocks import Block, call_as_text, is_text_call
 
 CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
@@ -24,6 +24,11 @@ class ToolCall(Struct, frozen=True, gc=False):
     name: str
     input: dict[str, Any]
     group: int
+
+
+def is_sent_call(block: Block) -> bool:
+    """Say whether a block is a call of the caller's tools that requests show as one."""
+    return block["type"] == "tool_use" and not is_text_call(block["id"])
 
 
 def steps_in(given: Any) -> list[tuple[str, str]] | None:

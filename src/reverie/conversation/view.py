@@ -49,7 +49,7 @@ from .layered_map import LayeredMap
 from .shared_lists import OPEN_GROUPS, Archive, EntryHistory, FinishedMessages, Result, groups_changed, results_in
 from .tokens.counting import TokenCount
 from .tokens.tally import CUT, KEPT, SNIP, ClearingEvent, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
-from .tool_calls import ToolCall, with_fresh_calls
+from .tool_calls import ToolCall, is_sent_call, with_fresh_calls
 from .wire.blocks import Block, accepted_message, as_blocks
 from .wire.flatten import (
     NO_OVERRIDES,
@@ -382,10 +382,10 @@ class View:
             self._push(Group(ASSISTANT, id, (piece,), ids))
             at = self._groups_finished + len(self._tail) - 1
         if self.clearing is not None:
-            self.clearing = self.clearing.after_calls(one["name"] for one in uses if one["type"] == "tool_use")
+            self.clearing = self.clearing.after_calls(one["name"] for one in uses if is_sent_call(one))
         for block in uses:
             self._finished.calls[block["id"]] = ToolCall(block["name"], block["input"], at)
-            if block["type"] == "tool_use" and block["name"] not in self._tools:
+            if is_sent_call(block) and block["name"] not in self._tools:
                 self._tools = (*self._tools, block["name"])
 
     def _may_look_back(self, id: str) -> bool:

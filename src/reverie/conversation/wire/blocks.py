@@ -18,6 +18,8 @@ STUB: Final = "[This tool call was interrupted; no result was recorded.]"
 FAILED: Final = "[The tool failed without saying why.]"
 IMAGE_GONE: Final = "[image]"
 DOCUMENT_GONE: Final = "[PDF document]"
+TEXT_CALL: Final = "reverie_text_"
+"""The beginning of the id of a call that no request shows: a command in the text of a reply."""
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,256}\Z")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _MEDIA: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -104,6 +106,17 @@ def call_as_text(block: Block) -> Block:
 def has_thinking(message: Message) -> bool:
     """Say whether a message has a thinking block, readable or not."""
     return any(block["type"] in ("thinking", "redacted_thinking") for block in as_blocks(message))
+
+
+def is_text_call(tool_use_id: str) -> bool:
+    """Say whether a call is a command that the model gave as text, so that requests show its result as text too."""
+    return tool_use_id.startswith(TEXT_CALL)
+
+
+def result_as_text(block: Block) -> list[Block]:
+    """Return the content of a tool result as blocks of a message of the user."""
+    content = block.get("content") or []
+    return [text_block(content)] if isinstance(content, str) else cast("list[Block]", content)
 
 
 def count_images(blocks: list[Block]) -> int:

@@ -24,8 +24,10 @@ from .blocks import (
     as_blocks,
     has_server_tools,
     is_signed_summary,
+    is_text_call,
     paired_server_tools,
     placeholder,
+    result_as_text,
     result_stub,
     text_block,
     unmatched_result,
@@ -202,7 +204,8 @@ def _assistant(group: Group, without_thinking: frozenset[str], last: bool) -> Me
         block
         for piece in pieces
         for block in as_blocks(piece.message)
-        if block["type"] not in THINKING or piece.uuid not in without_thinking
+        if (block["type"] not in THINKING or piece.uuid not in without_thinking)
+        and not (block["type"] == "tool_use" and is_text_call(block["id"]))
     ]
     if has_server_tools(blocks):
         blocks = paired_server_tools(blocks, last)
@@ -227,10 +230,12 @@ def _user(group: Group, overrides: Overrides) -> Message:
             block = _overridden_result(block, overrides)
             if answered in waiting:
                 del waiting[answered]
-                results.append(block)
+                results.extend(result_as_text(block) if is_text_call(answered) else (block,))
             else:
                 rest.extend(unmatched_result(block))
-    results.extend(missing_result_block(unanswered, overrides) for unanswered in waiting)
+    results.extend(
+        missing_result_block(unanswered, overrides) for unanswered in waiting if not is_text_call(unanswered)
+    )
     return _message_of_blocks(pieces, results + rest)
 
 
@@ -240,7 +245,7 @@ def _is_plain(piece: MessagePiece, expects: tuple[str, ...], overrides: Override
     if isinstance(content, str):
         return not expects
     answered = tuple([block.get("tool_use_id") for block in content])
-    if answered != expects or piece.uuid in overrides.images:
+    if answered != expects or piece.uuid in overrides.images or any(map(is_text_call, expects)):
         return False
     return not overrides.results or not any(called in overrides.results for called in expects)
 

@@ -15,7 +15,7 @@ from ..boundary import CLEAR_RESULTS, CLEARS, ClearedRange
 from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, PrefixAmended, PrefixRendered, ResultStubbed
 from ..entries import Message
 from ..view import View
-from .blocks import IMAGE_GONE, STUB, Block, as_blocks, block_as_text, is_signed_summary, placeholder
+from .blocks import IMAGE_GONE, STUB, Block, as_blocks, block_as_text, is_signed_summary, is_text_call, placeholder
 from .flatten import missing_result_block, render
 from .images import NO_IMAGES, ImageTotals, image_totals, max_media_chars, media_in
 from .options import opening_of, tools_of
@@ -150,10 +150,9 @@ def _messages(view: View) -> list[Message]:
         return [{"role": "user", "content": _NOTHING}]
     final = view.final
     if final is not None and final.role == "assistant":
-        if final.uses:
-            messages.append(
-                {"role": "user", "content": [missing_result_block(called, view.overrides) for called in final.uses]}
-            )
+        waiting = [missing_result_block(called, view.overrides) for called in final.uses if not is_text_call(called)]
+        if waiting or final.uses:
+            messages.append({"role": "user", "content": waiting or CONTINUE})
         elif ends_with_reply(view):
             messages.append({"role": "user", "content": CONTINUE})
     if view.images.excess(view.facts.prefix):

@@ -11,6 +11,7 @@ from ...conversation.reads import READS, WRITES, is_failed
 from ...conversation.shared_lists import Result
 from ...conversation.tool_calls import span_of
 from ...conversation.view import View
+from ...conversation.wire.blocks import is_text_call
 from ...conversation.wire.flatten import Overrides
 from ...values import record
 from .policy import TrimPolicy
@@ -91,7 +92,10 @@ class TrimCandidates:
             use = view.tool_call(result.tool_use_id)
             if result.path is not None and use is not None and not is_failed(result):
                 self._supersede(result, span_of(use.input), gone=gone)
-            if not gone and not result.has_images and self._policy.may_clear(result.tool):
+            is_ours = self._policy.mode == "client" or not is_text_call(
+                result.tool_use_id
+            )  # else it is no result there
+            if not gone and not result.has_images and is_ours and self._policy.may_clear(result.tool):
                 self.candidates.append(
                     ClearableResult(result.tool_use_id, result.tool, result.tokens, result.group, result.message)
                 )

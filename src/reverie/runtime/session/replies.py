@@ -10,9 +10,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ...conversation.entries import Entry, Message, clean
+from ...conversation.entries import Entry, Message, clean, new_uuid
 from ...conversation.file_reads import FileRead
 from ...conversation.view import View
+from ...conversation.wire.blocks import TEXT_CALL
 from ...conversation.wire.request import ends_with_reply
 from ...conversation.wire.schemas import input_problem
 from ...errors import InputError
@@ -72,6 +73,19 @@ def repeated_reply(view: View, message: Message, rest: Mapping[str, Any]) -> Ent
         return None
     id = rest.get("id")
     return last if last.reply.get("id") == id and (id or ends_with_reply(view)) else None
+
+
+def text_call(view: View, command: str) -> dict[str, Any]:
+    """Return the body of an entry that adds a command to the last reply, whose text contains it, as a call.
+
+    Raise ``InputError`` if the conversation does not end with a reply.
+    """
+    last = view.last_reply
+    if last is None or not ends_with_reply(view):
+        raise InputError("output_of names a command of the last reply: call observe() with that reply first")
+    block = {"type": "tool_use", "id": f"{TEXT_CALL}{new_uuid()}", "name": "Bash", "input": {"command": command}}
+    # A piece of the same reply joins its message.
+    return {"message": {"role": "assistant", "content": [block]}, "reply": {"id": last.reply.get("id") or last.uuid}}
 
 
 def is_billed(view: View, rest: Mapping[str, Any]) -> bool:

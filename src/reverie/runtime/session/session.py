@@ -44,7 +44,7 @@ from .parts import NoMemory, SessionOptions, assemble, new_facts
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
-from .replies import Call, calls_of, is_billed, plain_reply, repeated_ids, repeated_reply
+from .replies import Call, calls_of, is_billed, plain_reply, repeated_ids, repeated_reply, text_call
 from .windows import read_windows
 
 
@@ -221,8 +221,15 @@ class Session:
         """End a text of ``set_context``, and say so; return the entry, None if there is no such text."""
         return await self.parts.standing.remove(key)
 
-    async def say(self, content: str | list[dict[str, Any]]) -> Entry:
-        """Log a message of the user and return its entry; raise ``InputError`` if the message is empty."""
+    async def say(self, content: str | list[dict[str, Any]], *, output_of: str | None = None) -> Entry:
+        """Log a message of the user and return its entry; raise ``InputError`` if the message is empty.
+
+        With ``output_of``, a command in the text of the last reply, layers 1 and 2 treat it as that command's result.
+        """
+        if output_of is not None:
+            call = text_call(self.view, output_of)
+            await self.log.append(ASSISTANT, call, sync=False)
+            return await self.result(call["message"]["content"][0]["id"], content)
         if not content or (isinstance(content, str) and not content.strip()):
             raise InputError("the message is empty: pass some text")
         await self._memory.begin_query(content)
@@ -308,9 +315,9 @@ class Session:
         """Bring the window into bounds and return the next request, which is always valid.
 
         It extends the last request unless a logged decision changes the prefix. ``tools`` are declarations or functions
-        with ``@tool``. ``options`` are other fields of
-        the request and arguments of the SDK call, both named as in the Messages API; ``shape`` is the API that the
-        request is for. Raise ``WindowFull`` if the request cannot fit, and ``InputError`` for an empty model name.
+        with ``@tool``. ``options`` are other fields of the request and arguments of the SDK call, named as in the
+        Messages API; ``shape`` is the API of the request. Raise ``WindowFull`` if it cannot fit, and ``InputError``
+        for an empty model name.
         """
         await self._memory.before_request()
         declared = None if tools is None else [one if isinstance(one, dict) else declaration(one) for one in tools]
@@ -416,11 +423,7 @@ class Session:
         return await self.log.run_blocking(lambda: price_of_change(self.view, after, parts.thinking, parts.accounts))
 
     async def reload(self) -> ChangePrice:
-        """Let the next request render system prompt and tools anew, and return the price of that.
-
-        Without a reload, changes of both are announced at the end of the conversation, so that the cache and the
-        thinking of earlier replies stay valid.
-        """
+        """Let the next request render system prompt and tools anew, not as a message, and return the price of that."""
         parts = self.parts
         await self.log.decide(ReloadAsked(Cause("request", "asked for")))
         return await self.log.run_blocking(lambda: price_of_reload(self.view, parts.thinking, parts.accounts))
@@ -443,10 +446,7 @@ class Session:
         return 0.0 if placed is None else max(0.0, placed.at + PING_SECONDS - self.log.clock())
 
     def warming_request(self) -> dict[str, Any] | None:
-        """Return the last request with ``max_tokens`` 0, which renews its cache; None if it is too late for that.
-
-        Send it as it is and pass the reply to ``record_ping``.
-        """
+        """Return the last request with ``max_tokens`` 0, to send for ``record_ping``; None if it is too late."""
         return warming_request(self.log, self.parts)
 
     async def record_ping(self, reply: Any) -> None:
