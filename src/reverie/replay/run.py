@@ -25,7 +25,6 @@ from ..conversation.decisions import (
 from ..conversation.entries import ASSISTANT, DECISION, Entry, Message
 from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_text
-from ..conversation.view import View
 from ..conversation.wire.request import build_request
 from ..values import replace
 from .drops import drops
@@ -89,7 +88,7 @@ class _PolicyRun:
         self.policy = policy
         self.prices = prices
         self.checks = RequestChecks(recording.shared.accepted) if check else None
-        self.view = View()
+        self.view = recording.shared.start
         self.built: list[Message] = []
         """The messages of the last request as they were built, and as objects that all policies share."""
         self.messages: list[Message] = []
@@ -142,21 +141,20 @@ class _PolicyRun:
             self.needing.update([step.number] if again else [])
             self.decide(step, self.policy.arrived(self.view, entry))
             cuts = self.view.cuts
-            self.view = self.view.fold(self._as_simulated(entry))
+            self.view = self.recording.shared.fold(self.view, *self._as_simulated(entry))
             if self.view.cuts != cuts:
                 moved.append("compaction, as recorded")
                 self.sender.epoch = step.number
         return moved
 
-    def _as_simulated(self, entry: Entry) -> Entry:
-        """Return the reply to the last request with its simulated usage; any other entry unchanged."""
+    def _as_simulated(self, entry: Entry) -> tuple[Entry, int]:
+        """Return the reply to the last request with its simulated usage, and its tokens; other entries unchanged."""
         if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != self.sent_id:
-            return entry
+            return entry, 0
         usage = usage_fields(self.usage, self.sent.output_tokens)
         edits = {"applied_edits": [{"cleared_input_tokens": self.policy.hidden_tokens}]}
-        return replace(
-            entry, body={**entry.body, "reply": {**entry.reply, "usage": usage, "context_management": edits}}
-        )
+        reply = {**entry.reply, "usage": usage, "context_management": edits}
+        return replace(entry, body={**entry.body, "reply": reply}), self.usage.input + self.policy.hidden_tokens
 
     def decide(self, step: RecordedRequest, decisions: Sequence[Decision]) -> list[str]:
         """Fold decisions into the view and record their effects; return the names of prefix-moving ones."""
@@ -180,7 +178,10 @@ class _PolicyRun:
             before = self.view
             self.made += 1
             uuid = f"7e914a79-0000-4000-8000-{self.made:012x}"  # summaries name it: as long as that of a live session
-            self.view = before.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))
+            entry = Entry(uuid, None, "", "replay", DECISION, body_of(decision))
+            is_common = cause.layer == "offload"  # layer 1 decides the same under every preset
+            shared = self.recording.shared
+            self.view = shared.fold(before, entry, repr(decision)) if is_common else before.fold(entry)
             if isinstance(decision, Compacted):
                 frees = before.tokens - self.view.tokens
                 self.removed += frees + estimate_text(decision.summary)

@@ -9,17 +9,22 @@ from ..cache.simulator import SimBlock
 from ..conversation.authorship import Utterance
 from ..conversation.entries import DECISION, Entry, Message
 from ..conversation.identifiers import Identifier
+from ..conversation.view import View
 from ..layers.l3_notes import mined_utterances
 from ..layers.l4_compact import CompactionText, SummaryBudget
 
 
 class SharedWork:
-    """Messages by identity, with their blocks for the simulator and their checks; names in entries; summaries."""
+    """Views that policies have in common; messages by identity, with blocks and checks; names in entries; summaries."""
 
     def __init__(self) -> None:
         self._known: dict[int, Message] = {}
         self._first: dict[tuple[int | str, ...], Message] = {}
         self._alive: list[Message] = []
+        self.start = View()
+        """The view before the first entry."""
+        self._common = {id(self.start): self.start}
+        self._folded: dict[tuple[int, str, int | str], View] = {}
         self._names: dict[str, list[tuple[Utterance, Counter[Identifier]]]] = {}
         self.summaries: dict[tuple[str, SummaryBudget, tuple[str, ...]], CompactionText] = {}
         """Summaries by the last message, their budget, and the messages that stay in view."""
@@ -31,6 +36,20 @@ class SharedWork:
     def __reduce__(self) -> tuple[type[SharedWork], tuple[()]]:
         """Leave all of it out of a copy in another process, where the messages are other objects."""
         return SharedWork, ()
+
+    def fold(self, view: View, entry: Entry, about: int | str) -> View:
+        """Return a view after an entry; policies that decided the same so far get the same object.
+
+        ``about`` tells entries of one uuid apart: the billed tokens, which is all that a view takes from the simulated
+        usage of a reply, or the text of a decision.
+        """
+        if id(view) not in self._common:
+            return view.fold(entry)
+        key = (id(view), entry.uuid, about)
+        if key not in self._folded:
+            after = self._folded[key] = view.fold(entry)
+            self._common[id(after)] = after
+        return self._folded[key]
 
     def messages(self, messages: list[Message]) -> list[Message]:
         """Return these messages; one with the same blocks as an earlier one is that earlier object."""

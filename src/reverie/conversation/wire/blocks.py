@@ -115,7 +115,7 @@ def is_text_call(tool_use_id: str) -> bool:
 
 def result_as_text(block: Block) -> list[Block]:
     """Return the content of a tool result as blocks of a message of the user."""
-    content = block.get("content") or []
+    content: Any = block.get("content") or []
     return [text_block(content)] if isinstance(content, str) else cast("list[Block]", content)
 
 
