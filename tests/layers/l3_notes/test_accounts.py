@@ -107,6 +107,22 @@ def test_a_fix_is_the_change_before_the_next_run_and_a_cut_output_tells_no_succe
     assert "KeyError: 'berth' -> fixed: edited file1.py (part1), file2.py (part2), then it succeeded" in told
 
 
+def test_a_sentence_that_opens_as_those_before_most_calls_do_is_no_news() -> None:
+    script = asked_to("Find out why the crane stops")
+    places = ["the harbour office", "the northern quay", "every ferry timetable", "all crane records"]
+    for at, place in enumerate(places):
+        script.reply(text(f"The list of {place} has {at} gaps in it. Let me look closely at {place} again."))
+        script.reply(call(f"t{at}", "Read", file_path=f"/r/{at}.md"))
+        script.result(f"t{at}", "nothing")
+    script.reply(text("The crane stops because of its records."))
+    script.user("go on")
+    told = accounts(script)[0]
+    assert all(f"The list of {place} has" in told for place in places)
+    assert "Let me look" not in told
+    del script.entries[7:]  # only two calls: no opening is a formula yet
+    assert "Let me look" in accounts(script)[0]
+
+
 def test_the_place_of_a_compiler_error_is_kept() -> None:
     script = asked_to("Build it")
     script.reply(call("t1", "Bash", command="go vet ./..."))

@@ -30,6 +30,8 @@ _RUNS: Final = 12  # of one request, so that a long test loop does not push out 
 _SHORT_WORDS: Final = 8  # a message of at most so many words may answer a question
 _PICKING_WORDS: Final = 40  # a message of at most so many words may pick items of a list
 _QUESTION_TOKENS: Final = 160  # two long questions, or a list of choices
+_ANNOUNCED_SHARE: Final = 0.1  # of the sentences before calls; an opening that is as frequent is a formula
+_LEAST_ANNOUNCED: Final = 3
 _WORKING_WEIGHT: Final = 0.5  # of words between calls; the last reply tells the result
 _SPLIT: Final = re.compile(r"(?<=[.!?])(?<!\d\.)[\"')\]*`]*\s+(?=[\"'(\[*`]*[A-Z0-9])")
 _FENCE: Final = re.compile(r"^```.*?^```[^\n]*$", re.DOTALL | re.MULTILINE)
@@ -187,7 +189,9 @@ def request_words(activity: Activity, tokens: int, visible: Container[str] = ())
     """Return sentences of the agent by request: first those that a short answer needs, then the most telling."""
     last = activity.last_reply
     replies = [reply for reply in activity.replies if reply.text != last and reply.uuid not in visible]
-    found = [one for reply in replies for one in _sentences_of(reply.request, reply.at, reply.text, reply.is_last)]
+    found = _without_announcements(
+        [one for reply in replies for one in _sentences_of(reply.request, reply.at, reply.text, reply.is_last)]
+    )
     taken: dict[tuple[int, int], SpokenSentence] = {}
     left = tokens
     for one in _answered(activity, found):
@@ -200,6 +204,22 @@ def request_words(activity: Activity, tokens: int, visible: Container[str] = ())
     for _, one in sorted(taken.items()):
         chosen.setdefault(one.request, []).append(one)
     return chosen
+
+
+def _without_announcements(found: Sequence[SpokenSentence]) -> list[SpokenSentence]:
+    """Return the sentences without those that only announce a call, as "Let me look at it" does.
+
+    An announcement opens, between calls, as many of the sentences right before a call do; the call itself is told.
+    """
+    working = [one for one in found if one.weight == _WORKING_WEIGHT]
+    before_call = {one.at[0]: one for one in working}  # the last sentence of each reply
+    openings = Counter(map(_opening, before_call.values()))
+    most = max(_LEAST_ANNOUNCED, len(before_call) * _ANNOUNCED_SHARE)
+    return [one for one in found if one.weight != _WORKING_WEIGHT or openings[_opening(one)] < most]
+
+
+def _opening(one: SpokenSentence) -> str:
+    return " ".join(one.text.lower().split(maxsplit=2)[:2])
 
 
 def _answered(activity: Activity, found: Sequence[SpokenSentence]) -> Iterator[SpokenSentence]:
