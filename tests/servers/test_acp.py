@@ -24,6 +24,7 @@ from acp.stdio import spawn_agent_process  # noqa: E402
 
 from reverie.cli.hosts.acp import EditorCommands  # noqa: E402
 from reverie.cli.terminal.calls import call_title  # noqa: E402
+from reverie.cli.terminal.recent_messages import remove_if_unused  # noqa: E402
 from reverie.servers.acp.server import AcpServer, ServerOptions, serve  # noqa: E402
 from reverie.servers.acp.transport import LineTransport  # noqa: E402
 from reverie.testing.messages_server import MessagesServer  # noqa: E402
@@ -158,7 +159,7 @@ def connected(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> C
         ours, theirs = socket.socketpair()
         transport = LineTransport(*await asyncio.open_connection(sock=ours))
         reader, writer = await asyncio.open_connection(sock=theirs, limit=1 << 24)
-        server = AcpServer(ServerOptions(model), title=call_title, commands=EditorCommands())
+        server = AcpServer(ServerOptions(model), title=call_title, commands=EditorCommands(), on_close=remove_if_unused)
         serving = asyncio.create_task(serve(server, transport))
         agent = ClientSideConnection(cast(Any, editor), writer, reader, use_unstable_protocol=True)
         try:
@@ -309,6 +310,10 @@ def test_slash_commands_files_and_the_users_own_commands(
     async def steps() -> None:
         editor = Editor()
         async with connected(editor) as agent:
+            unused = (await agent.new_session(cwd=str(place), mcp_servers=[])).session_id
+            await agent.close_session(session_id=unused)
+            with pytest.raises(RequestError, match="has no session"):  # nothing was said in it
+                await agent.load_session(cwd=str(place), session_id=unused, mcp_servers=[])
             name = (await agent.new_session(cwd=str(place), mcp_servers=[])).session_id
             await agent.prompt(session_id=name, prompt=[text_block("/todos")])
             assert "the todo list is empty" in editor.said()

@@ -9,6 +9,7 @@ from typing import Any, Final
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
+from ..text.counts import counted
 from ..values import record
 from .context import ToolContext
 from .files.diffs import unified_diff
@@ -125,7 +126,7 @@ class Write(FileChanger):
         text = change.text
         lines = text.count("\n") + (not text.endswith("\n") and bool(text))
         verb = "replaced" if change.before is not None else "created"
-        return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,), files=(reading,))
+        return Output(f"{reading.path} was {verb}: {counted(lines, 'line')}.", wrote=(reading.path,), files=(reading,))
 
 
 def _existing_file(path: str, context: ToolContext) -> TextFile | None:

@@ -108,5 +108,7 @@ def _all_sessions() -> list[Path]:
     found = [session for place in usual_places(Path.home(), os.environ) for session in place.sessions()]
     found += sorted(load_settings().home.glob("projects/*/*.jsonl"))
     if not found:
-        raise InputError("found no sessions of agents on this machine; pass a recorded session or a directory")
+        raise InputError(
+            "found no sessions of agents on this machine; pass a recorded session or a directory, or see 'reverie demo'"
+        )
     return found

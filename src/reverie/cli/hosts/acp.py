@@ -47,12 +47,13 @@ def command(model: str | None, permission_mode: str | None, max_turns: int | Non
     from ...servers.acp.server import AcpServer, ServerOptions, serve
     from ...servers.acp.transport import open_stdio
     from ..terminal.calls import call_title
+    from ..terminal.recent_messages import remove_if_unused
 
     settings = load_settings()
     if model is not None:
         open_model(model, aliases=settings.model_aliases)  # fails early with advice; it connects nothing
     options = ServerOptions(model, cast("Mode | None", permission_mode), max_turns, budget)
-    server = AcpServer(options, title=call_title, commands=EditorCommands())
+    server = AcpServer(options, title=call_title, commands=EditorCommands(), on_close=remove_if_unused)
 
     async def run() -> None:
         await serve(server, await open_stdio())

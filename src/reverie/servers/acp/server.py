@@ -96,8 +96,12 @@ def _code_of(error: ReverieError) -> int:
 class AcpServer:
     """The agents of one editor, one a session."""
 
-    def __init__(self, options: ServerOptions, *, title: CallTitle, commands: SlashCommands) -> None:
+    def __init__(
+        self, options: ServerOptions, *, title: CallTitle, commands: SlashCommands, on_close: Callable[[Agent], None]
+    ) -> None:
+        """Call ``on_close`` with the agent of each session that was closed."""
         self._options = options
+        self._on_close = on_close
         self._title = title
         self._commands = commands
         self._client: Client | None = None
@@ -110,7 +114,11 @@ class AcpServer:
     async def close(self) -> None:
         """Close all sessions."""
         open_ones, self._sessions = list(self._sessions.values()), {}
-        await asyncio.gather(*(one.close() for one in open_ones))
+        await asyncio.gather(*map(self._close, open_ones))
+
+    async def _close(self, session: EditorSession) -> None:
+        await session.close()
+        await asyncio.to_thread(self._on_close, session.agent)
 
     async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
         """Tell the editor the protocol's version and what this agent can do."""
@@ -179,7 +187,7 @@ class AcpServer:
         """Stop the session's work and close it; it can be loaded again."""
         found = self._session(session_id)
         del self._sessions[session_id]
-        await found.close()
+        await self._close(found)
         return CloseSessionResponse()
 
     @_with_clear_errors
