@@ -39,6 +39,7 @@ EXTRAS = {
     "openai": "openai",
     "otel": "opentelemetry.sdk",
     "postgres": "psycopg",
+    "s3": "obstore",
     "testing": "starlette",
     "web": "httpx2",
 }
