@@ -20,6 +20,7 @@ STARTED_BY_PATH = {
     "reverie.runtime.dream.process": "dream.control starts it with python -m",
     "reverie.tools.files.search_program": "Grep starts it as a child process",
     "reverie.tools.shell.confine": "the sandbox starts it by path",
+    "reverie.tools.shell.hide_files": "the sandbox starts it by path",
     "reverie.tools.shell.git_program": "tools/git.py and the sandbox start it by path",
     "reverie.tools.shell.supervise": "shells start it by path",
 }

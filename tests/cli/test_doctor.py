@@ -12,7 +12,7 @@ from reverie.cli.main import run
 from reverie.cli.setup import doctor
 from reverie.testing.messages_server import MessagesServer
 from reverie.tools.shell import sandbox
-from reverie.tools.shell.sandbox import available
+from reverie.tools.shell.sandbox import available, can_hide
 
 
 def findings(capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, dict[str, str]]:
@@ -51,7 +51,7 @@ def test_a_home_that_cannot_be_one_is_a_failure_that_says_what_to_do(
 @pytest.mark.requirement("D4")
 def test_every_kernel_feature_is_there_or_its_fallback_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     found = findings(capsys)
-    for name in ("openat2", "sandbox", "ripgrep"):
+    for name in ("openat2", "sandbox", "denied files", "ripgrep"):
         assert found[name]["status"] in {"ok", "fallback"}
         if found[name]["status"] == "fallback":
             assert "; " in found[name]["detail"]
@@ -94,13 +94,16 @@ def test_the_parts_that_a_kernel_gives_are_named(
 @pytest.mark.requirement("D4")
 def test_on_another_system_the_fallback_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    available.cache_clear()
+    for each in (available, can_hide):
+        each.cache_clear()
     try:
-        found = doctor.sandbox()
+        found, denied = doctor.sandbox(), doctor.denied_files()
     finally:
-        available.cache_clear()
-    assert found.status == "fallback"
+        for each in (available, can_hide):
+            each.cache_clear()
+    assert (found.status, denied.status) == ("fallback", "fallback")
     assert "Linux" in found.detail
+    assert "a program that does more than read can open them in bypass mode" in denied.detail
 
 
 def test_an_extra_is_there_or_the_line_that_installs_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,6 +113,29 @@ def test_a_damaged_file_of_lines_keeps_every_intact_line(recordings: Any, name: 
     check_intact_lines(damaged(b"\n".join(originals) + b"\n", steps), originals, recordings.import_bytes)
 
 
+# The numbers of the lines of a file; the lines that are missing were damaged.
+REPEATS = [
+    (0, 1, 2, 3, 6, 4, 6, 7),  # the parent of 6 is damaged, and a copy of 6 stands before 4
+    (0, 1, 2, 6, 7, 3, 5, 6, 7),
+    (0, 1, 3, 10, 4, 5, 6, 9),
+    (0, 1, 2, 4, 9, 5, 6, 7, 10, 11),
+    (0, 1, 2, 4, 5, 8, 9, 6),
+]
+
+
+@pytest.mark.parametrize("order", REPEATS)
+def test_a_line_whose_parent_is_damaged_is_no_abandoned_branch(recordings: Any, order: tuple[int, ...]) -> None:
+    originals = lines_of(recordings, "claude-code")
+    broken = b'{"type": "user", "uu'
+    check_intact_lines(b"\n".join([broken, *(originals[at] for at in order)]), originals, recordings.import_bytes)
+    branch = [
+        recordings.line(0, "user", None, "mark-00"),
+        *(recordings.line(at, "user", 0, f"mark-0{at}") for at in (1, 2)),
+    ]
+    read = recordings.import_bytes(b"\n".join(json.dumps(row).encode() for row in branch))
+    assert marks_in(read) == {b"mark-00", b"mark-02"}, "the older of two children of one line is abandoned"
+
+
 def test_a_reader_that_stops_at_the_first_broken_line_is_caught(recordings: Any) -> None:
     """The known-bad twin of the property above."""
     originals = lines_of(recordings, "pi")

@@ -123,6 +123,20 @@ NO_SECRETS = {
     "code between literals": ('e("client_secret:"),x?O().make("code")', 'client_secret: "),x?O().m4keQ9"'),
     "escaped letters": (r"'secret':'\\u3299\\ufe0f'", r"'secret':'\\x3299\\yfe0fQ7zz91Kp'"),
     "number of a standard": ("('userPassword', 'RFC4519')", "('userPassword', 'RFq4519x')"),
+    "owner of a password": (
+        "Enter the password for pgierz@localhost now",
+        "Enter the password for root: pg1erz@Host now",
+    ),
+    "next item of a list": ("basic login and password, OAuth2.0 as well", "basic login and password OAuth2.0x as well"),
+    "path with a query": ("URL_AUTH = '/api/login?kind=token&scope=all'", "DB_AUTH = '/api9Xk?k1nd=t0ken&sc0pe=a'"),
+    "fields of a word": ('"Voice=Pass":"Case=Nom|Degree=Pos|Gender=Fem"', '"DB_PASS":"Case=N0m|Degr3e=Pos|Gend3r"'),
+    "line of accounts": ('("/etc/passwd", "root:x:0:0")', '("passwd", "r00t:x!0k0")'),
+    "letter of HTML": ("un mot de passe ma&icirc;tre pour", "un mot de passe ma&1circ9 pour"),
+    "number of a key": (
+        "GPG_KEY='0x2f800d3688e8b2c399c17564e4bc3e6fcb50b0fb'",
+        "API_KEY='2f800d3688e8b2c399c17564e4bc3e6fcb50b0fb'",
+    ),
+    "piece of a program": ("x?CodeMirror.Pass:0:a.scopes[0].offset}", "DB_PASS:0:a.sc0pes[0].off5et}"),
     "field in a sentence": (
         "The password when the proxy in proxyHost asks",
         "The password when the proxy in pr0xyHost7 asks",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from pathlib import Path
@@ -147,6 +148,11 @@ REACHING: list[tuple[str, dict[str, str]]] = [
                 "cd src; cat ../.env",
             ),
             *("grep -r key ~", "cat ~/.ssh/*", "cp .env x; cat x"),
+            *("tar -cf- --exclude=.git . | tar -xO", "mkdir ../c; cp -r . ../c; cat ../c/.e*; rm -r ../c"),
+            "python3 -c 'print(open(chr(46) + \"env\").read())'",
+            "perl -pe1 ~/.s*/id*",
+            "cat /proc/$PPID/root$PWD/.e*",
+            "umount .e*; perl -pe1 .e*",
         )
     ),
     *(("Read", {"file_path": name}) for name in (".env", "docs/key", "hard")),
@@ -161,6 +167,31 @@ def test_no_form_of_a_read_shows_a_denied_file_in_any_mode(world: ShellWorld, mo
     world.furnish(HELD)
     ran = world.call(*REACHING, mode=mode)
     assert [call for call, result in zip(REACHING, ran.results, strict=True) if CANARY in result] == []
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("S1")
+def test_a_command_in_bypass_does_all_its_work_without_the_denied_files(world: ShellWorld) -> None:
+    world.furnish(f"{TRACKED}; mkdir keys; echo {CANARY} > keys/a; ln -s ../.env docs/key")
+    deny = (*DENY, "Read(keys/**)")
+    lines = [
+        "mkdir made; mv README.md made/r; echo new > made/n; python3 -c 'print(open(\"made/r\").read())'; cat made/n; "
+        "id -u",
+        "python3 -c \"open('.en' + 'v')\"",
+        "python3 -c \"import os; os.remove('.en' + 'v')\"; tar -cO docs/*.md k*s",
+        "git commit -qam z",
+    ]
+    calls = [("Bash", {"command": line}) for line in lines]
+    worked, opened, changed, committed = world.call(*calls, mode="bypass", deny=deny).results
+    assert "# Sample" in worked
+    assert f"new\n{os.getuid()}\n" in worked
+    assert "Permission denied" in opened
+    assert "a rule denies" in opened
+    assert CANARY not in changed
+    assert "can only add regular files" in committed, "git must not record the cover of a tracked file"
+    assert CANARY in (world.work / ".env").read_text(), "a denied file cannot be removed or replaced either"
+    by_rule = world.call(calls[1], mode="bypass", deny=deny, allow=("Bash(python3:*)",))
+    assert "denied" not in by_rule.result
 
 
 @pytest.mark.slow

@@ -88,38 +88,46 @@ def read(source: RecordSource) -> list[ImportedSession]:
 def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
     """Return the lines that have an id, and a draft with the title and the counts of skipped records."""
     first = SessionDraft(NAME, "", source)
-    lines: list[TranscriptLine] = []
-    seen: set[str] = set()
+    lines: dict[str, TranscriptLine] = {}
+    settled: set[str] = set()  # the lines that stand behind all of their ancestors
+    session = ""
     side_of: dict[str, str] = {}
     titles: dict[str, str] = {}
     usual = next((id for _, row in source.records if (id := as_text(row.get("sessionId")))), source.stem)
     for at, (number, row) in enumerate(source.records):
         kind, uuid = as_text(row.get("type")), as_text(row.get("uuid"))
-        if kind == "summary":
-            titles[as_text(row.get("leafUuid"))] = as_text(row.get("summary"))
-        elif kind in ("custom-title", "ai-title"):
-            titles[kind] = as_text(row.get("customTitle")) or as_text(row.get("aiTitle")) or as_text(row.get("title"))
+        _note_title(row, kind, titles)
         if kind not in _SPEAKING:
             first.tally.skip(f"bookkeeping: {kind}" if kind in _BOOKKEEPING else f"unknown type: {kind[:40]}", number)
         if not uuid:
             if kind in _SPEAKING:
                 first.tally.skip("message without an id", number)
             continue
-        if uuid in seen:
+        if uuid in lines:
             first.tally.skip("repeated line", number)
-            continue
-        seen.add(uuid)
+            if uuid in settled:
+                continue
+            del lines[uuid]  # a damaged file: the later place may be behind its parent
         node = _node(at, row, kind, uuid)
         side = ""
         if row.get("isSidechain") is True:
             parent = side_of.get(node.parent or "")
             side = as_text(row.get("agentId")) or parent or uuid[:8]
             side_of[uuid] = side
-        session = as_text(row.get("sessionId")) or (lines[-1].session if lines else usual)
-        lines.append(TranscriptLine(number, row, node, side, session))
-    recorded = [title for leaf, title in titles.items() if leaf in seen]
+        if node.parent in (None, STRAY) or node.parent in settled:
+            settled.add(uuid)
+        session = as_text(row.get("sessionId")) or session or usual
+        lines[uuid] = TranscriptLine(number, row, node, side, session)
+    recorded = [title for leaf, title in titles.items() if leaf in lines]
     first.title = titles.get("custom-title") or titles.get("ai-title") or (recorded[-1] if recorded else "")
-    return lines, first
+    return list(lines.values()), first
+
+
+def _note_title(row: Record, kind: str, titles: dict[str, str]) -> None:
+    if kind == "summary":
+        titles[as_text(row.get("leafUuid"))] = as_text(row.get("summary"))
+    elif kind in ("custom-title", "ai-title"):
+        titles[kind] = as_text(row.get("customTitle")) or as_text(row.get("aiTitle")) or as_text(row.get("title"))
 
 
 def _node(at: int, row: Record, kind: str, uuid: str) -> Node:

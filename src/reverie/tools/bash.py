@@ -20,6 +20,7 @@ _ENVIRONMENT: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT"
 # Newline and tab are part of commands; half a surrogate pair is no text.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _WALL: Final = "[without asking, a command reads only the directories of this session, and no file that a rule denies]"
+_HIDDEN: Final = "[a file that a rule denies can be opened only by a command that another rule allows]"
 _SHELL_ID: Final[dict[str, Any]] = {"type": "string", "description": "The id that Bash returned, such as shell_1"}
 
 
@@ -104,8 +105,9 @@ class Bash(NoPreview):
             return Output(
                 f"Running in the background as {name}. Read its output with BashOutput, stop it with KillShell."
             )
+        wall = _WALL if context.reads_inside else _HIDDEN if context.hides_denied else ""
         with context.shells.awaiting(shell):
-            return await _run_to_end(shell, _timeout(input, context.policy), _WALL if context.reads_inside else "")
+            return await _run_to_end(shell, _timeout(input, context.policy), wall)
 
 
 _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
@@ -185,13 +187,15 @@ class KillShell(_BackgroundShellTool):
 
 async def _argv(command: str, context: ToolContext) -> list[str]:
     argv = ["bash", "-c", command]
-    if not context.restricted:
+    if not (context.restricted or context.hides_denied):
         return argv
     from .files.readable import read_scope
-    from .shell.read_places import read_places
-    from .shell.sandbox import confined_command
+    from .shell.read_places import hidden_paths, read_places
+    from .shell.sandbox import confined_command, hiding_command
 
     def confined() -> list[str]:
+        if not context.restricted:
+            return hiding_command(argv, hidden_paths(read_scope(context)))
         places = read_places(read_scope(context)) if context.reads_inside else ()
         return confined_command(argv, cwd=context.cwd, reads=places)
 

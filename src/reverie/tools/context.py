@@ -62,6 +62,8 @@ class ToolContext:
     """Whether a shell command must run in the sandbox, where it cannot write files or use the network."""
     reads_inside: bool = False
     """Whether a command in the sandbox can read only the session's directories, and programs."""
+    hides_denied: bool = False
+    """Whether a command that runs freely runs without the files that rules deny."""
     denied: tuple[str, ...] = ()
     """Patterns of paths that rules deny to every tool that reads."""
     granted: set[str] = field(default_factory=lambda: set[str]())

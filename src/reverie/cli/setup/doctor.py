@@ -91,6 +91,7 @@ def examine(home: Path) -> list[Finding]:
         *stored_files(home),
         openat2(),
         sandbox(),
+        denied_files(),
         ripgrep(),
         usable_model(home),
         *map(extra, EXTRAS),
@@ -214,6 +215,16 @@ def sandbox() -> Finding:
 
     found = available()
     return Finding("sandbox", "ok" if found.works else "fallback", found.detail)
+
+
+def denied_files() -> Finding:
+    """Report whether a rule that denies a file also holds for programs that run in bypass mode."""
+    from ...tools.shell.sandbox import can_hide
+
+    if can_hide():
+        return Finding("denied files", "ok", "they are hidden from every command in bypass mode (a mount namespace)")
+    advice = "a program that does more than read can open them in bypass mode; use another mode or a container"
+    return Finding("denied files", "fallback", f"this system allows no mount namespace; {advice}")
 
 
 def ripgrep() -> Finding:

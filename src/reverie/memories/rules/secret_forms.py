@@ -38,10 +38,12 @@ _SHORTHANDS: Final = {
 }
 _WORD_END: Final = re.compile(r"(?i:ord|ort|d|s|ña)?(?:Value|String)?(?![^\W\d_])")
 """The end of a keyword; more letters make another word: a tokenizer, tokenData."""
+_LIST: Final = re.compile(r"[^\W\d_]*,")
+"""The end of a keyword that is an item of a list."""
 _STANDS_ALONE: Final = re.compile(
     r"(?<![\w.-])(?:passwor[dt]|passphrase|contraseña|senha|пароль|密码|mot de passe)(?![\w.-])", re.IGNORECASE
 )
-_NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,\u2010\u2011]|&&")
+_NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,\u2010\u2011]|&&|&[a-z]{2,8}\Z")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
 _CODE: Final = re.compile(
     r"[{}]|&&|\|\||\)\(|^\*?[,)\]]|^/\*|^(?:this|self)\.|^\[?[A-Za-z_$][\w.$]*(?:\((?:[^()]*\)|[\w$]+\.[\w.$]*$)|\[\d*$)|^-(?![\w-]{30})|=(?=[A-Za-z_$])"
@@ -100,7 +102,8 @@ _ID: Final = re.compile(r"[._]id\Z")
 _ESCAPE: Final = re.compile(r"(?:\\+[nrt]?|&(?:quot|apos|lt|gt|#34|#39))$")
 _MIN_CUT_KEY: Final = 400
 """The characters from which the start of a private key is reported even where dots replace the rest."""
-_OWNER: Final = r"(?:[ \t](?:of|for|to|on|in|at|von|für|de|del|do|da|du)(?:[ \t][\w.'@/-]{1,32}){1,6}?)?"
+_OF: Final = ("of", "for", "to", "on", "in", "at", "von", "für", "de", "del", "do", "da", "du")
+_OWNER: Final = rf"(?:[ \t](?:{'|'.join(_OF)})(?:[ \t][\w.'@/-]{{1,32}}){{1,6}}?)?"
 _VALUE: Final = re.compile(
     r"(?P<name>[\w.-]{0,24}+)[\\\"'`*\])]{0,4}+"
     rf"(?:{_OWNER}"
@@ -195,12 +198,17 @@ def _beside_keywords(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
 def _some_words_behind(text: str, at: int) -> Iterator[tuple[int, int, str]]:
     """Yield a password that follows its keyword after a few words of the same sentence."""
     end = text.find("\n", at, at + 100)
-    for found in islice(_NEXT_WORD.finditer(text, at, end if end >= 0 else at + 100), 5):
+    if _LIST.match(text, at):
+        return
+    first = ""
+    for number, found in enumerate(islice(_NEXT_WORD.finditer(text, at, end if end >= 0 else at + 100), 5)):
         word = found[0].rstrip(".,;:!?)]}")
-        if len(word) >= 8 and _is_odd_password(word):
+        first = first or word
+        is_owner = number == 1 and first in _OF  # as in "the password for root@host"
+        if not is_owner and len(word) >= 8 and _is_odd_password(word):
             yield found.start(), found.start() + len(word), "value beside a keyword"
             return
-        if not _PLAIN_WORD.fullmatch(found[0]):
+        if not (is_owner or _PLAIN_WORD.fullmatch(found[0])):
             return
 
 

@@ -48,6 +48,12 @@ _PAIRS: Final = frozenset(
 """The pairs of letters that words and names of programs are made of: first letter, then each that follows it."""
 _NAME_SHARE: Final = 0.75
 _NAME_SHARE_OF_PARTS: Final = 0.6
+_WORD_SHARE: Final = 0.5
+_WHOLE_PART: Final = re.compile("[A-Za-z0-9]+")
+_EXPRESSION: Final = re.compile(
+    r"[=:/.|&?,\[\](){}_-]*(?:(?:[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*|[A-Z]+|[0-9]+)(?:[=:/.|&?,\[\](){}_-]+|\Z))+"
+)
+"""Words in the usual cases, and numbers, each followed by signs of a program."""
 _SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?(?:_[A-Z]+[0-9]*)+")
 _PASSPHRASE: Final = re.compile(r"(?=.*[0-9])[A-Z][a-z]{2,}[0-9]*(?:([-_.~])[A-Z][a-z]{2,}[0-9]*){2,}(?:\1[0-9]+)?")
 """Words that a password manager joins: capitalized, one sign between them, a digit."""
@@ -125,7 +131,7 @@ def is_password(value: str, *, clear: bool = True) -> bool:
         return False
     if _PASSPHRASE.fullmatch(value):
         return True
-    if value.startswith(("urn:", "arn:")) or (value[0] == "/" and is_name(value)):
+    if value.startswith(("urn:", "arn:")) or (value[0] == "/" and is_name(value)) or is_expression(value):
         return False
     if not letters or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return _classes(value) == 4
@@ -141,6 +147,8 @@ def is_random(value: str, *, quoted: bool = False) -> bool:
         return True
     if len(value) < _MIN_HEX_CHARS and HEX.fullmatch(value):
         return False  # too short for a key: a checksum or an id
+    if is_expression(value):
+        return False
     if _classes(value) == 4 and len(value) <= 64 and value[-1] not in "=(" and "(" not in value:
         return True
     if BRACKET.search(value) and not quoted:
@@ -167,6 +175,16 @@ def is_name(value: str) -> bool:
     share = sum(len(piece) for piece in pieces if _is_word(piece)) / max(sum(map(len, pieces)), 1)
     return (
         share >= (_NAME_SHARE_OF_PARTS if _PATH.search(value) else _NAME_SHARE) or _SNAKE.fullmatch(value) is not None
+    )
+
+
+def is_expression(value: str) -> bool:
+    """Say whether signs of a program join whole words and numbers: a path with a query, fields, a piece of code."""
+    parts = _WHOLE_PART.findall(value)
+    return (
+        len(parts) >= 3
+        and _EXPRESSION.fullmatch(value) is not None
+        and sum(len(part) for part in parts if _is_word(part)) >= _WORD_SHARE * sum(map(len, parts))
     )
 
 

@@ -260,6 +260,7 @@ class ToolRuns:
             target,
             restricted=verdict.restricted,
             reads_inside=verdict.reads_inside,
+            hides_denied=verdict.hides_denied,
             directories=(*self.context.directories, *map(Path, verdict.reads)),
             denied=denied_reads(self.rules),
         )

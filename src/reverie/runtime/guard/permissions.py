@@ -42,7 +42,7 @@ class Verdict:
     """The decision on a tool call, its reason, and the rule or mode behind it.
 
     ``restricted`` says that the command must run in the sandbox, ``reads_inside`` that it can read there only the
-    session's directories and the paths of ``reads``.
+    session's directories and the paths of ``reads``, ``hides_denied`` that it runs freely but without denied files.
     """
 
     outcome: PermissionOutcome
@@ -51,6 +51,7 @@ class Verdict:
     restricted: bool = False
     reads_inside: bool = False
     reads: tuple[str, ...] = ()
+    hides_denied: bool = False
 
 
 @record
@@ -289,12 +290,11 @@ def _bypass(case: PermissionCase) -> Verdict:
         is_hidden = access.doubt and case.place(access.target) in denied_paths(case.reads)
         return Verdict("deny", "the file has another name that a rule denies", "denied file") if is_hidden else allowed
     parsed = parse(access.target)
-    if not isinstance(parsed, Line):
-        return allowed
-    if shows_denied_file(parsed, case.reads):
+    if isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
         return _HISTORY
-    if not (case.sandboxed and is_read_only(access.target).allowed):
-        return allowed
+    if not (case.sandboxed and isinstance(parsed, Line) and is_read_only(access.target).allowed):
+        rule = _allowing_rule(case, parse_permission_rules(case.rules).allow)
+        return replace(allowed, hides_denied=rule is None or rule.pattern is None)
     return replace(allowed, restricted=True, reads_inside=True, reads=_reads_outside(parsed, case))
 
 

@@ -24,6 +24,8 @@ _SYSTEM: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/dev/null",
     "/proc/cpuinfo", "/proc/meminfo", "/etc/os-release",
 )  # fmt: skip
+_FIXED: Final = re.compile(r"[^*?\[]*\Z|[^*?\[]*(?=/)")
+"""The beginning of a pattern up to the folder in which its first wildcard stands."""
 OTHER_NAMES: Final = "the file has another name (a hard link), which may be outside the directories of this session"
 
 
@@ -106,6 +108,12 @@ class ReadScope:
     def is_denied(self, path: str) -> bool:
         """Return whether a rule denies reading an absolute path."""
         return bool(self.denied) and bool(_any_expression(self.denied, self.cwd, self.home).match(path))
+
+    def bases_of_denied(self) -> list[str]:
+        """Return the directories, or paths, with which denied patterns begin that are absolute or in the home."""
+        fixed = (_FIXED.match(pattern) for pattern in self.denied if pattern.startswith(("/", "~/")))
+        found = (absolute_path(each[0], cwd=self.cwd, home=self.home) for each in fixed if each and each[0])
+        return [f"/{path.strip('/')}" for path in found if path.strip("/")]
 
     def is_private(self, path: str) -> bool:
         """Return whether an absolute path is, or lies in, a hidden file or folder of the home.

@@ -233,13 +233,13 @@ def close_descriptors() -> None:
     os.closerange(3, 64)
 
 
-def enter_namespaces() -> bool:
-    """Enter new user, network, IPC and host name namespaces; return False if the kernel refuses them.
+def enter_namespaces(kinds: int = NEW_NAMESPACES) -> bool:
+    """Enter a new user namespace and those of ``kinds``; return False if the kernel refuses them.
 
     Raise ``RestrictionFailed`` if the new namespace cannot be set up.
     """
     user, group = os.getuid(), os.getgid()
-    if call("unshare", NEW_NAMESPACES) != 0:
+    if call("unshare", kinds) != 0:
         return False
     try:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):

@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -25,6 +26,8 @@ MAX_STATS: Final = 10_000
 """So many files are checked for hard links; a check of more would slow down each command."""
 MAX_BESIDE: Final = 2_000
 """In a directory with more entries and a denied file, no file is readable, because each would need a rule."""
+MAX_HIDDEN: Final = 500
+"""A denied directory with more files is hidden as a whole; then git takes its files for deleted."""
 MAX_LINKS: Final = 256
 """More files with hard links are a store of packages (uv, pnpm), and stay readable."""
 _SETTINGS: Final = (
@@ -70,6 +73,32 @@ def denied_paths(scope: ReadScope) -> set[str]:
     return set()
 
 
+def hidden_paths(scope: ReadScope) -> list[str]:
+    """Return the denied files to hide from a command that runs freely, and denied directories with very many files.
+
+    Patterns with a fixed beginning are looked for there, too, not only in the session's directories.
+    """
+    found: dict[str, None] = {}
+    for root in dict.fromkeys([*scope.roots, *map(os.path.realpath, scope.bases_of_denied())]):
+        try:
+            denied = {root} if scope.is_denied(root) else _ExclusionWalk(scope).under(root, elsewhere=False)
+        except SandboxUnavailable:
+            if root in scope.roots:
+                raise
+            continue  # a pattern such as ~/**/x in a large home
+        found.update(dict.fromkeys(each for path in sorted(denied) for each in _files_or_folder(path)))
+    return list(found)
+
+
+def _files_or_folder(path: str) -> list[str]:
+    """Return the files beneath a path, or the path itself where they are too many to be hidden one by one."""
+    if not os.path.isdir(path) or os.path.islink(path):
+        return [] if os.path.islink(path) else [path]
+    beneath = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    files = list(islice((each for each in beneath if not os.path.islink(each)), MAX_HIDDEN + 1))
+    return files if len(files) <= MAX_HIDDEN else [path]
+
+
 class _ExclusionWalk:
     """Finds the paths beneath a directory that must not be read: denied, private, or with names elsewhere."""
 
@@ -80,7 +109,7 @@ class _ExclusionWalk:
 
     def under(self, root: str, *, elsewhere: bool = True) -> set[str]:
         """Return these paths; without ``elsewhere`` names elsewhere are no reason."""
-        found = set(self._forbidden(root))
+        found = set(self._forbidden(root, elsewhere))
         linked = {
             path
             for key, paths in self._links.items()
@@ -89,10 +118,13 @@ class _ExclusionWalk:
         }
         return found | linked if len(linked) <= MAX_LINKS else found
 
-    def _forbidden(self, root: str) -> Iterator[str]:
+    def _forbidden(self, root: str, elsewhere: bool) -> Iterator[str]:
         scope, count = self._scope, 0
         private = {entry.path for entry in _entries(os.path.realpath(scope.home)) if scope.is_private(entry.path)}
-        yield from (path for path in private if is_beneath(path, [root]))
+        if elsewhere:
+            yield from (path for path in private if is_beneath(path, [root]))
+        elif is_beneath(root, private):
+            private.clear()  # a rule names this place
         folders = deque([root])  # shallow ones first: hard links are looked for in a limited number of files
         while folders and (scope.denied or count < MAX_STATS):
             for entry in _entries(folders.popleft()):

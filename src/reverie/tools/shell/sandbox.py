@@ -20,6 +20,7 @@ from ...errors import SandboxUnavailable
 from ...values import record
 
 LAUNCHER: Final = Path(__file__).with_name("confine.py")
+HIDER: Final = Path(__file__).with_name("hide_files.py")
 PROBE_SECONDS: Final = 20.0
 FALLBACK: Final = "read-only commands do not run automatically; each one asks"
 
@@ -45,7 +46,24 @@ def confined_command(argv: Sequence[str], *, cwd: Path, reads: Sequence[tuple[st
         raise SandboxUnavailable(f"no sandbox here: {found.detail}; run the command with permission instead")
     if not argv:
         raise SandboxUnavailable("there is no command to confine; name one")
-    return [*_interpreter(), "run", str(cwd), *chain.from_iterable(reads), "--", *argv]
+    return [*_interpreter(LAUNCHER), "run", str(cwd), *chain.from_iterable(reads), "--", *argv]
+
+
+def hiding_command(argv: Sequence[str], paths: Sequence[str]) -> list[str]:
+    """Return a command line that runs ``argv`` freely, but without these files and directories, where that works."""
+    return [*_interpreter(HIDER), *paths, "--", *argv] if paths and can_hide() else list(argv)
+
+
+@cache
+def can_hide() -> bool:
+    """Return whether files can be hidden from a command here; the first call tries it."""
+    try:
+        tried = subprocess.run(
+            [*_interpreter(HIDER), "probe"], capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return sys.platform.startswith("linux") and tried.returncode == 0
 
 
 @cache
@@ -55,7 +73,7 @@ def available() -> Availability:
         return Availability(False, 0, False, False, f"Landlock and seccomp are Linux's; {FALLBACK}")
     try:
         answer = subprocess.run(
-            [*_interpreter(), "probe"], capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL
+            [*_interpreter(LAUNCHER), "probe"], capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL
         )
         found = json.loads(answer.stdout)
         version, namespaces, seccomp = int(found["landlock"]), bool(found["namespaces"]), bool(found["seccomp"])
@@ -88,6 +106,6 @@ def _counted(processes: int) -> str:
     )
 
 
-def _interpreter() -> list[str]:
+def _interpreter(program: Path) -> list[str]:
     # Isolated and without site-packages: no code of the user or repository is imported, and it starts quickly.
-    return [sys.executable, "-I", "-S", str(LAUNCHER)]
+    return [sys.executable, "-I", "-S", str(program)]
