@@ -33,6 +33,7 @@ CALLS: dict[str, list[list[str]]] = {
     "demo": [["demo", "--tokens", "20000"]],
     "doctor": [["doctor"], ["doctor", "--model", "claude-sonnet-5"]],
     "dream": [["dream", "--status"]],
+    "gateway-check": [["gateway", "check"]],
     "gateway-env": [["gateway", "env"], ["gateway", "env", "--host", "codex"]],
     "inbox": [["inbox", "worker"]],
     "inspect": [["inspect", "fence-1", "--html", "page.html"]],

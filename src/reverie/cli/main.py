@@ -50,7 +50,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions over MCP."),
         "acp": ("reverie.cli.hosts.acp", "Serve the agent to an editor over ACP."),
         "db": ("reverie.cli.setup.db", "Create the tables of a database, or show their state."),
-        "gateway": ("reverie.cli.gateway", "Record any agent by its base URL."),
+        "gateway": ("reverie.cli.gateway", "Record agents by their base URL; check proxies."),
         "config": ("reverie.cli.setup.config", "Show your settings and their origin, or set one."),
         "trust": ("reverie.cli.setup.trust", "Trust a directory, or stop trusting it."),
         "doctor": ("reverie.cli.setup.doctor", "Check this machine and report missing features."),

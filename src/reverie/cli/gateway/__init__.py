@@ -13,6 +13,7 @@ import click
 from ...errors import InputError
 from ...settings import load_settings
 from ..output import say, warn
+from .check import check
 from .env import env
 from .record import record
 
@@ -75,5 +76,5 @@ def _is_loopback(address: str) -> bool:
         raise InputError(f"{address!r} is no IP address; give one like 127.0.0.1 or 0.0.0.0") from None
 
 
-for one in (env, record):
+for one in (env, check, record):
     command.add_command(one)
