@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -68,7 +68,7 @@ async def _run(url: str | None, port: int, model: str, key: str) -> list[CheckRe
 
 
 @asynccontextmanager
-async def _proxy(url: str | None, server_port: int) -> AsyncIterator[str]:
+async def _proxy(url: str | None, server_port: int) -> AsyncGenerator[str]:
     """Yield the address of the proxy under test; without one, serve our own gateway."""
     if url:
         yield url

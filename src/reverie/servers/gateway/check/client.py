@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ....values import field, record
+from ....values import field, object_of, record
 from ..http1 import Head, head_of, response_body, unframed
 from ..upstreams import Upstream
 
@@ -41,10 +41,9 @@ class Reply:
     def json(self) -> dict[str, Any]:
         """The body as an object; empty if it is none."""
         try:
-            value = msgspec.json.decode(self.body)
+            return object_of(msgspec.json.decode(self.body))
         except msgspec.DecodeError:
             return {}
-        return value if isinstance(value, dict) else {}
 
     def header(self, name: str) -> str:
         """Return the value of a header; empty without it."""
