@@ -21,10 +21,10 @@ _KEY: Final = "sk-check-0123456789"
 @click.command()
 @click.argument("url", required=False)
 @click.option("--server-port", type=click.IntRange(0, 65_535), default=8788, show_default=True, help="Of our server.")
-@click.option("--model", default="claude-sonnet-4-5", show_default=True, help="The model to name in requests.")
+@click.option("--model", help="The model to name in requests; default: the first of our list.")
 @click.option("--key", default=_KEY, help="The key to send, where the proxy has keys of its own.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(url: str | None, server_port: int, model: str, key: str, as_json: bool) -> None:
+def check(url: str | None, server_port: int, model: str | None, key: str, as_json: bool) -> None:
     """Check whether a proxy is correct for coding agents: caching, usage, thinking, tools, errors, streams.
 
     Configure the proxy so that its provider is http://127.0.0.1:8788 (a scripted server that this command starts), then
@@ -32,7 +32,9 @@ def check(url: str | None, server_port: int, model: str, key: str, as_json: bool
     """
     from importlib.metadata import version
 
-    results = asyncio.run(_run(url, server_port, model, key))
+    from ...testing.messages_server.models import served_models
+
+    results = asyncio.run(_run(url, server_port, model or served_models()[0], key))
     passed = sum(one.passed for one in results)
     if as_json:
         emit_json(
