@@ -4,9 +4,10 @@
 
 Saves the memories of a set and asks ``Memory.recall`` each of its prompts, which use other words, and its neutral
 prompts: by words alone, and with the embedder. Precision is the share of fitting memories among those shown. The
-thresholds (``RecallPolicy``) were chosen on all sets; ``memory.md`` says how each fares if it is left out. The author
-of the code wrote "own" and "choosing"; two people who had not seen the code wrote the set "stranger", one the memories
-and prompts, the other the neutral prompts, and others wrote "second stranger" and "third stranger" in the same way.
+thresholds (``RecallPolicy``) were chosen on all sets but the fourth stranger's; ``memory.md`` says how each fares if it
+is left out. The author of the code wrote "own" and "choosing"; two people who had not seen the code wrote the set
+"stranger", one the memories and prompts, the other the neutral prompts, and others wrote the three other sets of
+strangers in the same way.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ SETS = {
     "stranger": "prompt_recall_stranger",
     "second stranger": "prompt_recall_second",
     "third stranger": "prompt_recall_third",
+    "fourth stranger": "prompt_recall_fourth",
 }
 LIMITS = {"precision": 0.6, "neutral": 0.05, "times the answers of words": 2}
 
