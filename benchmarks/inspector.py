@@ -60,7 +60,7 @@ return [last + 1, steps, performance.now() - began];
 def invented(messages: int, tokens: int) -> ImportedSession:
     """Return a session of so many messages; all of them together have about so many tokens."""
     entries: list[Entry] = []
-    words = max(1, tokens // messages * 4 // 12)
+    words = max(1, 2 * tokens // messages * 4 // 12)  # only every other message has a long text
 
     def add(kind: str, content: Any, **more: Any) -> None:
         role, number = "assistant" if kind == ASSISTANT else "user", len(entries)
@@ -97,13 +97,15 @@ def loaded(browser: Browser, file: Path) -> list[float | None]:
 def opened(browser: Browser, folder: Path, session: ImportedSession) -> dict[str, Any]:
     """Write a session as a page and return its size, its times as ratios to an empty page, and the time to scrub."""
     file, empty = folder / "page.html", folder / "empty.html"
-    file.write_text(page(page_data([session_data(session)], version="1")), "utf-8")
+    film = session_data(session)
+    file.write_text(page(page_data([film], version="1")), "utf-8")
     empty.write_text(EMPTY, "utf-8")
     pairs = [(loaded(browser, empty), loaded(browser, file)) for _ in range(LOADS)]
     bare, full = ([statistics.median(one[side][at] or 0.0 for one in pairs) for at in (0, 1)] for side in (0, 1))
     requests, steps, scrub = browser.run(_SCRUB)
     return {
         "messages": len(session.entries),
+        "tokens": sum(film["tokens"]),
         "requests": requests,
         "bytes": file.stat().st_size,
         "first_paint": full[0] / bare[0],
