@@ -137,6 +137,11 @@ NO_SECRETS = {
         "API_KEY='2f800d3688e8b2c399c17564e4bc3e6fcb50b0fb'",
     ),
     "piece of a program": ("x?CodeMirror.Pass:0:a.scopes[0].offset}", "DB_PASS:0:a.sc0pes[0].off5et}"),
+    "word with a capital": ("api_key: Koreanbots API", "api_key: KoreAnbOts8xq API"),
+    "address with a query": (
+        "SecretKey.qr = 'https://x.org/c?chs=166x166&chl='",
+        "SecretKey.qr = 'ht4ps//x.org/c?chs=166x16@='",
+    ),
     "field in a sentence": (
         "The password when the proxy in proxyHost asks",
         "The password when the proxy in pr0xyHost7 asks",

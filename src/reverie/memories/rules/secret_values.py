@@ -153,7 +153,7 @@ def is_random(value: str, *, quoted: bool = False) -> bool:
         return True
     if BRACKET.search(value) and not quoted:
         return False
-    kinds = _classes(value)
+    kinds = 1 if value.isalpha() and value[1:].islower() else _classes(value)  # the capital of a sentence
     if len(value) < (8 if quoted and (kinds > 2 or not DIGIT.search(value)) else _MIN_KEY_CHARS) or (
         kinds < 2 and len(value) < 20
     ):
