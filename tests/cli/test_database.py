@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,17 @@ import pytest
 
 from postgres_server import PostgresServer
 from reverie import Session
+from reverie.runtime.places.move import SHARED
 from reverie.settings import Settings
 from reverie.storage.postgres.migrate import migrate, migrations, status
+from reverie.storage.postgres.storage import PostgresStorage
 
 from .conftest import Asked, Reverie
 from .test_json_schemas import closed, schema_of
 
 pytestmark = pytest.mark.slow
 
+OLD_HOME = Path(__file__).parents[1] / "runtime" / "fixtures" / "home_c4e14bb.tar.gz"
 SAID = "The fence of the north field is green since Tuesday."
 _REQUEST: dict[str, Any] = {"model": "claude-sonnet-5", "max_tokens": 100, "system": "Be brief."}
 _REPLY: dict[str, Any] = {
@@ -190,3 +195,66 @@ def test_an_unreachable_database_is_one_line_with_its_place(reverie: Reverie) ->
         assert code != 0
         assert "/nowhere" in err
         assert "hidden-word" not in err
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    """Return the files of a home that are shared, without lock files of the store itself."""
+    paths = [path for top in SHARED for path in (home / top).rglob("*") if path.is_file()]
+    return {str(path.relative_to(home)): path.read_bytes() for path in paths if not path.name.startswith(".reverie-")}
+
+
+@pytest.mark.requirement("X2")
+def test_a_home_moves_to_a_database_and_back_byte_for_byte(
+    postgres_url: str, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    with tarfile.open(OLD_HOME) as archive:
+        archive.extractall(tmp_path, filter="data")
+    first, second = tmp_path / "home", tmp_path / "second"
+    long = b"".join(b'{"line": %d, "filler": "%s"}\n' % (number, b"x" * 400) for number in range(2_000))
+    odd = {"long.jsonl": long, "torn.jsonl": long[:-7], "one line.jsonl": b"y" * 700_000, "empty.jsonl": b""}
+    for name, data in odd.items():
+        (first / "projects" / "work-e42930b6" / name).write_bytes(data)
+    monkeypatch.setenv("REVERIE_HOME", str(first))
+    before = files_of(first)
+    assert asked("move", "--to", postgres_url, "--dry-run")["copied"] == len(before)
+    assert asked("move", "--to", postgres_url) | {"bytes": 0} == {
+        "dry_run": False,
+        "folders": list(SHARED),
+        "copied": len(before),
+        "bytes": 0,
+        "same": 0,
+        "different": [],
+        "busy": [],
+    }
+    assert asked("move", "--to", postgres_url)["same"] == len(before)
+    assert files_of(first) == before
+    monkeypatch.setenv("REVERIE_HOME", str(second))
+    assert asked("move", "--from", postgres_url)["copied"] == len(before)
+    assert files_of(second) == before
+    with contextlib.closing(PostgresStorage(postgres_url, tenant=tmp_path.name)) as storage:
+        assert storage.load("projects/work-e42930b6/long.jsonl", 500_000, 90_000) == long[500_000:590_000]
+
+
+def test_a_move_keeps_what_differs_and_extends_logs_that_grew(
+    postgres_url: str, tmp_path: Path, home: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    place = home / "projects" / "p"
+    place.mkdir(parents=True)
+    log, note = place / "s.jsonl", place / "note.md"
+    log.write_bytes(b"one\n")
+    note.write_bytes(b"first")
+    assert asked("move", "--to", postgres_url)["copied"] == 2
+    log.write_bytes(b"one\ntwo\n")
+    note.write_bytes(b"changed")
+    made = asked("move", "--to", postgres_url, code=1)
+    assert (made["copied"], made["different"]) == (1, ["projects/p/note.md"])
+    log.write_bytes(b"rewritten\n")
+    assert len(asked("move", "--to", postgres_url, code=1)["different"]) == 2
+    assert asked("move", "--to", postgres_url, "--replace")["copied"] == 2
+    with contextlib.closing(PostgresStorage(postgres_url, tenant=tmp_path.name)) as storage:
+        assert storage.load("projects/p/s.jsonl") == b"rewritten\n"
+        lease = storage.lease("projects/p/s.jsonl", holder="an agent")
+        assert asked("move", "--from", postgres_url, code=2)["busy"] == ["projects/p/s.jsonl"]
+        lease.release()

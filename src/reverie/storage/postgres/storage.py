@@ -168,10 +168,12 @@ class PostgresStorage:
                 if head is None or (create and found is not None) or (expect is not None and found != expect):
                     raise _conflict(key, create)
                 self._clear(connection, head.file)
-                if data:
-                    self._put(connection, head.file, 0, data, lease)
+                seq = last = 0
+                for part in _parts_of(key, data):
+                    self._put(connection, head.file, seq, part, lease)
+                    seq, last = seq + len(part), seq
                 torn = bool(data) and not data.endswith(b"\n")
-                connection.execute(_SET_HEAD, (len(data), 0, torn, digest, self.tenant, key))
+                connection.execute(_SET_HEAD, (len(data), last, torn, digest, self.tenant, key))
 
         if create:
             replace(False)
@@ -366,6 +368,17 @@ SELECT coalesce(part.data, known.data), part.blob FROM reverie.entries AS part
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE part.tenant = %s AND part.file = %s ORDER BY part.seq
 """
+
+
+def _parts_of(key: str, data: bytes) -> Iterator[bytes]:
+    """Yield the entries of a document: a log's lines together up to the limit, so that a part is quickly read."""
+    start = 0
+    while key.endswith(".jsonl") and len(data) - start > BLOB_BYTES:
+        end = data.rfind(b"\n", start, start + BLOB_BYTES) + 1 or data.find(b"\n", start) + 1 or len(data)
+        yield data[start:end]
+        start = end
+    if start < len(data):
+        yield data[start:]
 
 
 def _below(folder: str) -> tuple[str, str]:
