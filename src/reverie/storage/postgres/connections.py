@@ -40,6 +40,11 @@ class Connections:
         self._lock = threading.Lock()
         self._process = os.getpid()
 
+    def call(self, path: str, sql: LiteralString, values: Sequence[Any]) -> Row | None:
+        """Call a function that names its tenant itself, as one transaction, and return its row."""
+        with self._explained(path), self._borrowed() as connection:
+            return connection.execute(sql, values).fetchone()
+
     def row(self, path: str, sql: LiteralString, values: Sequence[Any] | Mapping[str, Any]) -> Row | None:
         """Run one statement in a transaction of its own, with one round trip, and return its first row."""
         with self._explained(path), self._borrowed() as connection:

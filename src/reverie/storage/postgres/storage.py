@@ -25,23 +25,7 @@ BLOB_BYTES: Final = 262_144
 _PATIENCE_SECONDS: Final = 30.0
 _MAX_RACES: Final = 32
 
-# The lease is locked against a take-over until the append is committed; a stale number finds no row.
-_APPEND: Final = """
-WITH lease AS MATERIALIZED (
-    SELECT 1 FROM reverie.leases
-    WHERE tenant = %(tenant)s AND name = %(lease)s AND fence = %(fence)s FOR SHARE
-), head AS (
-    UPDATE reverie.files
-    SET last = size, size = size + torn::int + %(length)s, torn = false, digest = NULL, changed = clock_timestamp()
-    WHERE tenant = %(tenant)s AND key = %(key)s AND (%(expect)s::bigint IS NULL OR size = %(expect)s)
-      AND (%(fence)s::bigint IS NULL OR EXISTS (SELECT FROM lease))
-    RETURNING tenant, file, last, size
-)
-INSERT INTO reverie.entries (tenant, file, seq, fence, data)
-SELECT tenant, file, last, %(fence)s,
-       CASE WHEN size - last > %(length)s THEN '\\x0a'::bytea || %(data)s::bytea ELSE %(data)s END
-FROM head RETURNING seq
-"""
+_APPEND: Final = "SELECT reverie.append(%s, %s, %s, %s, %s, %s)"
 _HOLDS: Final = "SELECT 1 FROM reverie.leases WHERE tenant = %s AND name = %s AND fence = %s FOR SHARE"
 _HEAD: Final = "SELECT file, size, torn, digest FROM reverie.files WHERE tenant = %s AND key = %s FOR UPDATE"
 _CREATE: Final = """
@@ -262,9 +246,9 @@ class PostgresStorage:
             if len(data) > BLOB_BYTES:
                 stored = self._append_blob(key, data, expect)
             else:
-                values = {"tenant": self.tenant, "key": key, "data": data, "length": len(data), "expect": expect}
-                values |= {"lease": lease and lease.name, "fence": lease and lease.fence}
-                stored = self._connections.row(key, _APPEND, values) is not None
+                held = (None, None) if lease is None else (lease.name, lease.fence)
+                row = self._connections.call(key, _APPEND, (self.tenant, key, data, expect, *held))
+                stored = row is not None and row[0] is not None
             if stored or (again and self._is_last(key, data, expect or 0)):
                 return
             if lease is not None and (lost := self._leases.lost(lease)) is not None:
