@@ -31,7 +31,8 @@ def command(
 
     The source stays as it is. Each copy is read again and compared. Run it again to finish an interrupted copy or to
     bring logs up to date. Settings, trust and typed lines stay on their machine; the search index and the ledger are
-    rebuilt. Exit code 1 means that the target differs, 2 that a session is open.
+    rebuilt. Exits with 1 if the target has other content
+    and with 2 if another process uses a session.
     """
     if (there is None) == (back is None):
         raise InputError("give --to URL, or --from URL")

@@ -52,7 +52,7 @@ def copy_stored(
 
 
 def _copied(source: Storage, target: Storage, key: str, *, replace: bool, dry_run: bool, report: MoveReport) -> int:
-    """Copy one key while nobody writes it, note the outcome, and return the bytes written."""
+    """Copy one key while no process writes it, note the outcome, and return the bytes written."""
     with ExitStack() as leases:
         if key.endswith(".jsonl") and not dry_run:
             for storage in (source, target):

@@ -161,7 +161,7 @@ def this_process() -> str:
 
 
 def is_alive(process: str) -> bool:
-    """Say whether a process may be alive; of another machine nobody here knows."""
+    """Say whether a process may be alive; those of other machines always may be."""
     machine, _, rest = process.partition(" ")
     number, _, started = rest.partition(" ")
     if machine != _machine() or not number.isdigit() or not started:
