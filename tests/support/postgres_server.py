@@ -160,11 +160,13 @@ def make_role(server: PostgresServer) -> None:
     """Create the tables and a role that may use them."""
     import psycopg
 
+    from reverie.runtime.jobs.engine import install
     from reverie.storage.postgres.migrate import migrate
 
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {TENANT_ROLE} LOGIN NOSUPERUSER NOBYPASSRLS".encode())
     migrate(server.url, grant=TENANT_ROLE)
+    install(server.url, grant=TENANT_ROLE)
 
 
 _users: list[object] = []
