@@ -19,6 +19,9 @@ import pytest
 from postgres_server import PostgresServer
 from reverie import Session
 from reverie.runtime.places.move import SHARED
+from reverie.runtime.places.storage import storage_of
+from reverie.runtime.search.sessions import SessionSearch
+from reverie.runtime.search.shared_words import words_of
 from reverie.settings import Settings
 from reverie.storage.postgres.migrate import migrate, migrations, status
 from reverie.storage.postgres.storage import PostgresStorage
@@ -258,3 +261,36 @@ def test_a_move_keeps_what_differs_and_extends_logs_that_grew(
         lease = storage.lease("projects/p/s.jsonl", holder="an agent")
         assert asked("move", "--from", postgres_url, code=2)["busy"] == ["projects/p/s.jsonl"]
         lease.release()
+
+
+@pytest.mark.requirement("X2")
+def test_a_search_reads_only_logs_with_words_of_the_query_and_ranks_as_on_files(
+    database: Settings, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"Session {number} is about {'herons' if number % 4 == 0 else 'egrets'} and ponds." for number in range(9)]
+    files = Settings(home=tmp_path / "files")
+    for number, text in enumerate(texts):
+        for settings in (database, files):
+            said(settings, f"s{number}", text, tmp_path)
+    found = asked("search", "heron", "sesion")["messages"]
+    assert {one["session"] for one in found} >= {"s0", "s4", "s8"}
+    monkeypatch.delenv("REVERIE_DATABASE")
+    monkeypatch.setenv("REVERIE_HOME", str(files.home))
+    on_files = asked("search", "heron", "sesion")["messages"]
+    assert [(one["session"], one["score"]) for one in found] == [(one["session"], one["score"]) for one in on_files]
+
+
+def test_only_candidates_are_read_and_a_deleted_log_leaves_no_words(database: Settings, tmp_path: Path) -> None:
+    for number in range(4):
+        said(database, f"s{number}", f"Session {number} is about {'herons' if number == 2 else 'egrets'}.", tmp_path)
+    with contextlib.closing(storage_of(database)) as storage:
+        with SessionSearch(database.home, storage=storage) as search:
+            assert [hit.session for hit in search.search("herons")][:1] == ["s2"]
+            assert [key.rsplit("/", 1)[-1] for key in search.keys().values()] == ["s2.jsonl"]
+            assert search.search("egrets")
+            key = next(key for key in storage.list() if key.endswith("s2.jsonl"))
+            storage.delete(key)
+            assert search.search("herons") == []
+            assert "s2.jsonl" not in {key.rsplit("/", 1)[-1] for key in search.keys().values()}
+        assert words_of(storage) is not None
+        assert [one.key for one in words_of(storage).candidates(["heron"], project=None, most=9)] == []

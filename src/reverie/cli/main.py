@@ -62,7 +62,6 @@ MORE: Mapping[str, tuple[str, str]] = {
     "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
     "loss": ("reverie.cli.compaction.loss", "List the names that compactions removed from view."),
     "rules": ("reverie.cli.compaction.rules", "Show, add or drop rules of the user."),
-    "db": ("reverie.cli.setup.db", "Create the tables of a database, or show their state."),
     "move": ("reverie.cli.sessions.move", "Copy sessions between this home and a database."),
     "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
     "send": ("reverie.cli.agents.send", "Send a message to an agent."),

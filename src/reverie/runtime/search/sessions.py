@@ -28,6 +28,7 @@ from ...values import record, replace
 from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, text_of_entry, whole_lines
 from .message_scores import SessionRanking, Weights, rank
+from .shared_words import found_logs, words_of
 from .vectors import likeness, vector_of
 
 T = TypeVar("T")
@@ -124,12 +125,12 @@ class SessionSearch:
         """Return the messages most relevant to a query, best first; ``refresh`` reads new log lines first."""
 
         def searched(rows: SearchRows) -> list[SearchHit]:
-            follow = refresh
+            follow, within = refresh, None
             for _ in range(_TRIES):
                 if follow:
-                    self._refresh_rows(rows)
+                    within = self._follow_found(rows, query, project)
                 with self._transaction("BEGIN"):  # a consistent state of the rows, while others may write
-                    shown = self._hits(rows, self._ranked(rows, query, project, limit))
+                    shown = self._hits(rows, self._ranked(rows, query, project, limit, within))
                     if not shown:
                         rows.check()
                 if shown is not None:
@@ -148,9 +149,30 @@ class SessionSearch:
 
         return self._with_rows(ranked)
 
-    def _ranked(self, rows: SearchRows, query: str, project: str | None, limit: int) -> SessionRanking:
+    def _follow_found(self, rows: SearchRows, query: str, project: str | None) -> list[int] | None:
+        """Read the new lines of all logs and return None; in a database of the logs found by it, and return those."""
+        words = words_of(self._storage)
+        if words is None:
+            self._refresh_rows(rows)
+            return None
+        known = rows.logs()
+        found = found_logs(self._storage, words, query, project)
+        there = words.existing(list(known))
+        for row in (row for key, row in known.items() if key not in there):
+            with self._transaction():
+                rows.remove(row.id)
+        for one in (one for one in found if _has_changed(known.get(one.key), one)):
+            self._follow(rows, one)
+        if self._embedder is not None:
+            self._embed(rows, self._embedder)
+        return [row.id for one in found if (row := rows.log(one.key)) is not None]
+
+    def _ranked(
+        self, rows: SearchRows, query: str, project: str | None, limit: int, within: Sequence[int] | None = None
+    ) -> SessionRanking:
         rows.reload()
-        within = None if project is None else list(rows.keys(project))
+        if within is None and project is not None:
+            within = list(rows.keys(project))
         likenesses = self._likenesses(rows, query, within)
         return rank(query, rows, limit=limit, weights=self._weights, within=within, likenesses=likenesses)
 
@@ -213,12 +235,7 @@ class SessionSearch:
     def _refresh_rows(self, rows: SearchRows) -> IndexRefresh:
         total = IndexRefresh()
         known, there = rows.logs(), {one.key: one for one in logs_in(self._storage)}
-        changed = [
-            key
-            for key, found in there.items()
-            if (row := known.get(key)) is None
-            or (row.inode, row.size, row.mtime) != (found.identity, found.size, found.changed_ns)
-        ]
+        changed = [key for key, found in there.items() if _has_changed(known.get(key), found)]
         for number, key in enumerate(changed):
             if self._progress is not None:
                 self._progress(number, len(changed))
@@ -421,6 +438,10 @@ class SessionSearch:
         if self._listener is not None:
             with suppress(Exception):
                 self._listener(FellBack("", "search", why))
+
+
+def _has_changed(row: LogRow | None, found: Stamp) -> bool:
+    return row is None or (row.inode, row.size, row.mtime) != (found.identity, found.size, found.changed_ns)
 
 
 def _abandon(connection: sqlite3.Connection) -> None:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ...conversation.entries import Entry, Message, clean, new_uuid
+from ...conversation.entries import USER, Entry, Message, clean, new_uuid
 from ...conversation.file_reads import FileRead
 from ...conversation.view import View
-from ...conversation.wire.blocks import TEXT_CALL
+from ...conversation.wire.blocks import TEXT_CALL, text_block
 from ...conversation.wire.request import ends_with_reply
 from ...conversation.wire.schemas import input_problem
 from ...errors import InputError
@@ -86,6 +86,44 @@ def text_call(view: View, command: str) -> dict[str, Any]:
     block = {"type": "tool_use", "id": f"{TEXT_CALL}{new_uuid()}", "name": "Bash", "input": {"command": command}}
     # A piece of the same reply joins its message.
     return {"message": {"role": "assistant", "content": [block]}, "reply": {"id": last.reply.get("id") or last.uuid}}
+
+
+def logged_result(view: View, tool_use_id: str, output: Any) -> Entry | None:
+    """Return the logged result of a call, or the same one that came late; None if only a placeholder was logged."""
+    text = result_content(output)
+    for entry in view.latest():
+        content: Any = (entry.message or {}).get("content")
+        parts = cast("list[Any]", content) if isinstance(content, list) else []
+        blocks = [cast("dict[str, Any]", one) for one in parts if isinstance(one, dict)]
+        if entry.kind == USER and any(block.get("tool_use_id") == tool_use_id for block in blocks):
+            return entry
+        if any(block.get("type") == "tool_use" and block.get("id") == tool_use_id for block in blocks):
+            return None
+        if [block.get("text") for block in blocks] == [_late_notice(tool_use_id), text]:
+            return entry
+    return None
+
+
+def result_block(tool_use_id: str, content: str | list[Any], is_error: bool) -> dict[str, Any]:
+    """Return the block of a tool result."""
+    block = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
+    return {**block, "is_error": True} if is_error else block
+
+
+def asked_model(view: View) -> str:
+    """Return the model that the last request named."""
+    prefix = view.facts.prefix
+    return prefix.model if prefix is not None else ""
+
+
+def late_result(tool_use_id: str, content: str | list[Any]) -> list[Any]:
+    """Return the blocks of a result that came after its placeholder was sent."""
+    blocks = content if isinstance(content, list) else [text_block(content or "(empty)")]
+    return [text_block(_late_notice(tool_use_id)), *blocks]
+
+
+def _late_notice(tool_use_id: str) -> str:
+    return f"[Result of tool call {tool_use_id}, after it was given up]"
 
 
 def is_billed(view: View, rest: Mapping[str, Any]) -> bool:

@@ -15,7 +15,6 @@ from ...conversation.entries import ASSISTANT, META, USER, Entry, new_uuid
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
-from ...conversation.wire.blocks import text_block
 from ...errors import InputError, PromptTooLong, SessionError
 from ...events import (
     FellBack,
@@ -44,7 +43,19 @@ from .parts import NoMemory, SessionOptions, assemble, new_facts
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
-from .replies import Call, calls_of, is_billed, plain_reply, repeated_ids, repeated_reply, text_call
+from .replies import (
+    Call,
+    asked_model,
+    calls_of,
+    is_billed,
+    late_result,
+    logged_result,
+    plain_reply,
+    repeated_ids,
+    repeated_reply,
+    result_block,
+    text_call,
+)
 from .windows import read_windows
 
 
@@ -244,7 +255,7 @@ class Session:
         results, are on disk when the next ``prepare`` or ``sync`` returns; a killed process does not lose them.
         """
         await self.log.settle()
-        message, rest = plain_reply(reply, self._asked_model())
+        message, rest = plain_reply(reply, asked_model(self.view))
         logged = repeated_reply(self.view, message, rest)
         if logged is None:
             binding = self.parts.thinking.binding(self.view, self.parts.policy.facts)
@@ -263,11 +274,6 @@ class Session:
             await self._memory.end_query()
         return calls
 
-    def _asked_model(self) -> str:
-        """Return the model that the last request named."""
-        prefix = self.view.facts.prefix
-        return prefix.model if prefix is not None else ""
-
     async def result(
         self,
         tool_use_id: str,
@@ -281,25 +287,25 @@ class Session:
 
         ``max_chars`` is the limit that the tool declares for its own results; ``files`` are the files that the call
         read or wrote. A result that arrives after its placeholder was sent is logged as an attachment. Raise
-        ``InputError`` for an unknown tool call.
+        ``InputError`` for an unknown tool call. A call that has its result keeps it, so a retried step changes nothing.
         """
         use = self.view.tool_call(tool_use_id)
         if use is None:
             raise InputError(f"this session has no tool call {tool_use_id!r}: pass an id from observe()")
         late = tool_use_id not in self.view.unanswered()
+        if late and (logged := logged_result(self.view, tool_use_id, output)) is not None:
+            return logged  # a step that was retried
         # The placeholder of a given-up result was already sent, so a late result is a new message with a new handle.
         handle = f"{tool_use_id}-late-{new_uuid()[:8]}" if late else tool_use_id
         if not late and tool_use_id in self.view.overrides.results:  # an earlier try was decided on and never logged
             await self.log.decide(ResultsRestored(Cause("offload", "the result came again"), [tool_use_id]))
         content = await self.parts.offload.result(self.log, use.name, handle, output, max_chars)
         if late:
-            notice = f"[Result of tool call {tool_use_id}, after it was given up]"
-            blocks: list[Any] = content if isinstance(content, list) else [text_block(content or "(empty)")]
-            return await self.log.attach([text_block(notice), *blocks], type="late_result", files=files)
-        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
-        if is_error:
-            block["is_error"] = True
-        body = {"message": {"role": "user", "content": [block]}, **named_files(files)}
+            return await self.log.attach(late_result(tool_use_id, content), type="late_result", files=files)
+        body = {
+            "message": {"role": "user", "content": [result_block(tool_use_id, content, is_error)]},
+            **named_files(files),
+        }
         return await self.log.append(USER, body, sync=False)
 
     async def prepare(
@@ -396,7 +402,7 @@ class Session:
         """
         if isinstance(reply, BaseException):
             return await self.parts.compact.background.reply(reply)
-        message, rest = plain_reply(reply, self._asked_model())
+        message, rest = plain_reply(reply, asked_model(self.view))
         return await self.parts.compact.background.reply({**rest, **message})
 
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ...errors import StorageError
 
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it reports a cut connection, which is handled here
 T = TypeVar("T")
 Row = tuple[Any, ...]
 

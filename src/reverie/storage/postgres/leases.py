@@ -63,11 +63,12 @@ class LeaseTable:
         self._stopping = threading.Event()
         self._beating: threading.Thread | None = None
         self._process = os.getpid()
+        self._token = os.urandom(6).hex()
 
     def take(self, name: str, holder: str) -> PostgresLease:
         """Take the lease, also of a holder that expired or whose process ended on this machine."""
         tenant = self._connections.tenant
-        mine = this_process()
+        mine = f"{this_process()} {self._token}"
         gone, fence = "", 0
         for _ in range(8):
             values = (tenant, name, holder, mine, self._ttl_seconds, gone, fence)
@@ -76,7 +77,8 @@ class LeaseTable:
             found = self._connections.row(name, _LOOK, (tenant, name))
             if found is None:
                 continue
-            if is_alive(found[1]):
+            lost_answer = found[1] == mine and name not in self._held
+            if not lost_answer and is_alive(found[1]):
                 raise busy(name, found[0], found[3])
             gone, fence = found[1], found[2]
         raise busy(name, "several processes in turn", "any moment")
@@ -163,7 +165,7 @@ def this_process() -> str:
 def is_alive(process: str) -> bool:
     """Say whether a process may be alive; those of other machines always may be."""
     machine, _, rest = process.partition(" ")
-    number, _, started = rest.partition(" ")
+    number, started, *_ = (*rest.split(" "), "", "")
     if machine != _machine() or not number.isdigit() or not started:
         return True
     return _started(int(number)) == started

@@ -18,6 +18,7 @@ from ..blobs import ObjectBlobs
 from .connections import Connections, Row
 from .leases import TTL_SECONDS, LeaseTable, PostgresLease
 from .records import TenantRecords
+from .search import SharedWords
 
 BLOB_BYTES: Final = 262_144
 """The size above which the bytes of an entry are stored by their content hash."""
@@ -54,6 +55,7 @@ _DROP_BLOBS: Final = "DELETE FROM reverie.blobs WHERE tenant = %s AND digest = A
 _USE_BLOBS: Final = "SELECT pg_advisory_xact_lock_shared(hashtextextended('reverie blobs ' || %s, 0))"
 _LOCK_BLOBS: Final = "SELECT pg_advisory_xact_lock(hashtextextended('reverie blobs ' || %s, 0))"
 _DIGESTS: Final = "SELECT digest FROM reverie.blobs WHERE tenant = %s AND data IS NULL"
+_DROP_WORDS: Final = "DELETE FROM reverie.words WHERE tenant = %s AND key = %s"
 _DROP: Final = "DELETE FROM reverie.files WHERE tenant = %s AND key = %s"
 _LOAD: Final = """
 SELECT part.seq, coalesce(part.data, known.data), part.blob FROM reverie.files AS head
@@ -113,6 +115,7 @@ class PostgresStorage:
         self._connections = Connections(url, tenant, patience_seconds)
         self._leases = LeaseTable(self._connections, ttl_seconds)
         weakref.finalize(self, self._connections.close)
+        self.words = SharedWords(self._connections)
 
     def read(self, key: str) -> Document | None:
         """Return the document, or None if it does not exist."""
@@ -152,6 +155,7 @@ class PostgresStorage:
                 if head is None or (create and found is not None) or (expect is not None and found != expect):
                     raise _conflict(key, create)
                 self._clear(connection, head.file)
+                connection.execute(_DROP_WORDS, (self.tenant, key))
                 seq = last = 0
                 for part in _parts_of(key, data):
                     self._put(connection, head.file, seq, part, lease)
@@ -174,6 +178,7 @@ class PostgresStorage:
             head = self._head(connection, key)
             if head is not None:
                 self._clear(connection, head.file)
+                connection.execute(_DROP_WORDS, (self.tenant, key))
                 connection.execute(_DROP, (self.tenant, key))
         if head is None:
             self._refuse_folder(key)
@@ -209,7 +214,7 @@ class PostgresStorage:
     def lease(self, name: str, *, holder: str = "") -> PostgresLease:
         """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
         check_key(name)
-        return self._leases.take(name, holder or f"process {os.getpid()}")
+        return self._connections.repeated(lambda: self._leases.take(name, holder or f"process {os.getpid()}"))
 
     def holder(self, name: str) -> str | None:
         """Return the holder of the lease on a name, or None if the lease is free."""
