@@ -18,13 +18,18 @@ import pytest
 
 from postgres_server import PostgresServer
 from reverie import Session
+from reverie.errors import InputError
+from reverie.runtime.mail.inbox_bridge import database_bridge
+from reverie.runtime.mail.post_office import PostOffice
 from reverie.runtime.places.move import SHARED
+from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.runtime.search.sessions import SessionSearch
 from reverie.runtime.search.shared_words import words_of
 from reverie.settings import Settings
 from reverie.storage.postgres.migrate import migrate, migrations, status
 from reverie.storage.postgres.storage import PostgresStorage
+from reverie.values import replace
 
 from .conftest import Asked, Reverie
 from .test_json_schemas import closed, schema_of
@@ -294,3 +299,23 @@ def test_only_candidates_are_read_and_a_deleted_log_leaves_no_words(database: Se
             assert "s2.jsonl" not in {key.rsplit("/", 1)[-1] for key in search.keys().values()}
         assert words_of(storage) is not None
         assert [one.key for one in words_of(storage).candidates(["heron"], project=None, most=9)] == []
+
+
+@pytest.mark.requirement("X2")
+def test_an_agent_writes_to_a_session_on_another_machine(database: Settings, tmp_path: Path) -> None:
+    said(database, "reader", "I wait for news.", tmp_path)
+    sender = replace(database, home=tmp_path / "another machine")
+
+    async def run() -> None:
+        office = PostOffice("writer", bridge=database_bridge(sender, project_slug(tmp_path)))
+        with pytest.raises(InputError, match="no session"):
+            await office.send("bridge:nobody", "hello")
+        assert "any machine" in await office.send("bridge:reader", "The dam holds.", summary="dam")
+        async with Session.open("reader", cwd=tmp_path, settings=database) as session:
+            request = await session.prepare(**_REQUEST)
+            assert "The dam holds." in text_of(request["messages"])
+            again = await session.prepare(**_REQUEST)
+            assert text_of(again["messages"]).count("The dam holds.") == 1
+
+    anyio.run(run)
+    assert database_bridge(Settings(home=tmp_path), "p") is None

@@ -11,10 +11,12 @@ from ....errors import ReverieError
 from ....events import FellBack, UserMessaged
 from ....layers.l7_relay import Letter, PlanApprovalRequest, PlanApprovalResponse, control_of, counts
 from ...mail.delivery import MAX_CHARS, drain
+from ...mail.inbox_bridge import database_bridge
 from ...mail.local_queues import MAX_WAITING, LetterQueue, LocalQueues
 from ...mail.mailbox import Mailbox
 from ...mail.post_office import PostOffice
 from ...mail.sockets import MailSocket
+from ...places.projects import project_slug
 from ..options import AgentOptions
 from ..parts import AgentParts
 from .roster import Roster
@@ -94,7 +96,7 @@ class Relay:
             self._name,
             mailbox=self._mailbox,
             queues=self.queues,
-            bridge=options.bridge,
+            bridge=options.bridge or database_bridge(options.settings, project_slug(options.cwd)),
             max_chars=policy.max_message_chars,
             on_user=self._show_user,
             on_shutdown=self._end_after_approval,
