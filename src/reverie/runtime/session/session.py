@@ -33,6 +33,7 @@ from ...tools.tool import declaration
 from ..guard.hooks import Hooks
 from ..places.projects import canonical_root, project_slug
 from ..places.storage import storage_of
+from . import replies
 from .cache_renewal import record_ping, warming_request, when_idle
 from .changes import ChangePrice, price_of_change, price_of_reload
 from .compact.compactor import CompactionReport
@@ -43,19 +44,7 @@ from .parts import NoMemory, SessionOptions, assemble, new_facts
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
 from .recovery import make_room, recover
-from .replies import (
-    Call,
-    asked_model,
-    calls_of,
-    is_billed,
-    late_result,
-    logged_result,
-    plain_reply,
-    repeated_ids,
-    repeated_reply,
-    result_block,
-    text_call,
-)
+from .replies import Call, calls_of, is_billed, plain_reply, repeated_ids, repeated_reply, text_call
 from .windows import read_windows
 
 
@@ -255,7 +244,7 @@ class Session:
         results, are on disk when the next ``prepare`` or ``sync`` returns; a killed process does not lose them.
         """
         await self.log.settle()
-        message, rest = plain_reply(reply, asked_model(self.view))
+        message, rest = plain_reply(reply, replies.asked_model(self.view))
         logged = repeated_reply(self.view, message, rest)
         if logged is None:
             binding = self.parts.thinking.binding(self.view, self.parts.policy.facts)
@@ -293,7 +282,7 @@ class Session:
         if use is None:
             raise InputError(f"this session has no tool call {tool_use_id!r}: pass an id from observe()")
         late = tool_use_id not in self.view.unanswered()
-        if late and (logged := logged_result(self.view, tool_use_id, output)) is not None:
+        if late and (logged := replies.logged_result(self.view, tool_use_id, output)) is not None:
             return logged  # a step that was retried
         # The placeholder of a given-up result was already sent, so a late result is a new message with a new handle.
         handle = f"{tool_use_id}-late-{new_uuid()[:8]}" if late else tool_use_id
@@ -301,9 +290,9 @@ class Session:
             await self.log.decide(ResultsRestored(Cause("offload", "the result came again"), [tool_use_id]))
         content = await self.parts.offload.result(self.log, use.name, handle, output, max_chars)
         if late:
-            return await self.log.attach(late_result(tool_use_id, content), type="late_result", files=files)
+            return await self.log.attach(replies.late_result(tool_use_id, content), type="late_result", files=files)
         body = {
-            "message": {"role": "user", "content": [result_block(tool_use_id, content, is_error)]},
+            "message": {"role": "user", "content": [replies.result_block(tool_use_id, content, is_error)]},
             **named_files(files),
         }
         return await self.log.append(USER, body, sync=False)
@@ -402,7 +391,7 @@ class Session:
         """
         if isinstance(reply, BaseException):
             return await self.parts.compact.background.reply(reply)
-        message, rest = plain_reply(reply, asked_model(self.view))
+        message, rest = plain_reply(reply, replies.asked_model(self.view))
         return await self.parts.compact.background.reply({**rest, **message})
 
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:
