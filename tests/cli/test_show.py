@@ -127,7 +127,7 @@ def test_without_a_session_the_newest_of_the_project_is_taken(
     code, out, err = reverie(command)
     named = reverie(command, stocked)
     assert (code, out) == named[:2]
-    assert f"the newest session of this project is {stocked}" in err
+    assert f"the session that was written last in this project is {stocked}" in err
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     code, out, err = reverie(command)

@@ -18,15 +18,29 @@ acp = pytest.importorskip("acp", reason="the extra acp is not installed")
 
 from acp.client.connection import ClientSideConnection  # noqa: E402
 from acp.exceptions import RequestError  # noqa: E402
-from acp.helpers import image_block, resource_link_block, text_block  # noqa: E402
-from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse  # noqa: E402
+from acp.helpers import audio_block, image_block, resource_link_block, text_block  # noqa: E402
+from acp.schema import (  # noqa: E402
+    AllowedOutcome,
+    DeniedOutcome,
+    EmbeddedResourceContentBlock,
+    EnvVariable,
+    HttpHeader,
+    HttpMcpServer,
+    McpServerStdio,
+    RequestPermissionResponse,
+    SseMcpServer,
+    TextResourceContents,
+)
 from acp.stdio import spawn_agent_process  # noqa: E402
 
 from reverie.cli.hosts.acp import EditorCommands  # noqa: E402
 from reverie.cli.terminal.calls import call_title  # noqa: E402
 from reverie.cli.terminal.recent_messages import remove_if_unused  # noqa: E402
+from reverie.errors import InputError  # noqa: E402
+from reverie.servers.acp.content import prompt_of, servers_of  # noqa: E402
 from reverie.servers.acp.server import AcpServer, ServerOptions, serve  # noqa: E402
 from reverie.servers.acp.transport import LineTransport  # noqa: E402
+from reverie.settings.agent import McpServer  # noqa: E402
 from reverie.testing.messages_server import MessagesServer  # noqa: E402
 
 MODEL = "anthropic:claude-sonnet-5"
@@ -299,6 +313,50 @@ def test_a_cancel_ends_the_turn_and_two_sessions_work_at_once(
             assert editor.said(one) == "Done."
 
     run(steps())
+
+
+def test_a_cancel_while_the_user_is_asked_runs_nothing(connected: Connected, place: Path) -> None:
+    class Undecided(Editor):
+        """An editor whose user is asked and does not answer."""
+
+        async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
+            self.asked.append((tool_call, options))
+            self.seen.set()
+            await asyncio.Event().wait()
+
+    async def steps() -> None:
+        editor = Undecided()
+        async with connected(editor) as agent:
+            name = (await agent.new_session(cwd=str(place), mcp_servers=[])).session_id
+            asking = asyncio.create_task(agent.prompt(session_id=name, prompt=[text_block("write it")]))
+            await editor.until(lambda: editor.asked)
+            await agent.cancel(session_id=name)
+            assert (await asking).stop_reason == "cancelled"
+            assert not (place / "note.txt").exists()
+
+    run(steps())
+
+
+def test_prompts_and_servers_of_an_editor_have_a_form_here() -> None:
+    link = resource_link_block("a b", "file:///tmp/a%20b.txt")
+    text = EmbeddedResourceContentBlock(
+        type="resource", resource=TextResourceContents(uri="file:///c.py", text="x = 1")
+    )
+    found = prompt_of([text_block("see"), link, text, image_block(PIXEL, "image/png")])
+    assert (found.text, found.files) == ("see", ["/tmp/a b.txt"])
+    assert [one["type"] for one in found.blocks] == ["text", "text", "text", "image"]
+    assert found.blocks[2]["text"] == "/c.py:\n```\nx = 1\n```"
+    assert prompt_of([resource_link_block("web", "https://a.b/c")]).files == []
+    for bad, why in (([audio_block("", "audio/wav")], "audio is not supported"), ([text_block(" ")], "is empty")):
+        with pytest.raises(InputError, match=why):
+            prompt_of(bad)
+    local = McpServerStdio(name="my tools", command="/bin/x", args=["-y"], env=[EnvVariable(name="A", value="b")])
+    remote = HttpMcpServer(type="http", name="far", url="https://a.b", headers=[HttpHeader(name="K", value="v")])
+    servers = servers_of([local, remote])
+    assert servers["my-tools"] == McpServer(command="/bin/x", args=("-y",), env={"A": "b"})
+    assert servers["far"] == McpServer(url="https://a.b", headers={"K": "v"})
+    with pytest.raises(InputError, match="must use stdio or HTTP"):
+        servers_of([SseMcpServer(type="sse", name="old", url="https://a.b", headers=[])])
 
 
 def test_slash_commands_files_and_the_users_own_commands(

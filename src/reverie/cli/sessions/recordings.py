@@ -82,7 +82,7 @@ def newest_session() -> str:
     found = earlier_sessions(load_settings(), Path.cwd(), limit=1)
     if not found:
         raise InputError("this project has no session: name one; 'reverie sessions' lists all")
-    warn(f"the newest session of this project is {found[0].session}")
+    warn(f"the session that was written last in this project is {found[0].session}")
     return found[0].session
 
 
