@@ -319,3 +319,39 @@ def test_an_agent_writes_to_a_session_on_another_machine(database: Settings, tmp
 
     anyio.run(run)
     assert database_bridge(Settings(home=tmp_path), "p") is None
+
+
+@pytest.mark.usefixtures("database")
+def test_doctor_checks_the_database_and_names_a_role_that_sees_every_tenant(
+    postgres_server: PostgresServer, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finding(code: int) -> tuple[str, str]:
+        (found,) = [one for one in asked("doctor", code=code)["findings"] if one["name"] == "database"]
+        return found["status"], found["detail"]
+
+    assert finding(0)[0] == "ok"
+    monkeypatch.setenv("REVERIE_DATABASE", postgres_server.url)
+    assert finding(1)[0] == "failed"
+    assert "every tenant" in finding(1)[1]
+    monkeypatch.setenv("REVERIE_DATABASE", "postgresql://somebody@/postgres?host=/nowhere")
+    assert "/nowhere" in finding(1)[1]
+
+
+@pytest.mark.requirement("X2")
+def test_the_corpus_moves_there_and_back_byte_for_byte(
+    corpus: Path, torture: bool, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked
+) -> None:
+    if not torture:
+        pytest.skip("only with --torture: it reads the whole corpus")
+    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    first, second = tmp_path / "first", tmp_path / "second"
+    for number, path in enumerate(sorted(path for path in corpus.rglob("*") if path.is_file())):
+        target = first / "projects" / "corpus" / f"{number}.jsonl" / path.name
+        target.parent.mkdir(parents=True)
+        target.write_bytes(path.read_bytes())
+    before = files_of(first)
+    monkeypatch.setenv("REVERIE_HOME", str(first))
+    assert asked("move", "--to", postgres_url)["copied"] == len(before)
+    monkeypatch.setenv("REVERIE_HOME", str(second))
+    assert asked("move", "--from", postgres_url)["copied"] == len(before)
+    assert files_of(second) == before

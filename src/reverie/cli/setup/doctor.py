@@ -89,6 +89,7 @@ def examine(home: Path) -> list[Finding]:
         *home_findings(home),
         settings_file(home),
         *stored_files(home),
+        *database(home),
         openat2(),
         sandbox(),
         denied_files(),
@@ -96,6 +97,33 @@ def examine(home: Path) -> list[Finding]:
         usable_model(home),
         *map(extra, EXTRAS),
     ]
+
+
+def database(home: Path) -> list[Finding]:
+    """Check the configured database: reachable, migrated, and its role bound to a tenant; nothing without one."""
+    from ...errors import ReverieError
+    from ...settings import load_settings
+
+    try:
+        settings = load_settings(home=home)
+        if settings.database is None:
+            return []
+        from ...storage.postgres.migrate import status
+
+        found = status(settings.database)
+    except ImportError:
+        return [Finding("database", "failed", f"the extra is missing: {install_command('postgres')}")]
+    except ReverieError as error:
+        return [Finding("database", "failed", str(error))]
+    problems = [
+        "set a tenant (REVERIE_TENANT)" if not settings.tenant else "",
+        "run 'reverie db migrate'" if found.pending else "",
+        f"the role {found.role} sees the rows of every tenant: use one without SUPERUSER and BYPASSRLS"
+        if found.bypasses_tenants
+        else "",
+    ]
+    problem = "; ".join(filter(None, problems))
+    return [Finding("database", "failed" if problem else "ok", problem or f"{found.database}, {found.server}")]
 
 
 def usable_model(home: Path) -> Finding:
