@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from ..cache.usage import reply_tokens
 from ..conversation.decisions import Compacted, decision_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
 from ..conversation.rounds import reply_id
-from ..conversation.tokens.estimate import estimate_message
 from ..conversation.wire.blocks import Block, as_blocks
 from ..runtime.session.session import Session
 from ..values import record, replace
@@ -65,7 +65,7 @@ async def play_session(
                 check(request)
             blocks = [block for piece in group for block in as_blocks(piece.message or {"content": []})]
             message = {"role": "assistant", "content": blocks}
-            usage = provider.bill(request, clock.now, output=estimate_message(message))
+            usage = provider.bill(request, clock.now, output=reply_tokens(group))
             await session.observe({"id": reply_id(entry), "model": model, "usage": usage, **message})
             number += 1
             yield PlayedRequest(number, clock.now, usage, provider.last.input, _first_text(blocks))
