@@ -18,7 +18,7 @@ _ENGLISH: Final[Any] = cast("Any", Stemmer).Stemmer("english", 0)
 _LOCK: Final = allocate_lock()  # a stemmer is not thread-safe
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """Return the English stem of a lower-case word; words of other scripts stay as they are."""
     with _LOCK:
