@@ -24,6 +24,9 @@ class Careless:
         body = msgspec.json.decode(b"".join(exchange.request))
         return json.dumps(_unmarked(body), sort_keys=True).encode()
 
+    def finished(self, exchange: Exchange) -> None:
+        """Do nothing: nothing is remembered."""
+
 
 def _unmarked(value: Any) -> Any:
     if isinstance(value, dict):

@@ -27,27 +27,34 @@ TOKEN_FILE: Final = "gateway-token"
 @click.option("--upstream", metavar="URL", help="The server behind; default: the provider whose API a request speaks.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 for a free one.")
 @click.option("--listen", metavar="ADDRESS", default="127.0.0.1", help="Another address than loopback needs the token.")
+@click.option("--save", is_flag=True, help="Move big new tool results to disk, once and for good.")
 @click.option("--no-record", is_flag=True, help="Pass requests only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
 @click.pass_context
-def command(ctx: click.Context, upstream: str | None, port: int, listen: str, no_record: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context, upstream: str | None, port: int, listen: str, save: bool, no_record: bool, as_json: bool
+) -> None:
     """Pass requests of any client to its provider, byte for byte, and record the sessions.
 
     Set the client's base URL to the printed address; 'reverie gateway env' prints how, for each agent. Requests and
     replies pass unchanged, streams as they come. Sessions appear in 'reverie sessions', 'inspect', 'stats' and
-    'search' while they run. Keys are never recorded. It serves until Ctrl-C.
+    'search' while they run. Keys are never recorded. It serves until Ctrl-C. With --save, big tool results of the
+    Messages API move to disk before they are first sent, and the model sees a preview with the path.
     """
     if ctx.invoked_subcommand is not None:
         return
     import anyio
 
+    from ...layers.l1_offload import OffloadPolicy
     from ...servers.gateway.recorder_process import RecorderProcess
+    from ...servers.gateway.saving import Saver
     from ...servers.gateway.server import serve, serve_until_signal
     from ...servers.gateway.upstreams import Routes
     from ...servers.listener import open_listener
     from ...servers.token_file import load_token
 
-    home, routes = load_settings().home, Routes(upstream)
+    settings, routes = load_settings(), Routes(upstream)
+    home = settings.home
     token = None if _is_loopback(listen) else load_token(home, TOKEN_FILE)
     with open_listener(port, listen) as listener:
         url = f"http://{f'[{listen}]' if ':' in listen else listen}:{listener.getsockname()[1]}"
@@ -62,10 +69,12 @@ def command(ctx: click.Context, upstream: str | None, port: int, listen: str, no
                 if token:
                     say(f"Clients need the token in {home / TOKEN_FILE}: {url}/token/TOKEN as base URL.")
                 records = "nothing" if no_record else "sessions"
-                say(f"It changes no byte and records {records}. Ctrl-C ends it.")
+                changes = "only results that are new in a request" if save else "no byte"
+                say(f"It changes {changes} and records {records}. Ctrl-C ends it.")
             sys.stdout.flush()
 
-        serving = partial(serve, listener, routes, token=token, recorder=recorder, started=started)
+        saver = Saver(home, OffloadPolicy(override_chars=settings.offload_limits)) if save else None
+        serving = partial(serve, listener, routes, token=token, recorder=recorder, rewriter=saver, started=started)
         anyio.run(serve_until_signal, serving)
 
 

@@ -30,6 +30,7 @@ _IDENTITY_CHARS: Final = 500
 _LEFT_OUT: Final = frozenset({"messages", "input", "instructions", "system", "tools", "model", "stream", "metadata"})
 """The fields of a request that are no options of it."""
 _SPOKEN: Final = frozenset({"text", "tool_use", "server_tool_use", "mcp_tool_use"})
+_SESSION: Final = re.compile(r'session[_"]+(?:id"\s*:\s*")?([0-9a-fA-F-]{36})')
 _DIRECTORY: Final = re.compile(r"(?i)(?:working directory:? *|<cwd>)`?(/[^\s<`\"']+)")
 
 
@@ -180,16 +181,21 @@ def _json(data: bytes) -> Any:
 
 def _messages(body: Record) -> SeenRequest:
     said = [_message(one) for one in rows_of(body.get("messages"))]
-    user = as_text(object_of(body.get("metadata")).get("user_id"))
-    named = re.search(r'session[_"]+(?:id"\s*:\s*")?([0-9a-fA-F-]{36})', user)
     return SeenRequest(
         as_text(body.get("model")),
         _unmarked(body.get("system")) or None,
         [_unmarked(tool) for tool in rows_of(body.get("tools"))],
         tuple(one for one in said if one is not None),
         _options(body),
-        session=named[1] if named else "",
+        session=request_session(body),
     )
+
+
+def request_session(body: Record) -> str:
+    """Return the session that the metadata of a request names; empty if it names none."""
+    user = as_text(object_of(body.get("metadata")).get("user_id"))
+    found = _SESSION.search(user)
+    return found[1] if found else ""
 
 
 def _message(row: Record) -> SeenMessage | None:

@@ -60,6 +60,11 @@ class Exchange:
         """The headers of the request that name its session and describe its body."""
         return self._headers
 
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body of the request comes in chunks."""
+        return self._chunked[0]
+
     def answered(self, head: Head, *, chunked: bool) -> None:
         """Take the head of the reply; its body is added to ``response`` as it comes."""
         self.status, self._reply_headers, self._chunked[1] = head.status, _safe(head), chunked

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID, uuid5
 
+from ...cache.usage import Usage
 from ...conversation.decisions import Cause, PrefixRendered
-from ...conversation.entries import iso
+from ...conversation.entries import DECISION, iso
 from ...errors import ReverieError
 from ...events import Event, FellBack
 from ...importers import ImportedSession
@@ -101,7 +102,7 @@ class Recorder:
             request = replace(request, messages=(*past, *request.messages))
         recorded = _RecordedExchange(conversation, request, iso(exchange.at))
         conversation.project = conversation.project or project_of(recorded.session())
-        bill = self._bill(recorded, reply, exchange.at) if reply is not None else None
+        bill = self._bill(recorded, reply, exchange) if reply is not None else None
         if reply is not None:
             recorded.answer(reply, bill)
         found = recorded.session()
@@ -120,16 +121,30 @@ class Recorder:
         """Return the project of a session's main conversation; empty if it has none yet."""
         return next((one.project for one in self._known.get(session, ()) if one.session_id == session), "")
 
-    def _bill(self, recorded: _RecordedExchange, reply: Record, at: float) -> CallBill | None:
+    def _bill(self, recorded: _RecordedExchange, reply: Record, exchange: SeenExchange) -> CallBill | None:
         conversation = recorded.conversation
         name = conversation.session_id
         if name not in self._accounts:
             self._accounts[name] = Accounts(
                 self._ledger, session=name, project=conversation.project, clock=lambda: self._now
             )
-        self._now = at
+        self._now = exchange.at
         self._accounts[name].before(recorded.request.body, [], None)
-        return self._accounts[name].after(reply, cache={"at": at})
+        saved = self._saved(recorded, self._accounts[name], exchange.saved) if exchange.saved else {}
+        bill = self._accounts[name].after(reply, cache={"at": exchange.at, **saved})
+        if saved and bill is not None:
+            cost = "unknown" if bill.call.cost_usd is None else f"${bill.call.cost_usd:.4f}"
+            gain = "" if saved["saved_usd"] is None else f", about ${saved['saved_usd']:.4f}"
+            self._tell(f"{name}: this reply cost {cost}; saving left out {saved['saved_tokens']:,} tokens{gain}")
+        return bill
+
+    def _saved(self, recorded: _RecordedExchange, accounts: Accounts, saved: Record) -> Record:
+        """Log the decisions about results that saving replaced, and return what the request was cheaper by."""
+        recorded.decide(saved["decisions"])
+        prices = accounts.prices(recorded.request.model)
+        old = Usage(saved["tokens"] - saved["new_tokens"], saved["new_tokens"])
+        usd = prices.cost_of(old) if prices is not None else None
+        return {"saved_tokens": saved["tokens"], "saved_usd": usd}
 
     # -- which conversation
 
@@ -231,6 +246,12 @@ class _RecordedExchange:
         if message.attachment:
             more["attachment"] = {"type": message.attachment}
         self._draft.say(message.kind, message.role, message.content, self._time, uuid, **more)
+
+    def decide(self, decisions: Sequence[Record]) -> None:
+        """Add decisions about results of this request."""
+        for body in decisions:
+            name = f"{self.conversation.session_id}:{body.get('tool_use_id')}:decision"
+            self._draft.add(DECISION, body, self._time, str(uuid5(_NAMESPACE, name)))
 
     def answer(self, reply: Record, bill: CallBill | None) -> None:
         """Add the reply, and the bill of its call."""

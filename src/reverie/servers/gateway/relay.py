@@ -42,6 +42,10 @@ class Rewriter(Protocol):
         """Return the content to send in place of the request's own; None if nothing changes. Never raise."""
         ...
 
+    def finished(self, exchange: Exchange) -> None:
+        """Take an exchange that is over. Never raise."""
+        ...
+
 
 class ClientSide(asyncio.Protocol):
     """The connection of a client: reads requests, passes them on, and answers only what may not pass."""

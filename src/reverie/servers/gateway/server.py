@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from .entrance import Entrance
+from .exchange import Exchange
 from .recorder_process import RecorderProcess
 from .relay import ClientSide, Rewriter
 from .upstreams import Routes
@@ -28,13 +29,21 @@ async def serve(
     recorder gets every exchange when it is over.
     """
     entrance = Entrance(port=listener.getsockname()[1], token=token)
-    finished = recorder.offer if recorder is not None else None
+    following = [one.finished for one in (rewriter,) if one is not None]
+    following += [one.offer for one in (recorder,) if one is not None]
+
+    def finished(exchange: Exchange) -> None:
+        for follow in following:
+            follow(exchange)
+
     if recorder is not None:
         recorder.start()
     loop = asyncio.get_running_loop()
     clients = set[ClientSide]()
     server = await loop.create_server(
-        lambda: ClientSide(entrance, routes, finished, rewriter, clients), sock=listener, backlog=512
+        lambda: ClientSide(entrance, routes, finished if following else None, rewriter, clients),
+        sock=listener,
+        backlog=512,
     )
     try:
         if started is not None:
