@@ -1,7 +1,4 @@
-"""Record an agent that knows nothing of Reverie: it only gets another base URL.
-
-Run it: python examples/gateway.py. It needs no key and no network: a scripted server plays the provider.
-"""
+"""Record an agent that knows nothing of Reverie: it only gets another base URL. A scripted server is the provider."""
 
 from __future__ import annotations
 
@@ -11,11 +8,14 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from typing import Any
 
 from reverie.testing.messages_server import MessagesServer
 
+REVERIE = [sys.executable, "-m", "reverie"]
 
-def ask(base_url: str, messages: list[dict[str, str]]) -> str:
+
+def ask(base_url: str, messages: list[dict[str, Any]]) -> str:
     """Send one request, as any client does, and return the text of the reply."""
     body = {"model": "claude-sonnet-4-5", "max_tokens": 100, "messages": messages}
     headers = {"content-type": "application/json", "x-api-key": "secret", "anthropic-version": "2023-06-01"}
@@ -24,24 +24,16 @@ def ask(base_url: str, messages: list[dict[str, str]]) -> str:
         return json.load(answer)["content"][0]["text"]
 
 
-def main() -> None:
-    """Talk through a gateway, then list the session that it recorded."""
-    with tempfile.TemporaryDirectory() as home, MessagesServer(lambda request: "Four.") as provider:
-        env = {**os.environ, "REVERIE_HOME": home}
-        words = [sys.executable, "-m", "reverie", "gateway", "--port", "0", "--json", "--upstream", provider.base_url]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as gateway:
-            assert gateway.stdout is not None
-            url = json.loads(gateway.stdout.readline())["url"]
-            said = [{"role": "user", "content": "How much is two and two?"}]
-            said += [{"role": "assistant", "content": ask(url, said)}, {"role": "user", "content": "And again?"}]
-            print("the reply:", ask(url, said))
-            gateway.terminate()  # it lets its recorder finish
-        listed = subprocess.run(
-            [sys.executable, "-m", "reverie", "sessions", "--json"], env=env, capture_output=True, text=True, check=True
-        )
-        for row in json.loads(listed.stdout)["sessions"]:
-            print(f"recorded: {row['messages']} messages, {row['title']!r}")
-
-
-if __name__ == "__main__":
-    main()
+with tempfile.TemporaryDirectory() as home, MessagesServer(lambda request: "Four.") as provider:
+    env = {**os.environ, "REVERIE_HOME": home}
+    words = [*REVERIE, "gateway", "--port", "0", "--json", "--upstream", provider.base_url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as gateway:
+        assert gateway.stdout is not None
+        url = json.loads(gateway.stdout.readline())["url"]
+        said = [{"role": "user", "content": "How much is two and two?"}]
+        said += [{"role": "assistant", "content": ask(url, said)}, {"role": "user", "content": "And again?"}]
+        print("the reply:", ask(url, said))
+        gateway.terminate()  # it lets its recorder finish
+    listed = subprocess.run([*REVERIE, "sessions", "--json"], env=env, capture_output=True, text=True, check=True)
+    for row in json.loads(listed.stdout)["sessions"]:
+        print(f"recorded: {row['messages']} messages, {row['title']!r}")
