@@ -30,7 +30,7 @@ from reverie.layers.l1_offload import OffloadPolicy
 from reverie.replay.provider import SimulatedProvider
 from reverie.servers.gateway.exchange import Exchange
 from reverie.servers.gateway.http1 import Head
-from reverie.servers.gateway.saving import Saver
+from reverie.servers.gateway.saver import Saver
 
 MODEL = "claude-sonnet-4-5"
 

@@ -15,7 +15,7 @@ import pytest
 
 from gateway_world import ListedExchanges, gateway_thread
 from reverie import FileStorage, Library
-from reverie.servers.gateway.saving import Saver, spliced
+from reverie.servers.gateway.saver import Saver, spliced
 from reverie.testing.messages_server import MessagesServer
 
 MODEL = "claude-sonnet-4-5"

@@ -47,7 +47,7 @@ def command(
 
     from ...layers.l1_offload import OffloadPolicy
     from ...servers.gateway.recorder_process import RecorderProcess
-    from ...servers.gateway.saving import Saver
+    from ...servers.gateway.saver import Saver
     from ...servers.gateway.server import serve, serve_until_signal
     from ...servers.gateway.upstreams import Routes
     from ...servers.listener import open_listener
