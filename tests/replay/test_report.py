@@ -51,7 +51,10 @@ def shown_on(report: ReplayReport, monkeypatch: pytest.MonkeyPatch, *, columns: 
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", out)
         patch.setenv("TERM", "xterm-256color")
-        patch.setenv("COLUMNS", str(columns or 80))
+        if columns:
+            patch.setenv("COLUMNS", str(columns))
+        else:
+            patch.delenv("COLUMNS", raising=False)
         patch.delenv("NO_COLOR", raising=False)
         for name, value in environment.items():
             patch.setenv(name, value)
