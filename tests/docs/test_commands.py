@@ -20,6 +20,7 @@ DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md
 SESSION = "6513270e"
 MODEL, TERMINAL, ENDLESS = "asks a model", "asks on the terminal", "runs until it is stopped"
 NETWORK, PROGRAM, MACHINE = "installs from an index", "runs another program", "the ids are of the writer's machine"
+DATABASE = "needs a database; tests/cli/test_database.py, test_operations.py and tests/runtime/test_jobs.py have one"
 EXCEPTED = {
     "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/reverie demo": NETWORK + "; see tests/packaging",
     "python3 -m venv .venv && .venv/bin/pip install -q .": NETWORK + "; see tests/packaging",
@@ -50,6 +51,18 @@ EXCEPTED = {
     "reverie install --host claude-code": TERMINAL,
     'claude mcp add --scope user reverie -- "$(command -v reverie)" mcp': PROGRAM,
     "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318": "sets a variable for the next command",
+    "reverie db migrate --database postgresql://reverie_owner@db/reverie --grant reverie_app": DATABASE,
+    "reverie db status": DATABASE,
+    "reverie db migrate --database postgresql://reverie_owner@db/reverie --grant reverie_app --"
+    "worker reverie_worker": DATABASE,
+    "reverie worker --database postgresql://reverie_worker@db/reverie": DATABASE,
+    "reverie db queue notes --project app-1a2b3c4d --session repo-42": DATABASE,
+    "reverie db queue dream --project app-1a2b3c4d --every 24": DATABASE,
+    "reverie db queue retain --every 24": DATABASE,
+    "reverie db jobs": DATABASE,
+    "reverie export --subject user-7 --output user-7": DATABASE,
+    "reverie delete --subject user-7 --dry-run": DATABASE,
+    "reverie delete --subject user-7 --yes": DATABASE,
     "reverie undo 20261117-040257-c644": MACHINE,
     "reverie show 20261117-040257-c644": MACHINE,
     "reverie undo --dry-run 20261117-040257-c644": MACHINE,
