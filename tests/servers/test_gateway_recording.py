@@ -190,7 +190,7 @@ def test_the_other_apis_are_recorded_too(shape: str, home: Path, gateway: Callab
             path = "/v1/chat/completions" if shape == "chat" else "/v1/responses"
             world.post(path, {**body, "stream": True}, {"authorization": f"Bearer {CANARY}", "session-id": "s-9"})
         key = world.recorded("gateway-s-9", 4)
-    assert [text_of(one) for one in Library(FileStorage(home)).view(key).messages()] == [
+    assert [text_of(one).split()[-1] for one in Library(FileStorage(home)).view(key).messages()] == [
         "hi",
         "Hello.",
         "more",
@@ -230,12 +230,12 @@ class World:
 
 
 @pytest.fixture
-def gateway(home: Path) -> Callable[..., Any]:
+def gateway(home: Path, tmp_path: Path) -> Callable[..., Any]:
     @contextmanager
     def start(upstream: str, *more: str, shell: str = "") -> Iterator[World]:
         env = {**os.environ, "REVERIE_HOME": str(load_settings().home)}
         words = [sys.executable, "-m", "reverie", "gateway", "--port", "0", "--json", "--upstream", upstream, *more]
-        with open(home.parent / "gateway.err", "w") as errors:
+        with open(tmp_path / "gateway.err", "w") as errors:
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=env)
         assert process.stdout is not None
         try:
@@ -249,14 +249,16 @@ def gateway(home: Path) -> Callable[..., Any]:
 
 
 def ask(world: World, *words: str, key: str = CANARY, **more: Any) -> tuple[int, bytes]:
-    body = {"model": MODEL, "max_tokens": 100, "messages": said(*words), **more}
+    body = {"model": MODEL, "max_tokens": 100, "tools": TOOLS, "messages": said(*words), **more}
     headers = {"x-api-key": key, "anthropic-version": "2023-06-01", "x-claude-code-session-id": "s-1"}
     return world.post(f"/v1/messages?key={key}", body, headers)
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("G2", "G5")
-def test_a_running_gateway_records_live_and_no_file_holds_a_key(home: Path, gateway: Callable[..., Any]) -> None:
+def test_a_running_gateway_records_live_and_no_file_holds_a_key(
+    home: Path, tmp_path: Path, gateway: Callable[..., Any]
+) -> None:
     with MessagesServer(lambda body: f"You sent {CANARY}.") as server, gateway(server.base_url) as world:
         assert ask(world, "one")[0] == 200
         reply = f"You sent {CANARY}."
@@ -268,7 +270,7 @@ def test_a_running_gateway_records_live_and_no_file_holds_a_key(home: Path, gate
         assert ask(world, "one", reply, "more")[0] == 401
         bearer = {"authorization": f"Bearer {CANARY}", "anthropic-version": "2023-06-01"}
         world.post("/v1/messages/count_tokens", {"model": MODEL, "messages": said("x")}, bearer)
-    files = [path for path in [*home.rglob("*"), home.parent / "gateway.err"] if path.is_file()]
+    files = [path for path in [*home.rglob("*"), tmp_path / "gateway.err"] if path.is_file()]
     assert any(path.suffix == ".jsonl" for path in files)
     assert any(path.name == "ledger.sqlite" for path in files)
     assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
@@ -282,7 +284,9 @@ def test_a_recorder_that_is_not_told_the_key_would_record_it(seen: Seen) -> None
 @pytest.mark.slow
 @pytest.mark.requirement("G1")
 @pytest.mark.parametrize("trouble", ["no space", "locked ledger", "broken store"])
-def test_requests_pass_when_nothing_can_be_recorded(trouble: str, home: Path, gateway: Callable[..., Any]) -> None:
+def test_requests_pass_when_nothing_can_be_recorded(
+    trouble: str, home: Path, tmp_path: Path, gateway: Callable[..., Any]
+) -> None:
     home.mkdir(parents=True, exist_ok=True)
     locked = None
     if trouble == "locked ledger":
@@ -292,9 +296,9 @@ def test_requests_pass_when_nothing_can_be_recorded(trouble: str, home: Path, ga
     elif trouble == "broken store":
         (home / "projects").write_text("a file where a folder should be")
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); " if trouble == "no space" else ""
-    site = home.parent / "site"
+    site = tmp_path / "site"
     site.mkdir()
-    (site / "sitecustomize.py").write_text(f"import os, sys\nif 'record' in sys.argv: {limit or 'pass'}\n")
+    (site / "sitecustomize.py").write_text(f"import os, sys\nif 'record' in sys.orig_argv: {limit or 'pass'}\n")
     os.environ["PYTHONPATH"] = str(site)
     try:
         with MessagesServer(lambda body: "Hello.") as server, gateway(server.base_url) as world:
@@ -306,7 +310,7 @@ def test_requests_pass_when_nothing_can_be_recorded(trouble: str, home: Path, ga
         del os.environ["PYTHONPATH"]
         if locked is not None:
             locked.close()
-    told = (home.parent / "gateway.err").read_text()
+    told = (tmp_path / "gateway.err").read_text()
     assert {"no space": "File too large", "locked ledger": "database is locked", "broken store": "projects"}[
         trouble
     ] in told
