@@ -194,3 +194,13 @@ def test_a_terminal_that_knows_ascii_only_gets_escapes_and_no_trace(home: Path) 
     done = reverie("doctor", env=environ)
     assert "\\xe9" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.requirement("B6")
+def test_one_runtime_has_a_door_for_every_kind_of_user(capsys: pytest.CaptureFixture[str]) -> None:
+    import reverie
+
+    assert {"Session", "SyncSession", "Agent", "Memory"} <= set(dir(reverie))
+    for door in ("chat", "mcp", "hook", "gateway", "inspect", "acp"):
+        assert run([door, "--help"]) == 0, door
+        assert "Usage: reverie" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from postgres_server import PostgresServer
 from reverie.cli.main import COMMANDS, OLD_NAMES, ROOT_OPTIONS, group, run
 from reverie.runtime.mail.mailbox import Mailbox
 
@@ -20,7 +21,6 @@ DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md
 SESSION = "6513270e"
 MODEL, TERMINAL, ENDLESS = "asks a model", "asks on the terminal", "runs until it is stopped"
 NETWORK, PROGRAM, MACHINE = "installs from an index", "runs another program", "the ids are of the writer's machine"
-DATABASE = "needs a database; tests/cli/test_database.py, test_operations.py and tests/runtime/test_jobs.py have one"
 EXCEPTED = {
     "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/reverie demo": NETWORK + "; see tests/packaging",
     "python3 -m venv .venv && .venv/bin/pip install -q .": NETWORK + "; see tests/packaging",
@@ -44,6 +44,7 @@ EXCEPTED = {
     'eval "$(reverie gateway env --host claude-code)" && claude': PROGRAM,
     "reverie gateway check http://127.0.0.1:4000": "needs a proxy; tests/cli/test_gateway.py runs it with one",
     "reverie inbox --watch": ENDLESS,
+    "reverie worker --database postgresql://reverie_worker@db/reverie": ENDLESS,
     "reverie mcp --http --port 8765 --project .": ENDLESS,
     "reverie notes SESSION --edit": TERMINAL,
     "reverie redact SESSION": TERMINAL,
@@ -51,18 +52,6 @@ EXCEPTED = {
     "reverie install --host claude-code": TERMINAL,
     'claude mcp add --scope user reverie -- "$(command -v reverie)" mcp': PROGRAM,
     "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318": "sets a variable for the next command",
-    "reverie db migrate --database postgresql://reverie_owner@db/reverie --grant reverie_app": DATABASE,
-    "reverie db status": DATABASE,
-    "reverie db migrate --database postgresql://reverie_owner@db/reverie --grant reverie_app --"
-    "worker reverie_worker": DATABASE,
-    "reverie worker --database postgresql://reverie_worker@db/reverie": DATABASE,
-    "reverie db queue notes --project app-1a2b3c4d --session repo-42": DATABASE,
-    "reverie db queue dream --project app-1a2b3c4d --every 24": DATABASE,
-    "reverie db queue retain --every 24": DATABASE,
-    "reverie db jobs": DATABASE,
-    "reverie export --subject user-7 --output user-7": DATABASE,
-    "reverie delete --subject user-7 --dry-run": DATABASE,
-    "reverie delete --subject user-7 --yes": DATABASE,
     "reverie undo 20261117-040257-c644": MACHINE,
     "reverie show 20261117-040257-c644": MACHINE,
     "reverie undo --dry-run 20261117-040257-c644": MACHINE,
@@ -137,6 +126,17 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return clone
 
 
+@pytest.fixture
+def database(request: pytest.FixtureRequest, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the URLs of a real server in place of those of a document; empty where it names none."""
+    if not any("@db/" in line for line in lines):
+        return {}
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    monkeypatch.setenv("REVERIE_DATABASE", server.app_url)
+    monkeypatch.setenv("REVERIE_TENANT", "documents")
+    return {"postgresql://reverie_owner@db/reverie": server.url, "postgresql://reverie_app@db/reverie": server.app_url}
+
+
 def handle_of(clone: Path) -> str:
     """Return the id of a tool call in the sample."""
     return re.findall(r"toolu_\w+", (clone / "examples" / "sessions" / "sample.jsonl").read_text())[0]
@@ -150,10 +150,15 @@ def runnable() -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(("document", "lines"), runnable(), ids=lambda value: value if isinstance(value, str) else "")
 def test_the_commands_of_a_document_run_one_after_another(
-    document: str, lines: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    document: str,
+    lines: list[str],
+    place: Path,
+    database: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for line in lines:
-        for old, new in REPLACED.items():
+        for old, new in (*REPLACED.items(), *database.items()):
             line = re.sub(rf"(?<!\w){re.escape(old)}", new if new != "toolu_" else handle_of(place), line)
         embedded = re.search(r"\$\((reverie [^)]+)\)|'(reverie [^|']+) \|", line)
         line = (embedded[1] or embedded[2]) if embedded else line

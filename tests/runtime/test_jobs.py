@@ -17,7 +17,7 @@ import anyio
 import psycopg
 import pytest
 
-from postgres_server import PostgresServer
+from postgres_server import TENANT_ROLE, WORKER_ROLE, PostgresServer
 from reverie import Session
 from reverie.errors import InputError, StorageError
 from reverie.runtime.jobs.engine import install
@@ -28,11 +28,9 @@ from reverie.runtime.memory.shared_journal import StoredJournal
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.settings import Settings
-from reverie.storage.postgres.migrate import migrate
 
 pytestmark = pytest.mark.slow
 
-WORKER = "reverie_worker"
 REPLY = {
     "id": "msg_1",
     "role": "assistant",
@@ -44,13 +42,8 @@ REPLY = {
 
 @pytest.fixture(scope="module")
 def worker_url(postgres_server: PostgresServer) -> str:
-    """Install the engine once, with a role for workers that is bound to tenants in every other table."""
-    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
-        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (WORKER,)).fetchone() is None:
-            connection.execute(f"CREATE ROLE {WORKER} LOGIN NOSUPERUSER NOBYPASSRLS".encode())
-    migrate(postgres_server.url, grant=WORKER)
-    install(postgres_server.url, grant="reverie_app", worker=WORKER)
-    return postgres_server.url.replace("postgres@", f"{WORKER}@")
+    """Return the URL of the workers' role, which is bound to tenants in every table but that of jobs."""
+    return postgres_server.url.replace("postgres@", f"{WORKER_ROLE}@")
 
 
 @pytest.fixture
@@ -164,7 +157,7 @@ def test_an_unknown_kind_of_job_is_refused(queue: JobQueue) -> None:
 def test_the_tables_of_the_engine_are_made_once_from_many_processes(
     postgres_server: PostgresServer, worker_url: str
 ) -> None:
-    assert install(postgres_server.url, grant="reverie_app", worker=WORKER) is False
+    assert install(postgres_server.url, grant=TENANT_ROLE, worker=WORKER_ROLE) is False
 
 
 def test_a_timer_queues_its_next_run(queue: JobQueue, worker_url: str, settings: Settings) -> None:

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PATIENCE_SECONDS = 60.0
+WORKER_ROLE = "reverie_worker"
 TENANT_ROLE = "reverie_app"
 """A role that is neither the owner of the tables nor a superuser."""
 
@@ -157,16 +158,18 @@ def supervise(folder: Path) -> None:
 
 
 def make_role(server: PostgresServer) -> None:
-    """Create the tables and a role that may use them."""
+    """Create the tables, a role that may use them, and one that runs the jobs of all tenants."""
     import psycopg
 
     from reverie.runtime.jobs.engine import install
     from reverie.storage.postgres.migrate import migrate
 
     with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {TENANT_ROLE} LOGIN NOSUPERUSER NOBYPASSRLS".encode())
-    migrate(server.url, grant=TENANT_ROLE)
-    install(server.url, grant=TENANT_ROLE)
+        for role in (TENANT_ROLE, WORKER_ROLE):
+            connection.execute(f"CREATE ROLE {role} LOGIN NOSUPERUSER NOBYPASSRLS".encode())
+    for role in (TENANT_ROLE, WORKER_ROLE):
+        migrate(server.url, grant=role)
+    install(server.url, grant=TENANT_ROLE, worker=WORKER_ROLE)
 
 
 _users: list[object] = []
