@@ -295,7 +295,7 @@ def test_requests_pass_when_nothing_can_be_recorded(
         locked.execute("BEGIN EXCLUSIVE")
     elif trouble == "broken store":
         (home / "projects").write_text("a file where a folder should be")
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); " if trouble == "no space" else ""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)); " if trouble == "no space" else ""
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(f"import os, sys\nif 'record' in sys.orig_argv: {limit or 'pass'}\n")
