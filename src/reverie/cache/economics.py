@@ -284,7 +284,7 @@ def expected_loss(price: float, saves: float) -> float:
     """Return the loss to expect of a price because the session may end before it has paid.
 
     ``saves`` is the saving over as many requests again as the session had. A session of ``n`` requests goes on beyond
-    ``n + t`` with a chance of ``n / (n + t)``, which has the median ``n``: the mean of what is still unpaid then.
+    ``n + t`` with a chance of ``n / (n + t)``, which has the median ``n``; the loss is the mean of the unpaid rest.
     """
     if price <= 0:
         return 0.0

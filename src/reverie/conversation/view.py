@@ -76,7 +76,7 @@ class View:
     )  # fmt: skip
 
     def __init__(self, archive: Archive | None = None) -> None:
-        """Begin with nothing; what leaves the view is read from the ``archive`` again, else it is kept in memory."""
+        """Begin with nothing; the ``archive`` has the messages that leave the view, else memory keeps them."""
         self._head = next(_heads)
         self._finished = FinishedMessages(self._head)
         self._history = EntryHistory(self._head, archive)

@@ -106,7 +106,7 @@ class EncryptedStorage:
         return self.inner.delete(key)
 
     def erase_key(self, key: str) -> None:
-        """Erase the wrapped key of the session that a storage key belongs to, so that nobody can read it again."""
+        """Erase the wrapped key of the session that a storage key belongs to, so that its content is lost for good."""
         with self._lock:
             self._ciphers.pop(_scope(key), None)
             self.inner.write(_key_name(_scope(key)), b"")  # an empty key is a tombstone: no new one is drawn

@@ -19,7 +19,7 @@ _CODEX: Final = (
 
 @record
 class Client:
-    """How an agent is pointed at another base URL: variables, arguments of its command, and what else to know."""
+    """How an agent is pointed at another base URL: variables, arguments of its command, and a note."""
 
     title: str
     variables: Callable[[str], Mapping[str, str]]
@@ -38,7 +38,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         "Codex",
         lambda url: {},
         lambda url: ["codex", "-c", 'model_provider="reverie"', "-c", _CODEX.format(url=url)],
-        "It uses OPENAI_API_KEY; a ChatGPT login has another address. The values may stand in config.toml too.",
+        "It uses OPENAI_API_KEY; a ChatGPT login has another address. config.toml may hold the values too.",
     ),
     "opencode": Client("opencode", _opencode, note="It adds to your opencode.json; both providers keep their keys."),
     "gemini": Client(

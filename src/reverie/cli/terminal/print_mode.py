@@ -197,7 +197,7 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
 
 
 async def _answer(agent: Agent, prompt: Prompt, options: Options, answer: QueryResult, output: OutputFormat) -> int:
-    """Answer one prompt, print what the format wants after it, and return the exit code."""
+    """Answer one prompt, print the end that the format needs, and return the exit code."""
     plans = agent.plan.changes if agent.plan is not None else 0
     answer.begin()
     answered = AnsweredPrompt(agent, options.wait_seconds)

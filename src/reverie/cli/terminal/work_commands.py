@@ -124,7 +124,7 @@ async def undo(chat: Chat, rest: str) -> None:
     if rest:
         raise InputError("usage: /undo; for a compaction /uncompact, for an earlier prompt /rewind")
     if not (prompts := await sent_prompts(chat.agent)):
-        raise InputError("there is no prompt to take back; /uncompact undoes the last compaction")
+        raise InputError("there is no prompt to undo; /uncompact undoes the last compaction")
     await _go_back(chat, prompts[0])
     chat.transcript.note("changes by commands stay · /rewind undo takes it back · for a compaction: /uncompact")
 

@@ -209,7 +209,7 @@ def request_words(activity: Activity, tokens: int, visible: Container[str] = ())
 def _without_announcements(found: Sequence[SpokenSentence]) -> list[SpokenSentence]:
     """Return the sentences without those that only announce a call, as "Let me look at it" does.
 
-    An announcement opens, between calls, as many of the sentences right before a call do; the call itself is told.
+    An announcement opens, between calls, as many of the sentences right before a call do; the call itself stays.
     """
     working = [one for one in found if one.weight == _WORKING_WEIGHT]
     before_call = {one.at[0]: one for one in working}  # the last sentence of each reply

@@ -272,7 +272,7 @@ class MemoryStore:
         return memory if trust == memory.trust else replace(memory, trust=trust)
 
     def refresh(self) -> None:
-        """Take over what other machines changed, if the journal is shared."""
+        """Apply the changes of other machines, if the journal is shared."""
         if not self._journal.is_current():
             with self._journal.locked():
                 pass

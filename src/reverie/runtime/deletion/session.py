@@ -113,7 +113,7 @@ class SessionDeletion:
             shutil.rmtree(name, dir_fd=parent)
 
     def _erase_shared_memories(self, names: Sequence[str], *, dry_run: bool = False) -> int:
-        """Erase what came from these sessions in the memories of a database, or count the memories."""
+        """Erase the memories of a database that came from these sessions, or count them."""
         if self._database is None:
             return 0
         from ..memory.memory import Memory  # only a database needs it here

@@ -24,7 +24,7 @@ _PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
 """Errors that may be gone at the next attempt; others fail the job at once."""
 
 Listener = Callable[[JobArguments, str], None]
-"""Is told of each job that ended, with a sentence about its result."""
+"""Gets each job that ended, with a sentence about its result."""
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The protocol's requests: initialize, sessions, prompts, modes; each error says what to do."""
+"""The protocol's requests: initialize, sessions, prompts, modes; each error has a remedy."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class AcpServer:
         await asyncio.to_thread(self._on_close, session.agent)
 
     async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
-        """Tell the editor the protocol's version and what this agent can do."""
+        """Return the protocol's version and the abilities of this agent."""
         sessions = SessionCapabilities(
             list=SessionListCapabilities(),
             resume=SessionResumeCapabilities(),

@@ -40,7 +40,7 @@ class Unreadable(Exception):
 
 @record
 class SeenMessage:
-    """One message of a request: the kind of its entry, its role and content, and what tells it from others."""
+    """One message of a request: the kind of its entry, its role and content, and its digest."""
 
     kind: str
     role: str

@@ -1,4 +1,4 @@
-"""Who may use the gateway: programs on this machine, or those that know its token."""
+"""The entrance of the gateway: it admits programs on this machine, or those that know its token."""
 
 from __future__ import annotations
 

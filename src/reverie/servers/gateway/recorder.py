@@ -33,7 +33,7 @@ _MAX_SENTENCES: Final = 1_000
 
 
 class Recorder:
-    """Records the exchanges of a gateway in a home, one after the other; a failure is told and stops nothing."""
+    """Records the exchanges of a gateway in a home, one after the other; a failure is reported and stops nothing."""
 
     def __init__(self, home: Path, tell: Callable[[str], None]) -> None:
         """Record in ``home``; ``tell`` gets a sentence about each new reason why something is not recorded."""
@@ -72,10 +72,10 @@ class Recorder:
             return self._take(exchange, conversation)
         except Unreadable as error:
             self._say(f"a request of {exchange.headers.get('user-agent', 'a client')[:40]} is not recorded: {error}")
-        except Exception as error:  # whatever a client sends, the next exchange is recorded
+        except Exception as error:  # one bad request must not stop the recording of the next
             said = str(error) if isinstance(error, ReverieError | OSError) else f"{type(error).__name__}: {error}"
             self._say(f"a request is not recorded: {said}")
-            self._known.clear()  # the next request reads again what is on disk
+            self._known.clear()  # the next request reads the logs again
         return None
 
     def _say(self, sentence: str) -> None:
@@ -139,7 +139,7 @@ class Recorder:
         return bill
 
     def _saved(self, recorded: _RecordedExchange, accounts: Accounts, saved: Record) -> Record:
-        """Log the decisions about results that saving replaced, and return what the request was cheaper by."""
+        """Log the decisions about results that saving replaced, and return the tokens and dollars saved."""
         recorded.decide(saved["decisions"])
         prices = accounts.prices(recorded.request.model)
         old = Usage(saved["tokens"] - saved["new_tokens"], saved["new_tokens"])
@@ -272,7 +272,7 @@ class _RecordedExchange:
         return self._draft.done()
 
     def commit(self) -> None:
-        """Let the conversation know what is in its log now."""
+        """Add the new log entries to the conversation."""
         self.conversation.entries |= {entry.uuid: entry for entry in self._draft.entries}
         self.conversation.prefix = self._prefix
         self.conversation.follow([(uuid, message.digest) for uuid, message in self._messages])

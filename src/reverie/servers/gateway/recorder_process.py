@@ -1,7 +1,7 @@
 """The recorder beside the gateway: a process of its own, so that no disk and no lock can delay a request.
 
 The gateway hands over each exchange when it is over and never waits: a thread writes to the recorder. If that is slow,
-exchanges wait in memory up to a bound; beyond it they pass unrecorded, and the user is told. A client sends its whole
+exchanges wait in memory up to a bound; beyond it they pass unrecorded, with a message. A client sends its whole
 conversation with every request, so the next exchange that is recorded fills the gap.
 """
 
@@ -63,7 +63,7 @@ class RecorderProcess:
         with self._lock:
             self.unrecorded += 1
             count = self.unrecorded
-        if count & (count - 1) == 0:  # 1, 2, 4, 8 and so on, so that nobody's screen is flooded
+        if count & (count - 1) == 0:  # 1, 2, 4, 8 and so on, to keep the screen quiet
             self._tell(f"a request passed unrecorded ({reason}); {count} so far")
 
     # -- in the thread
@@ -125,6 +125,6 @@ class RecorderProcess:
         try:
             process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self._tell("the recorder did not end; what it had not written yet is lost")
+            self._tell("the recorder did not end; its unwritten exchanges are lost")
             process.kill()
             process.wait()

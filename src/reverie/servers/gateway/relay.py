@@ -1,7 +1,7 @@
 """Pass requests to their servers and replies back, byte by byte as they come.
 
 Each connection of a client has one connection to a server, and both end together. So keep-alive, time limits and
-retries stay between client and server as if nobody stood between them, and a client that goes takes its request
+retries stay between client and server as without the gateway, and a client that goes takes its request
 along. Nothing waits: bytes go on as soon as they are here, and flow control of one side holds back the other.
 """
 
@@ -48,7 +48,7 @@ class Rewriter(Protocol):
 
 
 class ClientSide(asyncio.Protocol):
-    """The connection of a client: reads requests, passes them on, and answers only what may not pass."""
+    """The connection of a client: reads requests, passes them on, and answers those that may not pass."""
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class ServerSide(asyncio.Protocol):
         self._left = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, and send what waits for it."""
+        """Keep the transport, and send the waiting bytes."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
         self._client.connected(self)
@@ -370,14 +370,14 @@ class ServerSide(asyncio.Protocol):
                 self._body = body
                 self._take(rest)
         if self._buffer and not self._expecting:
-            self._client.leave()  # bytes that nobody asked for
+            self._client.leave()  # bytes without a request
 
     def _take(self, data: bytes) -> None:
         body = self._body
         assert body is not None
         try:
             taken = body.take(data)
-        except BrokenMessage:  # the client shall see what came
+        except BrokenMessage:  # the client gets these bytes too
             self._body, taken = MessageBody(None), len(data)
         if taken:
             piece = data if taken == len(data) else data[:taken]

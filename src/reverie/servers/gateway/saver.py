@@ -180,7 +180,7 @@ def _results(asked: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, bo
 def spliced(body: bytes, texts: Mapping[str, str]) -> bytes:
     """Return the bytes of a request with the content of these results replaced, and every other byte as it was.
 
-    Raise ``ValueError`` if the result is not what it should be.
+    Raise ``ValueError`` if the new bytes fail the check.
     """
     fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     old = bytes(fields["messages"])

@@ -35,7 +35,7 @@ _COUNT: Final = "SELECT count(*) FROM reverie.calls WHERE tenant = %s AND sessio
 
 @record
 class AuditRow:
-    """One act on a tenant's data: when, by whom, and its counts."""
+    """One act on a tenant's data: its time, author and counts."""
 
     id: int
     at: datetime

@@ -25,7 +25,7 @@ _SYSTEM: Final = (
     "/proc/cpuinfo", "/proc/meminfo", "/etc/os-release",
 )  # fmt: skip
 _FIXED: Final = re.compile(r"[^*?\[]*\Z|[^*?\[]*(?=/)")
-"""The beginning of a pattern up to the folder in which its first wildcard stands."""
+"""The beginning of a pattern up to the folder of its first wildcard."""
 OTHER_NAMES: Final = "the file has another name (a hard link), which may be outside the directories of this session"
 
 

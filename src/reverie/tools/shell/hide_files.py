@@ -71,7 +71,7 @@ def mount(source: str, target: str, flags: int, kind: str = "none", options: str
 
 
 def cover(path: str) -> None:
-    """Cover a file by a device that nobody can open, or a directory by an empty one; leave out others."""
+    """Cover a file by a device that cannot be opened, or a directory by an empty one; leave out others."""
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:

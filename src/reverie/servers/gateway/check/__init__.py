@@ -1,1 +1,1 @@
-"""Check any proxy: a scripted server behind it, a client in front, and about twenty statements about what passes."""
+"""Check any proxy: a scripted server behind it, a client in front, and a list of statements that must hold."""

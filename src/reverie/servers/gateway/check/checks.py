@@ -1,4 +1,4 @@
-"""The statements about a proxy: each sends requests through it and compares what arrived on both sides."""
+"""The statements about a proxy: each sends requests through it and compares the bytes on both sides."""
 
 from __future__ import annotations
 
