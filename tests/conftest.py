@@ -157,7 +157,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
             "REVERIE_HOSTS",
             "REVERIE_TEST_SEED",
         }
-        if is_setting or name in {"DISABLE_COMPACT", "DISABLE_AUTO_COMPACT", "DISABLE_MICROCOMPACT"}:
+        # COLUMNS folds tables; the test runner sets it in its workers.
+        if is_setting or name in {"COLUMNS", "DISABLE_COMPACT", "DISABLE_AUTO_COMPACT", "DISABLE_MICROCOMPACT"}:
             monkeypatch.delenv(name)
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("REVERIE_HOME", str(folder))

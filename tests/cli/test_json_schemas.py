@@ -60,13 +60,17 @@ CALLS: dict[str, list[list[str]]] = {
 }
 """For each schema the calls that read; some of these commands also change things, with other options."""
 NO_JSON = {
+    "acp": "speaks the protocol of editors",
+    "gateway-record": "serves until it is stopped",
     "chat": "a conversation; --output-format has its own formats",
     "completion": "prints a script",
     "hook": "answers in the format of the calling agent",
     "mcp": "serves until it is stopped; --json prints its address",
 }
 NO_DRY_RUN = {
+    "acp": "serves an editor until it goes; the model decides about changes, and asks",
     "chat": "the model decides about changes, and asks",
+    "gateway-record": "serves until it is stopped",
     "hook": "called by another agent, and not by people",
     "mcp": "serves until it is stopped",
     "worker": "--status shows the jobs that it would run",

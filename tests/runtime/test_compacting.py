@@ -710,10 +710,13 @@ def test_a_window_that_cost_enough_is_compacted_unless_a_model_checks_its_thinki
             await session.say("Look.")
             if binds:  # a reply of a model that checks thinking came before
                 session.parts.thinking.bind("another reply", "digest")
-            for _ in range(40):
+            cache = session.parts.cache
+            for number in range(40):
                 await talk.prepare()
                 await talk.billed_answer(0.25)
                 now[0] += 5.0
+                if number == 20:
+                    cache.bill = replace(cache.bill, kept=0, plain=50 * cache.bill.plain)  # savings that cover its risk
             ended = talk.of(CompactionEnded)
             assert bool(ended) is not binds
             reasons = [one.cause.reason for one in talk.decisions() if isinstance(one, Compacted)]
