@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -56,12 +57,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         is_slow = item.get_closest_marker("slow") or SLOW_FOLDERS & set(item.path.relative_to(REPOSITORY).parts)
         item.add_marker("slow" if is_slow else "fast")
+    # Long tests first, so that no worker begins one when the others have ended.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     with_hosts = [item for item in items if item.get_closest_marker("hosts")]
     if config.getoption("--hosts"):
         items[:] = with_hosts
         return
     for item in with_hosts:
         item.add_marker(pytest.mark.skip(reason="runs real coding agents: pass --hosts"))
+
+
+# Collected tests and loaded modules live to the end: left out of every later collection of garbage, they cost nothing.
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.collect()
+    gc.freeze()
 
 
 # A worker process has no results of the others; the controller has all of them.

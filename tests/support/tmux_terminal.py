@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 COMMAND = str(Path(sys.executable).with_name("reverie"))
@@ -51,9 +53,11 @@ class Terminal:
         self.tmux("respawn-pane", f"exec {shlex.join(command)}")
 
     def close(self) -> None:
-        """End the server, and wait until the program in it is gone too."""
+        """End the server and the program in it, and wait until both are gone."""
         found = self._call("display-message", "-p", "#{pane_pid}")
         self._call("kill-server")
+        with suppress(ProcessLookupError, ValueError):
+            os.killpg(int(found.stdout), signal.SIGKILL)  # the test is over: nothing has to be closed in order
         deadline = time.monotonic() + WAIT_SECONDS
         while found.returncode == 0 and Path(f"/proc/{found.stdout.strip()}").exists():
             assert time.monotonic() < deadline, "the program outlived its terminal"
