@@ -312,6 +312,18 @@ def test_a_provider_that_refuses_is_one_line_and_exit_code_1(chat: Chat, server:
     assert "Traceback" not in err
 
 
+@pytest.mark.requirement("U4")
+@pytest.mark.parametrize(("model", "variable"), [(MODEL, "ANTHROPIC_API_KEY"), ("openai:gpt-5", "OPENAI_API_KEY")])
+def test_without_a_key_one_line_says_which_and_no_session_is_left(
+    chat: Chat, home: Path, monkeypatch: pytest.MonkeyPatch, model: str, variable: str
+) -> None:
+    for key in KEYS:
+        monkeypatch.delenv(key, raising=False)
+    code, out, err = chat("--print", "Hello", "--model", model)
+    assert (code, out, err) == (2, "", f"reverie: {model} needs a key: set {variable}\n")
+    assert not list(home.rglob("*.jsonl"))
+
+
 def test_a_reply_that_broke_off_is_not_in_the_answer(chat: Chat, server: MessagesServer) -> None:
     server.cut_stream(700)
     code, out, _ = chat("--print", "Hello you there")

@@ -13,8 +13,13 @@ from pathlib import Path
 import click
 import pytest
 
-from reverie.cli.main import COMMANDS, SECTIONS, LazyGroup, group, run
+from reverie.cli.main import COMMANDS, RENAMED, LazyGroup, group, run
 from reverie.errors import InputError, ReverieError, StorageError
+
+FIRST_PAGE = (
+    "chat demo replay context stats sessions show search keep export delete compact notes memory dream agents inspect "
+    "install import move mcp gateway acp db config trust doctor completion"
+)
 
 
 def reverie(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -41,7 +46,7 @@ def test_help_fits_on_one_screen_and_lists_the_main_commands() -> None:
     lines = done.stdout.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
-    assert listed(done.stdout) == {name for rows in SECTIONS.values() for name in rows}
+    assert listed(done.stdout) == set(FIRST_PAGE.split())
 
 
 def test_help_all_lists_every_command() -> None:
@@ -84,6 +89,15 @@ def test_a_mistyped_command_is_no_prompt_and_gets_a_suggestion(wrong: str, right
     assert done.returncode == 2
     assert done.stderr == f"reverie: No such command '{wrong}'. Did you mean '{right}'? Try 'reverie --help'.\n"
     assert "Did you mean" not in reverie("qqqqqq").stderr
+
+
+@pytest.mark.requirement("U4")
+@pytest.mark.parametrize("name", RENAMED)
+def test_an_old_name_works_and_says_the_new_one(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"Usage: reverie {RENAMED[name][0]} ")
+    assert f"'reverie {name}' is now 'reverie {' '.join(RENAMED[name])}'" in shown.err
 
 
 @pytest.mark.requirement("U4")

@@ -160,6 +160,7 @@ def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: 
     told("add", "The user is a nurse who codes in Rust", "--type", "user")
     (tmp_path / "other").mkdir()
     assert told("--project", tmp_path / "other", "list") == []
+    assert told("list", "--project", tmp_path / "other") == []
 
 
 @pytest.fixture

@@ -14,7 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reverie.cli.output import bar, bars, counted, emit_json, printable, say, table
+from reverie.cache.causes import losses_by_cause
+from reverie.cache.watch import IDLE_SHORT
+from reverie.cli.costs.losses import draw_causes
+from reverie.cli.output import bar, counted, emit_json, folded, printable, say, table
 from reverie.values import record
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -101,10 +104,25 @@ def test_text_and_tables_and_json_reach_the_terminal_harmless(text: str) -> None
     for act in (
         lambda: say(text),
         lambda: table(["name"], [[text]]),
-        lambda: bars([(text, 1.0, text)]),
+        lambda: say(folded(text, "  ")),
         lambda: emit_json({text: [text]}),
     ):
         assert drives_terminal(printed_by(act)) == []
+
+
+@pytest.mark.requirement("U5")
+def test_a_narrow_screen_breaks_lines_between_words_and_cuts_no_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "Paid for a long session with very many words that go on and on and on"
+    assert printed_by(lambda: say(folded(line, "  "))) == f"  {line}\n"
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = printed_by(lambda: say(folded(line, "  ")))
+    assert all(len(one) < 60 and one.startswith("  ") for one in shown.splitlines())
+    assert shown.split() == line.split()
+    losses = [(IDLE_SHORT, 6.91), ("messages", 1.02)]
+    causes = printed_by(lambda: draw_causes(losses))
+    for cause, _ in losses_by_cause(losses):
+        assert set(cause.remedy.split()) <= set(causes.split())
+    assert max(map(len, causes.splitlines())) <= 60
 
 
 @given(st.recursive(st.none() | st.integers() | HOSTILE, st.lists, max_leaves=5))

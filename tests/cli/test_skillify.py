@@ -84,7 +84,7 @@ def server(monkeypatch: pytest.MonkeyPatch, answers: list[str]) -> Iterator[Mess
 def test_without_a_model_a_session_becomes_a_skeleton_that_is_never_overwritten(
     reverie: Reverie, asked: Asked, tmp_path: Path
 ) -> None:
-    made = asked("notes", "fence-7", "--as-skill", "--out", tmp_path)
+    made = asked("notes", "fence-7", "--as-skill", "--output", tmp_path)
     path = Path(made["path"])
     assert path == tmp_path / made["name"] / "SKILL.md"
     assert (made["by"], made["model_calls"], made["written"]) == ("local", 0, True)
@@ -95,11 +95,11 @@ def test_without_a_model_a_session_becomes_a_skeleton_that_is_never_overwritten(
     assert "TODO" in skill.body
     assert "2,000 sheep" in str(skill.fields["description"])
     path.write_text("mine now")
-    code, out, err = reverie("notes", "fence-7", "--as-skill", "--out", tmp_path)
+    code, out, err = reverie("notes", "fence-7", "--as-skill", "--output", tmp_path)
     assert (code, out) == (2, "")
     assert "was not changed" in err
     assert path.read_text() == "mine now"
-    code, out, _ = reverie("notes", "fence-7", "--as-skill", "--out", tmp_path, "--force")
+    code, out, _ = reverie("notes", "fence-7", "--as-skill", "--output", tmp_path, "--force")
     assert code == 0
     assert "TODO" in out
     assert path.read_text() == made["text"]
@@ -110,7 +110,7 @@ def test_an_existing_folder_is_refused_before_the_model_is_asked(
     reverie: Reverie, server: MessagesServer, tmp_path: Path
 ) -> None:
     (tmp_path / "mine").mkdir()
-    code, _, err = reverie("notes", "fence-7", "--as-skill", "--name", "mine", "--out", tmp_path, "--model", MODEL)
+    code, _, err = reverie("notes", "fence-7", "--as-skill", "--name", "mine", "--output", tmp_path, "--model", MODEL)
     assert code == 2
     assert "exists already" in err
     assert server.requests == []
@@ -144,9 +144,9 @@ def test_the_setting_names_the_model_and_local_does_without(
     asked: Asked, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("REVERIE_MODEL", MODEL)
-    assert asked("notes", "fence-7", "--as-skill", "--out", tmp_path, "--local")["by"] == "local"
+    assert asked("notes", "fence-7", "--as-skill", "--output", tmp_path, "--local")["by"] == "local"
     assert server.requests == []
-    assert asked("notes", "fence-7", "--as-skill", "--out", tmp_path)["by"] == "model"
+    assert asked("notes", "fence-7", "--as-skill", "--output", tmp_path)["by"] == "model"
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_an_answer_that_stays_wrong_gives_the_skeleton_and_says_so(
     reverie: Reverie, server: MessagesServer, answers: list[str], tmp_path: Path
 ) -> None:
     answers[:] = ["Here you are: nothing."]
-    code, out, err = reverie("notes", "fence-7", "--as-skill", "--model", MODEL, "--out", tmp_path)
+    code, out, err = reverie("notes", "fence-7", "--as-skill", "--model", MODEL, "--output", tmp_path)
     assert code == 0
     assert err.count("the model's answer was refused: the front matter is missing") == 2
     assert "fill in" in out
@@ -181,7 +181,7 @@ def test_a_dry_run_prints_the_skeleton_calls_no_model_and_writes_nothing(
 def test_a_session_without_content_is_an_error_and_no_skill(
     reverie: Reverie, command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    code, out, err = reverie(*command, "--out", tmp_path / "made")
+    code, out, err = reverie(*command, "--output", tmp_path / "made")
     assert (code, out) == (2, "")
     assert "there is nothing to make a skill of" in err
     assert not (tmp_path / "made").exists()
@@ -192,10 +192,10 @@ def test_a_session_without_content_is_an_error_and_no_skill(
     [
         ("notes", "nobody", "--as-skill"),
         ("notes", "fence-7", "--as-skill", "--name", "Not Valid"),
-        ("notes", "fence-7", "--as-skill", "--out", "/proc/nowhere"),
+        ("notes", "fence-7", "--as-skill", "--output", "/proc/nowhere"),
         ("notes", "fence-7", "--as-skill", "--update"),
         ("notes", "fence-7", "--force"),
-        ("notes", "fence-7", "--out", "there"),
+        ("notes", "fence-7", "--output", "there"),
         ("skill", "nobody"),
     ],
 )
@@ -209,7 +209,7 @@ def test_bad_input_is_one_line_and_2(reverie: Reverie, arguments: tuple[str, ...
 def test_the_old_name_works_and_names_the_new_one(reverie: Reverie, tmp_path: Path) -> None:
     code, _, err = reverie("skill", "fence-7", "--out", tmp_path)
     assert code == 0
-    assert "reverie notes SESSION --as-skill" in err
+    assert "'reverie skill' is now 'reverie notes --as-skill" in err
     [folder] = tmp_path.iterdir()
     assert skills_ref.validate(folder) == []
     assert "\n  skill " not in reverie("help", "all")[1]

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from postgres_server import PostgresServer
-from reverie.cli.main import COMMANDS, OLD_NAMES, ROOT_OPTIONS, group, run
+from reverie.cli.main import COMMANDS, RENAMED, ROOT_OPTIONS, group, run
 from reverie.runtime.mail.mailbox import Mailbox
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -90,11 +90,11 @@ def inline_calls(text: str) -> list[list[str]]:
 
 def unknown_words(words: list[str]) -> list[str]:
     """Return the commands and options of a call that do not exist."""
-    if words[0] in {*ROOT_OPTIONS, "help", "version", "ledger", "measures", "COMMAND"}:
+    if words[0] in {*ROOT_OPTIONS, *RENAMED, "help", "version", "COMMAND"}:
         return []
-    if words[0].startswith("-") or (len(words) > 1 and words[0] not in {*COMMANDS, *OLD_NAMES}):
+    if words[0].startswith("-") or (len(words) > 1 and words[0] not in COMMANDS):
         words = ["chat", *words]
-    if words[0] not in {*COMMANDS, *OLD_NAMES}:
+    if words[0] not in COMMANDS:
         return words[:1]
     command = group.get_command(click.Context(group), words[0])
     rest = words[1:]

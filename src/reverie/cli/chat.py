@@ -179,9 +179,12 @@ def show_newer(settings: Settings, error: NewerVersion) -> None:
 def run(options: Options, settings: Settings, *, once: bool, output: OutputFormat) -> int:
     """Print one answer if ``once``, else chat, interactively if on a terminal; return the exit code."""
     from ..models import open_model
+    from ..models.sdk_client import SdkModel
 
-    # Fails early with setup instructions when there is no model; it loads and connects nothing.
-    open_model(options.model or settings.model, aliases=settings.model_aliases)
+    # Fails early with setup instructions when there is no model or no key; it connects nothing.
+    model = open_model(options.model or settings.model, aliases=settings.model_aliases)
+    if isinstance(model, SdkModel):
+        model.check_key()
     import asyncio
 
     if once:

@@ -47,6 +47,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Set-up": {
         "install": ("reverie.cli.hosts.install", "Add Reverie's hooks to another agent."),
         "import": ("reverie.cli.sessions.import_sessions", "Import recorded sessions of other agents."),
+        "move": ("reverie.cli.sessions.move", "Copy sessions between this home and a database."),
         "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions over MCP."),
         "acp": ("reverie.cli.hosts.acp", "Serve the agent to an editor over ACP."),
         "db": ("reverie.cli.setup.db", "Create the tables of a database, or show their state."),
@@ -62,7 +63,6 @@ MORE: Mapping[str, tuple[str, str]] = {
     "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
     "loss": ("reverie.cli.compaction.loss", "List the names that compactions removed from view."),
     "rules": ("reverie.cli.compaction.rules", "Show, add or drop rules of the user."),
-    "move": ("reverie.cli.sessions.move", "Copy sessions between this home and a database."),
     "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
     "send": ("reverie.cli.agents.send", "Send a message to an agent."),
     "stop": ("reverie.cli.agents.stop", "Stop the running query of a session or agent."),
@@ -73,20 +73,17 @@ MORE: Mapping[str, tuple[str, str]] = {
     "statusline": ("reverie.cli.hosts.hook:statusline", "Print a status line for another agent to show."),
 }
 """Commands that 'reverie help all' lists too."""
-OLD_NAMES: Mapping[str, tuple[str, str]] = {
-    "skill": ("reverie.cli.compaction.skill", "Turn a session into a skill."),
-    "purge": ("reverie.cli.sessions.delete", "Delete sessions and all derived from them."),
-}
-"""Commands under a name that this version still knows and no list shows."""
 COMMANDS: Mapping[str, tuple[str, str]] = {
     **{name: row for rows in SECTIONS.values() for name, row in rows.items()},
     **MORE,
 }
 RENAMED: Mapping[str, tuple[str, ...]] = {
+    "purge": ("delete",),
+    "skill": ("notes", "--as-skill", "--local", "--output", "skills"),
     "ledger": ("stats", "--by", "session", "--days", "36500"),
     "measures": ("stats", "--days", "36500"),
 }
-"""Commands of the last version that are options of another one now."""
+"""Commands of the last version, and how they are called now."""
 ROOT_OPTIONS = ("-h", "--help", "-V", "--version")
 COMPLETES = "_REVERIE_COMPLETE"
 """The variable by which a shell asks for completions."""
@@ -169,10 +166,10 @@ class RootGroup(LazyGroup):
                 self.sections = {**self.sections, "More": MORE}
                 args = ["--help"]
             case ["help", *rest]:
-                args = [*rest, "--help"]
+                return self.parse_args(ctx, [*rest, "--help"])
             case [first, *rest] if first in RENAMED:
                 complain(f"'reverie {first}' is now 'reverie {' '.join(RENAMED[first])}'; use that from now on")
-                args = [*RENAMED[first], *rest]
+                args = [*RENAMED[first], *("--output" if one == "--out" else one for one in rest)]
             case [first, *_] if first not in self.table and first not in ROOT_OPTIONS:
                 if first.startswith("-") or len(first.split()) > 1:
                     args = ["chat", *args]
@@ -201,7 +198,7 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
 
 @click.group(
     cls=RootGroup,
-    table={**COMMANDS, **OLD_NAMES},
+    table=COMMANDS,
     sections=SECTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

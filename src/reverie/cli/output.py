@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError
@@ -86,6 +87,13 @@ def say(text: str = "") -> None:
 def warn(text: str) -> None:
     """Print ``reverie:`` and the text as one line on stderr, without control characters."""
     sys.stderr.write("reverie: " + " ".join(printable(text).split()) + "\n")
+
+
+def folded(text: str, indent: str = "") -> str:
+    """Return text that is indented and, where output must fit a width, broken between words."""
+    if not is_fitted():
+        return indent + text
+    return fill(text, console().width - 1, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def paint(pieces: Iterable[tuple[str, str]], *, wrap: bool = False) -> None:
@@ -213,13 +221,6 @@ def coloured() -> bool:
     """Return whether stdout shows colours."""
     screen = console()
     return screen.is_terminal and screen.color_system is not None and not screen.no_color
-
-
-def bars(rows: Sequence[tuple[str, float, str]], *, whole: float | None = None, width: int = 40) -> None:
-    """Print a label, a bar and a note per row; a full bar is ``whole``, or the largest amount if that is None."""
-    largest = max((amount for _, amount, _ in rows), default=0.0)
-    base = largest if whole is None else whole
-    table(["", "", ""], [(label, bar(amount, base, width=width), note) for label, amount, note in rows], right=(2,))
 
 
 def bar(amount: float, whole: float, *, width: int = 40) -> str:

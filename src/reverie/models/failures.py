@@ -139,9 +139,20 @@ def failure_of_exception(who: str, error: BaseException, *, begun: bool = False)
             advice = "nothing listens at this address: start the server, or check the base URL"
             return ModelUnavailable(f"{said}{reason}; {advice}", no_server=True)
         return ModelUnavailable(f"{said}{reason}; the server could not be reached")
-    if any(sign in said.lower() for sign in _NO_KEY) or "CredentialsError" in names:
-        return ModelUnauthorized(f"{said}; set the provider's key")
+    if any(sign in said.lower() for sign in _NO_KEY):
+        return no_key(who)
+    if "CredentialsError" in names:
+        return ModelUnauthorized(f"{said}; set {_key_variable(who)}")
     return ModelRefused(said)
+
+
+def no_key(who: str) -> ModelUnauthorized:
+    """Return the error of a model whose provider needs a key where none is set."""
+    return ModelUnauthorized(f"{who} needs a key: set {_key_variable(who)}")
+
+
+def _key_variable(who: str) -> str:
+    return f"{who.partition(':')[0].partition('-')[0].upper()}_API_KEY"
 
 
 def _is_connection_refused(error: BaseException | None) -> bool:

@@ -16,7 +16,7 @@ from ..conversation.tokens.window import window_for
 from ..errors import ModelRefused, ModelUnknown
 from ..extras import install_command
 from ..model_facts import ModelFacts, bare_model, facts_of
-from .failures import failure_of_exception
+from .failures import failure_of_exception, no_key
 from .wire import CONNECT_SECONDS, READ_SECONDS, StreamedModel, is_loopback
 
 if TYPE_CHECKING:
@@ -62,6 +62,17 @@ class SdkModel(StreamedModel):
     def model_id(self) -> str:
         """The value of a request's ``model`` field for this model."""
         return self._id
+
+    def check_key(self) -> None:
+        """Raise ``ModelUnauthorized`` if no key is found; load the SDK only if its usual variable is not set."""
+        if self._api_key:
+            return
+        try:
+            client = self._connect(self._load())
+        except Exception as error:
+            raise failure_of_exception(self.name, error) from error
+        if not any(getattr(client, name, None) for name in ("api_key", "auth_token", "credentials")):
+            raise no_key(self.name)
 
     async def connect(self) -> None:
         """Load the SDK and open the client, so that the first request need not wait for that."""

@@ -34,7 +34,7 @@ from ..sessions.recordings import opened_storage, recordings, session_argument
 @click.option("--edit", is_flag=True, help="Edit the notes in $VISUAL or $EDITOR and log the changes.")
 @click.option("--as-skill", is_flag=True, help="Turn the session into a skill: DIR/NAME/SKILL.md.")
 @click.option("--name", metavar="NAME", default="", help="With --as-skill: name of the skill; default: by its task.")
-@click.option("--out", metavar="DIR", default="", help="With --as-skill: its parent; default: skills in the home.")
+@click.option("-o", "--output", metavar="DIR", default="", help="With --as-skill: its parent; default: <home>/skills.")
 @click.option("--model", metavar="NAME", default="", help="With --as-skill: the model to ask; default: setting model.")
 @click.option("--local", is_flag=True, help="With --as-skill: use no model, even if one is set.")
 @click.option("--force", is_flag=True, help="With --as-skill: replace the SKILL.md of an existing skill.")
@@ -56,7 +56,7 @@ def command(session: str, update: bool, edit: bool, as_skill: bool, as_json: boo
     if as_skill:
         from .skill import SkillOptions, write_as_skill
 
-        options = SkillOptions(skill.pop("name"), skill.pop("out"), as_json=as_json, **skill)
+        options = SkillOptions(skill.pop("name"), skill.pop("output"), as_json=as_json, **skill)
         return write_as_skill(session, options, settings)
     dry_run = update and skill.pop("dry_run")
     if any(skill.values()):

@@ -1,4 +1,4 @@
-"""Turn a session into a skill file that agents can use: ``reverie notes --as-skill``, and its old name."""
+"""Turn a session into a skill file that agents can use: ``reverie notes --as-skill``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-import click
 from anyio import to_thread
 
 from ...conversation.view import View
@@ -22,10 +21,10 @@ from ...runtime.places.projects import project_slug
 from ...runtime.session.accounts import Accounts
 from ...runtime.session.ledger import LedgerStore
 from ...runtime.session.notes.skill_writer import SOURCE, SkillWriter, WrittenSkill
-from ...settings import Settings, load_settings
+from ...settings import Settings
 from ...values import record
 from ..output import emit_json, say, warn
-from ..sessions.recordings import SESSION, recordings
+from ..sessions.recordings import recordings
 
 FILE_NAME = "SKILL.md"
 
@@ -44,18 +43,6 @@ class SkillOptions:
     force: bool = False
     dry_run: bool = False
     as_json: bool = False
-
-
-@click.command(hidden=True)
-@click.argument("session", metavar="SESSION|FILE", type=SESSION)
-@click.option("--name", metavar="NAME", default="", help="Name of the skill; default: from the session's title.")
-@click.option("--out", metavar="DIR", default="skills", show_default=True, help="Parent directory of the skill.")
-@click.option("--dry-run", is_flag=True, help="Print the file and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(session: str, name: str, out: str, dry_run: bool, as_json: bool) -> None:
-    """Turn a session into a skill without a model: the old name of 'reverie notes SESSION --as-skill --local'."""
-    warn("'reverie skill' is now 'reverie notes SESSION --as-skill', which can let a model write the skill")
-    write_as_skill(session, SkillOptions(name, out, "", True, False, dry_run, as_json), load_settings())
 
 
 def write_as_skill(session: str, options: SkillOptions, settings: Settings) -> None:
@@ -104,7 +91,7 @@ def saved_line(path: Path, made: WrittenSkill) -> str:
 def refuse_existing(folder: Path) -> None:
     """Raise InputError if the folder of a skill exists."""
     if folder.exists() or folder.is_symlink():
-        raise InputError(f"{folder} exists already and was not changed; use another --name or --out, or --force")
+        raise InputError(f"{folder} exists already and was not changed; use another --name or --output, or --force")
 
 
 def save_skill(folder: Path, text: str, *, force: bool = False) -> None:
@@ -118,9 +105,9 @@ def save_skill(folder: Path, text: str, *, force: bool = False) -> None:
             refuse_existing(folder)
         replace_file(str(folder), FILE_NAME, text.encode())
     except OSError as error:
-        raise InputError(f"cannot write {folder / FILE_NAME} ({error.strerror}); use another --out") from None
+        raise InputError(f"cannot write {folder / FILE_NAME} ({error.strerror}); use another --output") from None
     except StorageError as error:
-        raise InputError(f"{error}; use another --out") from None
+        raise InputError(f"{error}; use another --output") from None
 
 
 async def _written(

@@ -13,8 +13,9 @@ from ...runtime.agent.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings
-from ..output import bar, bars, counted, dollars, emit_json, say, sparkline, table, tracked, warn
+from ..output import bar, counted, dollars, emit_json, folded, is_fitted, say, sparkline, table, tracked, warn
 from ..sessions.recordings import SESSION, recordings, slug_of
+from ..sessions.sessions import RANDOM_NAME
 from .losses import draw_causes
 
 _MOST_SESSIONS = 10
@@ -99,7 +100,7 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
     total, measures = found.total, found.measures
     when = "Today" if days == 1 else f"In the last {days} days"
     sums = f"{counted(measures.sessions, 'session')} and {counted(total.calls, 'call')}"
-    say(f"{when} you paid {dollars(total.usd)} for {sums}, at list prices.")
+    say(folded(f"{when} you paid {dollars(total.usd)} for {sums}, at list prices."))
     _draw_losses(total)
     say()
     rows = [
@@ -121,13 +122,13 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
         most = max(one.usd for one in each.values())
         say()
         line = sparkline([one.usd for one in each.values()], width=_LINE)
-        say(f"cost a day  {line}  {min(each)} to today, at most {dollars(most)}")
+        say(folded(f"cost a day  {line}  {min(each)} to today, at most {dollars(most)}"))
     _draw_costs("layer", found.by_layer)
     _draw_costs("project", found.by_project)
     _draw_costs("session", dict(list(found.by_session.items())[:_MOST_SESSIONS]), of=len(found.by_session))
     say()
     say("cost against budgets")
-    bars([_spent(one) for one in found.budgets], whole=1.0, width=_WIDTH)
+    table(["", "", ""], [_spent(one) for one in found.budgets])
 
 
 def _job_rows(found: Stats) -> list[tuple[str, str, str]]:
@@ -142,10 +143,10 @@ def _job_rows(found: Stats) -> list[tuple[str, str, str]]:
 def _draw_losses(total: Totals) -> None:
     if total.breaks:
         lost = f"{dollars(total.lost_usd)} of it was lost to {counted(total.breaks, 'cache break')}"
-        say(f"{lost}; otherwise it would have been {dollars(total.usd - total.lost_usd)}.")
+        say(folded(f"{lost}; otherwise it would have been {dollars(total.usd - total.lost_usd)}."))
         draw_causes(total.lost_by_reason.items())
     if total.unpriced:
-        say(f"{counted(total.unpriced, 'call')} used a model without a known price and counted as nothing.")
+        say(folded(f"{counted(total.unpriced, 'call')} used a model without a known price and counted as nothing."))
 
 
 def _draw_costs(axis: str, by: Mapping[str, Totals], *, of: int = 0) -> None:
@@ -155,10 +156,15 @@ def _draw_costs(axis: str, by: Mapping[str, Totals], *, of: int = 0) -> None:
     say(f"by {axis}" + (f", the {len(by)} most expensive of {of}" if of > len(by) else ""))
     most = max(one.usd for one in by.values())
     rows = [
-        (key or "(none)", bar(one.usd, most, width=_WIDTH), dollars(one.usd), _tokens(one), _hit(one))
+        (_short(key), bar(one.usd, most, width=_WIDTH), dollars(one.usd), _tokens(one), _hit(one))
         for key, one in by.items()
     ]
     table(["", "", "", "", ""], rows, right=(2, 3, 4), cut=0)
+
+
+def _short(key: str) -> str:
+    """Return the name of a group; of a session with a random name only its start, where the width is limited."""
+    return (key[:8] if RANDOM_NAME.match(key) and is_fitted() else key) or "(none)"
 
 
 def _draw_table(axis: str, found: Mapping[str, Totals]) -> None:
@@ -166,7 +172,7 @@ def _draw_table(axis: str, found: Mapping[str, Totals]) -> None:
     headings = [axis, "calls", *_KINDS, "hit rate", "expected", "cost", "breaks", "lost"]
     whole = total_of_rows(found.values())
     named = [*found.items(), *([("all", whole)] if len(found) > 1 else [])]
-    table(headings, [_cells(key or "(none)", row) for key, row in named], right=range(1, len(headings)), cut=0)
+    table(headings, [_cells(_short(key), row) for key, row in named], right=range(1, len(headings)), cut=0)
     say()
     _draw_losses(whole)
 
@@ -211,12 +217,12 @@ def _beside_conversation(found: Stats) -> str:
     return f"{share} the {dollars(spent)} of the conversations"
 
 
-def _spent(one: BudgetUse) -> tuple[str, float, str]:
+def _spent(one: BudgetUse) -> tuple[str, str, str]:
     share = max(one.usd / one.of_usd if one.of_usd else 0.0, one.tokens / one.of_tokens if one.of_tokens else 0.0)
     when = {"day": "today", "month": "this month"}.get(one.per, "last run")
     tokens = f", {one.tokens:,} of {one.of_tokens:,} tokens" if one.of_tokens else ""
     note = f"{dollars(one.usd)} of {dollars(one.of_usd)}{tokens}"
-    return f"{one.what}, {when}", share, note
+    return f"{one.what}, {when}", note, bar(share, 1.0, width=_WIDTH)
 
 
 def _tokens(one: Totals) -> str:

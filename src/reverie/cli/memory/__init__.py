@@ -16,21 +16,27 @@ from .sync import sync
 __all__ = ["command"]
 
 
-@click.group(name="memory")
-@click.option(
-    "--project",
+def _use(ctx: click.Context, _parameter: click.Parameter, project: Path | None) -> None:
+    ctx.obj = project or ctx.obj
+
+
+PROJECT = click.Option(
+    ["--project"],
+    metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path(),
+    expose_value=False,
+    callback=_use,
     help="The project's directory; default: the current one.",
 )
-@click.pass_context
-def command(ctx: click.Context, project: Path) -> None:
+
+
+@click.group(name="memory", params=[PROJECT])
+def command() -> None:
     """Read, change, undo and approve memories.
 
     Memories are Markdown files; 'reverie memory path' prints their directory. You may edit them in any editor: manual
     changes are detected and can be undone like all others.
     """
-    ctx.obj = project
 
 
 for one in (
@@ -51,4 +57,5 @@ for one in (
     review,
     sync,
 ):
+    one.params.append(PROJECT)
     command.add_command(one)

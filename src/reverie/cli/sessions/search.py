@@ -11,7 +11,7 @@ from ...runtime.places.projects import log_key
 from ...runtime.search.sessions import SearchHit, SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
-from ..output import emit_json, is_fitted, paint, say, warn
+from ..output import emit_json, folded, is_fitted, paint, say, warn
 from .recordings import opened_library, opened_storage, slug_of
 from .sessions import RANDOM_NAME
 
@@ -87,4 +87,4 @@ def draw(found: list[SearchHit], query: str) -> None:
                 when = one.time[:16].replace("T", " ")
                 near = "" if wanted.intersection(tokens(one.snippet)) else "  near a match"
                 paint([(f"  {when}  {one.speaker or one.kind}  {handle}{near}\n", "dim")])
-                paint([(f"    {one.snippet}\n", "")])
+                say(folded(one.snippet, "    "))

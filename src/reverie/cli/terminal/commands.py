@@ -134,13 +134,14 @@ async def set_preset(chat: Chat, rest: str) -> None:
     session = chat.agent.session
     used, model = session.settings.preset, chat.agent.model.model_id
     costs = await to_thread.run_sync(preset_costs, session.view.history, model, session.settings)
-    lines = [
-        f"  {'*' if name == used else ' '} {name:<10} {f'${costs[name]:,.2f}  ' if costs else ''}{effect}"
-        for name, effect in PRESETS.items()
-    ]
-    about = "the input of this session so far under each; " if costs else ""
-    lines.append(chat.paint(f"  {about}reverie replay compares them on all your sessions", "dim"))
-    chat.transcript.put("block", lines)
+    chat.transcript.table(
+        [
+            (f"{'*' if name == used else ' '} {name}", f"{f'${costs[name]:,.2f}  ' if costs else ''}{effect}")
+            for name, effect in PRESETS.items()
+        ]
+    )
+    about = "$: the input of this session so far under each; " if costs else ""
+    chat.transcript.note(f"{about}'reverie replay' compares them on all your sessions")
 
 
 async def resume(chat: Chat, rest: str) -> None:
@@ -330,13 +331,11 @@ async def show_memory(chat: Chat, rest: str) -> None:
         chat.transcript.prose(f"**{found.name}** ({found.type}, {found.trust})\n\n{found.body}")
     else:
         listed = await to_thread.run_sync(memory.list)
-        lines = [f"  {one_line(one.file, 40):<42} {one_line(one.description, 100)}" for one in listed]
-        if not listed:
-            lines = ["  no memories yet"]
-        lines.append(
-            chat.paint(f"  in {agent_memory.path} · /memory FILE shows one, /memory undo undoes a change", "dim")
-        )
-        chat.transcript.put("block", lines)
+        if listed:
+            chat.transcript.table([(one_line(one.file, 40), one_line(one.description, 100)) for one in listed])
+        else:
+            chat.transcript.note("no memories yet")
+        chat.transcript.note(f"in {agent_memory.path} · /memory FILE shows one, /memory undo undoes a change")
 
 
 async def dream(chat: Chat, rest: str) -> None:
@@ -366,13 +365,16 @@ async def show_agents(chat: Chat, rest: str) -> None:
         return
     if rest:
         raise InputError("usage: /agents, or /agents stop ID")
-    lines: list[str] = []
+    rows: list[tuple[str, str]] = []
     for one in chat.agent.agents():
         cost = "" if one.cost_usd is None else f" · {dollars(one.cost_usd)}"
         used = f"{counted(one.turns, 'turn')} · {thousands(one.tokens)} tokens{cost} · {one.seconds:.0f} s"
         shown = one_line(one.line if one.state == "running" else one.description, 60)
-        lines.append(f"{'  ' * one.depth}{one.agent}  {one.state}  {shown}  {chat.paint(used, 'dim')}")
-    chat.transcript.put("block", lines or [chat.paint("this session has started no agents", "dim")])
+        rows.append((f"{'  ' * (one.depth - 1)}{one.agent}", f"{one.state}: {shown} · {used}"))
+    if rows:
+        chat.transcript.table(rows)
+    else:
+        chat.transcript.note("this session has started no agents")
 
 
 async def leave(chat: Chat, rest: str) -> None:

@@ -62,6 +62,7 @@ class Screen:
         self._left = False
         self._hint = ""
         self._hint_until = 0.0
+        self._shown_footer: list[Part] = []
         self.busy_since: float | None = None
         self.buffer = Buffer(
             multiline=True,
@@ -147,7 +148,8 @@ class Screen:
 
     def _footer(self) -> StyleAndTextTuples:
         shown: StyleAndTextTuples = []
-        for line in footer_lines(self.footer(), self.size()[0] - 2):
+        self._shown_footer = list(self.footer())
+        for line in footer_lines(self._shown_footer, self.size()[0] - 2):
             shown.append(("", "\n  " if shown else "  "))
             shown += [(f"class:{style}", text) for style, text in line]
         return shown
@@ -171,7 +173,7 @@ class Screen:
             busy = self.activity() is not None
             if busy and self.busy_since is None:
                 self.busy_since = time.monotonic()
-            if busy or self._hint:
+            if busy or self._hint or list(self.footer()) != self._shown_footer:
                 self._hint = self.hint
                 self.app.invalidate()
             if not busy:

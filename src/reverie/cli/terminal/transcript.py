@@ -122,9 +122,9 @@ class Transcript:
         self._running: dict[str, _RunningCall] = {}
         self._compacting = ""
         self._provider_clears = False
+        """Whether this query has a line about clearing by the provider; each request of it may clear more."""
         self._recalled: set[str] = set()
         self._dream: DreamChanged | None = None
-        """Whether this query has a line about clearing by the provider; each request of it may clear more."""
         self._agents = AgentLines(paint, clock)
 
     # -- direct output
@@ -301,7 +301,7 @@ class Transcript:
             self._put_call(running.title, "stopped", is_error=True)
         self._running.clear()
         if self._steps_changed:
-            self.put("note", self.step_lines())
+            self.put("steps", self.step_lines())
         self._steps_changed, self._is_asking, self._retry = False, False, None
         self._compacting = ""
         self._provider_clears = False

@@ -395,7 +395,7 @@ class Agent:
             level=at.level(tokens),
             cache_share=meter.cache_share,
             cost_usd=meter.cost_usd,
-            background=tuple(f"{what} {detail}".strip() for what, detail in meter.background.items()),
+            background=(*meter.running, *parts.context.shells.running),
             agents=sum(one.state == "running" for one in self.agents()),
             cleared=parts.session.view.token_count.cleared_tokens,
             plan=self.plan.state if self.plan is not None else "",

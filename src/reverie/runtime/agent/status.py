@@ -71,6 +71,11 @@ class Meter:
                 self.background.pop("dream", None)
 
     @property
+    def running(self) -> tuple[str, ...]:
+        """The background work that runs, with its detail."""
+        return tuple(f"{what} {detail}".strip() for what, detail in self.background.items())
+
+    @property
     def tokens(self) -> int:
         """The number of input and output tokens of all model calls."""
         return self.usage.input + self.usage.output

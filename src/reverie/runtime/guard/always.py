@@ -58,9 +58,11 @@ def _command_rules(tool: str, line: str, cwd: Path, home: Path) -> list[str]:
 
 
 def prefix_to_edit(tool: str, line: str) -> str:
-    """Return the rule that a person may shorten: the first command of a line and all that begins with its words."""
+    """Return the rule that a person may change: the first command of a line without its last options, and any words."""
     parsed = parse(line)
     words = [word.text for word in parsed.commands[0].words] if isinstance(parsed, Line) and parsed.commands else []
+    while len(words) > 2 and words[-1].startswith("-"):
+        words.pop()
     return f"{tool}({' '.join(words)}:*)" if words else f"{tool}({line})"
 
 

@@ -270,7 +270,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text, restricted, walled, reads)
     by = f"mode {case.mode}"
     if not judged.allowed:
-        return Verdict("ask", f"it may change files: {judged.reason}", by)
+        return Verdict("ask", f"it may change files ({judged.reason})", by)
     if outside:
         return Verdict("ask", outside, by, case.sandboxed)
     if not case.sandboxed:

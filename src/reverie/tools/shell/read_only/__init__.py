@@ -49,6 +49,6 @@ def problem_of(command: Command) -> str:
         return "its command name is quoted or a pattern"
     rule = COMMANDS.get(name)
     if rule is None:
-        return f"{name} is not on the list of commands that only read"
+        return f"{name} is not known to be read-only"
     problem = problem_with(rule, tuple(rest))
     return f"{name}: {problem}" if problem else ""

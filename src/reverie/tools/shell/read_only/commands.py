@@ -44,7 +44,7 @@ def _is_directory(given: ParsedArguments) -> str:
 def _is_only_version(*spellings: str) -> WordCheck:
     def check(words: tuple[Word, ...]) -> str:
         is_asked = len(words) == 1 and words[0].text in ("--version", *spellings)
-        return "" if is_asked else "only its --version is known to only read"
+        return "" if is_asked else "only --version is known to be read-only"
 
     return check
 
@@ -72,9 +72,9 @@ def _judge_tar(words: tuple[Word, ...]) -> str:
     """Return a problem, or '' if the words only list an archive, as in ``tar -tzvf FILE MEMBER...``."""
     texts = [word.text for word in words]
     if len(texts) < 2 or not re.fullmatch(r"-?(?=[a-zA-Z]*t)[tvzjJ]+f", texts[0]):
-        return "only listing an archive (tar -tf FILE) is known to only read"
+        return "only listing an archive (tar -tf FILE) is known to be read-only"
     if any(text.startswith("-") or word.is_pattern for text, word in zip(texts[1:], words[1:], strict=True)):
-        return "only listing an archive (tar -tf FILE) is known to only read"
+        return "only listing an archive (tar -tf FILE) is known to be read-only"
     return "an archive on another machine" if ":" in texts[1] else ""
 
 
