@@ -15,6 +15,7 @@ from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.markdown import blocks_of, markdown_lines
 from reverie.cli.terminal.transcript import Transcript
 from reverie.events import (
+    CacheBroken,
     CompactionEnded,
     Event,
     FellBack,
@@ -283,6 +284,15 @@ def test_no_fallback_is_silent_and_internal_ones_are_for_those_who_ask() -> None
     assert "the provider clears old tool results: 7k tokens so far" in watched.text
     for said in ("the disk is full", "it took too long", "Bash(rm:*) is denied", "5k tokens freed", "150k → 20k"):
         assert said in watched.text
+
+
+@pytest.mark.requirement("U5")
+def test_a_cache_break_has_its_cause_in_plain_words() -> None:
+    watched = Watched().show(CacheBroken("s", "server", 17_000, 0.0625), CacheBroken("s", "a new reason", 9_000, None))
+    assert watched.written == [
+        "⌁ cache break: the provider lost the cache (17k tokens, $0.0625)",
+        "⌁ cache break: a new reason (9k tokens)",
+    ]
 
 
 def test_clearing_by_the_provider_is_one_line_a_query() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
+from ...cache.causes import losses_by_cause
 from ...conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from ...events import (
     AgentEnded,
@@ -236,7 +237,8 @@ class Transcript:
                 self.note(f"⌁ cleared {results} ({event.trigger}): {freed} tokens freed")
             case CacheBroken():
                 cost = f", ${event.lost_usd:.4f}" if event.lost_usd else ""
-                self.note(f"⌁ cache break: {one_line(event.reason)} ({thousands(event.tokens)} tokens{cost})")
+                [(cause, _)] = losses_by_cause([(event.reason, 1.0)])
+                self.note(f"⌁ cache break: {one_line(cause.title)} ({thousands(event.tokens)} tokens{cost})")
             case CompactionProgressed():
                 length = f" {event.characters:,} characters" if event.characters else ""
                 self._compacting = "" if event.phase == "done" else f"{event.phase}{length}"
