@@ -105,7 +105,7 @@ NO_SECRETS = {
     ),
     "type of credentials": (
         "use(credentials: AwsIdentity | AwsIdentityProvider): void",
-        "credentials: admin | Provider77x): void",
+        "credentials: admin | Pr7vQd77x): void",
     ),
     "place of an object": (
         "v2password = client.auth.identity.v2:Password",
@@ -130,13 +130,13 @@ NO_SECRETS = {
     "next item of a list": ("basic login and password, OAuth2.0 as well", "basic login and password OAuth2.0x as well"),
     "path with a query": ("URL_AUTH = '/api/login?kind=token&scope=all'", "DB_AUTH = '/api9Xk?k1nd=t0ken&sc0pe=a'"),
     "fields of a word": ('"Voice=Pass":"Case=Nom|Degree=Pos|Gender=Fem"', '"DB_PASS":"Case=N0m|Degr3e=Pos|Gend3r"'),
-    "line of accounts": ('("/etc/passwd", "root:x:0:0")', '("passwd", "r00t:x!0k0")'),
+    "line of accounts": ('("/etc/passwd", "root:x:0:0")', '("passwd", "r0wt:x!0kQ9")'),
     "letter of HTML": ("un mot de passe ma&icirc;tre pour", "un mot de passe ma&1circ9 pour"),
     "number of a key": (
         "GPG_KEY='0x2f800d3688e8b2c399c17564e4bc3e6fcb50b0fb'",
         "API_KEY='2f800d3688e8b2c399c17564e4bc3e6fcb50b0fb'",
     ),
-    "piece of a program": ("x?CodeMirror.Pass:0:a.scopes[0].offset}", "DB_PASS:0:a.sc0pes[0].off5et}"),
+    "piece of a program": ("x?CodeMirror.Pass:0:a.scopes[0].offset}", "DB_PASS:0:a.sc0pQ7[0].xf5qt}"),
     "word with a capital": ("api_key: Koreanbots API", "api_key: KoreAnbOts8xq API"),
     "address with a query": (
         "SecretKey.qr = 'https://x.org/c?chs=166x166&chl='",
@@ -151,7 +151,7 @@ NO_SECRETS = {
     "letters of a code": ('"@3p1Pw:5p/Ou!5p2JvG"', '"@3 Pw:5p/Ou!5p2JvG"'),
     "call with an argument": (
         "const userPassword = padR2R3R4(options.userWord)",
-        "const userPassword = padR2R3R4xoptions7",
+        "const userPassword = pzdR2R3R4xqptk8ns7",
     ),
     "generic type": ("(passphrase?: MaybeArray<string>)", "(passphrase?: MaybeArray7Qx<string>)"),
     "open quote": ('log("No token. Error: "+e)}):Next.run()}async x', 'Error token: "+e7Q)xNext.run9Zq5p8" x'),
@@ -159,7 +159,7 @@ NO_SECRETS = {
     "path": ("RESET_PASSWORD = '/v1/accounts:resetPassword'", "RESET_PASSWORD = '/v1q9/7Xzk:9rsQtPwx4'"),
     "name of a resource": ("password: 'urn:oasis:SAML:2.0:Password'", "password: 'urx:oasis:SAML:2.0:Pqssword'"),
     "file of a key": ("--private-key @AuthKey.p8", "--private-key @Auth7KeyQp8zLm3"),
-    "few bytes": (r'SECRET_KEY = b"\x9e\x8f\x14"', r'SECRET_KEY = b"\x9e\x8f\x14\x1e\x8b\x04\xfe\x8a\x94\x3e"'),
+    "few bytes": (r'SECRET_KEY = b"\x9e\x8f\x14"', 'SECRET_KEY = b"' + r"\x9e\x8f\x14\x1e\x03\xd2\x7a\xb6" * 2 + '"'),
     "web token without claims": (
         f'token = "{JWT_HEAD}.eyJhIjoiYiJ9.{JWT_SEAL}"',
         f'token = "{JWT_HEAD}.eyJzdWIiOiIxMjM0NSJ9.{JWT_SEAL}"',
@@ -171,7 +171,35 @@ NO_SECRETS = {
     ),
     "counted": ("--password A1b2c3d4", "--password A1b9c3z4"),
     "repeated": ("api_key = '7f7777777777b2c9d4e1a5380c'", "api_key = '7f7a97137c57b2c9d4e1a5380c'"),
-    "cut key": (KEY_START + "...fvY4", KEY_START + "\\n-----END RSA PRIVATE KEY-----"),
+    "cut key": (KEY_START + "...fvY4", KEY_START + "kX7qPz2Wv9" * 150 + "\\n-----END RSA PRIVATE KEY-----"),
+    "start of a key": (KEY_START + ". -----END", KEY_START + "kX7qPz2Wv9" * 90 + ". -----END"),
+    "chosen by a person": ('password = "hunter27"', 'password = "hxntqr27"'),
+    "digits for letters": ("type('#password', 'g3tInCr4zee')", "type('#password', 'g3tQnCr4zkq')"),
+    "own name with signs": ('{"password": "P@55w0rd!"}', '{"password": "Px5Qw0zd!"}'),
+    "hash of a token": (f'"token_hash": "0x{"d6aca1be9729c13d" * 4}"', f'"token_value": "0x{"d6aca1be9729c13d" * 4}"'),
+    "empty text in a text": (
+        r"s.password=\"\",s.host=null,s.port=null,s.path=[],s.query9=\"\"",
+        r"s.password=\"Q7s.h0st=nxll,s.p0rt9\",s.query9=\"\"",
+    ),
+    "argument of a script": ('echo "root:$1" | chpasswd', 'echo "root:x7Qk$1z" | chpasswd'),
+    "node of a network": (f"enode://{'f1a6b0bdbf014355' * 4}@10.0.0.1", f"https://{'f1a6b0bdbf014355' * 4}@10.0.0.1"),
+    "type or nothing": ("password: OAuth2Flow | None = None", "password: OAxt2Fzqw | x"),
+    "lines in base64": (
+        f"x\n{'EAAA' + 'I0B9cAx' * 8}AAAA\n{'I0B9cAx' * 8}AAAAAAAA\n",
+        f"x\n{'EAAA' + 'I0B9cAx' * 8}AAAA\nnext line\n",
+    ),
+    "name of a function": ("{'password': str2bool, 'x': 1}", "{'password': stq2bxol, 'x': 1}"),
+    "rule for passwords": ('PASSWORD_REGEX = r"^(?=.*[a-z])(?=.*[A-Z])[!@#9]{9}$"', 'PASSWORD = "^(?q.*x[a-z9A-Z!@#9"'),
+    "scope of a signature": (
+        "AWS4-HMAC-SHA256 Credential=QSIAQPRZZYGHUT57DL3I/20221017/us-west-2/s3/aws4_request, x",
+        "AWS4-HMAC-SHA256 Credential=QSIAQPRZZYGHUT57DL3I/2q221k17/uX-weZt-2/s3/aws4_request, x",
+    ),
+    "sentence without blanks": ("auth: 应用密钥对，QiniuMacAuth9对象", "auth: Qq9niuMacAuZ7thxW0kd"),
+    "statements between texts": (
+        """E(e,{token:'"',state:t}),n=a;break;case"x9":E(e)""",
+        """E(e,{token:'',token:"st9tnXaQbrk7cse2ZqW4k",x9:E(e)""",
+    ),
+    "two logins": ("'sentinel://u1:p1@h1:26379;:ambiguous@h2'", "'sentinel://u1:p1@h1:26379x:amb9gQous@h2'"),
     "cut value": ('"sessionToken": "fICCQD6m7oRw0uXOjAN..."', '"sessionToken": "fICCQD6m7oRw0uXOjAN"'),
     "id of a request": (
         '"ClientToken": "d5c090f5-8a0f-49c7-8281-72c796a21f72"',
@@ -186,11 +214,11 @@ NO_SECRETS = {
     ),
     "address": ("--passphrase file://path-to/the1-file", "--passphrase fileZ8/path-to:the1-file"),
     "call of a module": ("$newpwd = Win32::GetFullPathName($newdir);", "$newpwd = Wq32!!GxtFzllPqthNkme;"),
-    "escape": ("events={'(?i)password':'secret\\\\n'}", "events={'(?i)password':'secr3t!\\\\n'}"),
+    "escape": ("events={'(?i)password':'secret\\\\n'}", "events={'(?i)password':'sxcr3t!q\\\\n'}"),
     "HTML": ("printf(&quot;Password is correct.&quot;);", "printf(&quot;Password is c0rrQct9&quot;);"),
     "list of fields": ("name:passwd:uid:gid:gecos:dir:shell", "name:passwd:u1d#gxd:gecos9"),
     "address of a network": ("Token=static:::1a:2b:3c:4d", "Token=stXtic:zq1a:2b:3c:4dQ"),
-    "manual page": ("--passphrase \\fIstring9\\fR as it is", "--passphrase \\strinq19 as it is"),
+    "manual page": ("--passphrase \\fIstring9\\fR as it is", "--passphrase \\strzq19k as it is"),
     "pattern": ("let s:token_pattern = '^[^[:space:]]\\+9'", "let s:token = '^9[^xspQce7]]k'"),
     "cookies": (
         "Set-Cookie: fig=newton\\r\\nSet-Cookie: sugar=wafer",
@@ -220,13 +248,13 @@ NO_SECRETS = {
     "another word": ("tokenData:'IX~R!XOX$nXY&kYZ&kZ'", "token:'IX~R!XOX$nXY&kYZ&kZ'"),
     "expression": ("passwordOnly:i}){super({start9", "password:iXq7super+start9"),
     "empty text": ("r.mapToken=``,r.formId=``),e.x9", "r.mapToken=`Xr.f0rmIdQq9zLw2v`,e.x9"),
-    "option": ("wget --ask-password -user=f00", "wget --http-password user=f00"),
+    "option": ("wget --ask-password -user=f00", "wget --http-password uqer=f70"),
     "commit": ("the password module to upstream commit feb6f21d2e", "the password module to upstream feQ6f!1d2e"),
     "fingerprint": (
         "new upstream signing key 19882D92DDA4C400C22C0D56CC2AF4472167BE03",
         "new upstream signing key: 19882D92DDA4C400C22C0D56CC2AF4472167BE03",
     ),
-    "passed test": ("PASS: addr2line", "pass: addr2line"),
+    "passed test": ("PASS: addr2line", "pass: addr2lqxe"),
     "words in a URL": ("pkcs11:token=Root%20CA%20Certificates9", "pkcs11:token=Rx%20CA%20Cq7zRtv2Wk9s"),
     "words in base64": ("password: 'bm90IG15IHJlYWwgcGFzc3dvcmQ='", "password: 'cTdYIXpSdnEyV2s5cw=='"),
     "name of a test": (
@@ -236,7 +264,7 @@ NO_SECRETS = {
     "path of Windows": ("self._pwd = 'C:\\\\windows\\\\system32'", "self._pwd = 'Cwq9win9dQwsXsyst3m32'"),
     "name with dots": ('auth = "mezzanine.core.MezzanineBackend"', 'auth = "mezz9nine.cqre.MezzXnin3Backend"'),
     "call": ("password = getNS(packet[1:])[0]", "password = getNS9!packetQ1x"),
-    "phrase": ("'Admin Password': 'web2py Admin Console'", "'Admin Password': 'web2py'"),
+    "phrase": ("'Admin Password': 'web2py Admin Console'", "'Admin Password': 'wqb2py'"),
     "own name": ('TOKEN_MALFORMED_SD_JWT = "TokenMalformedSdJwt"', 'TOKEN_MALFORMED_SD_JWT = "Tq9kMxlfZrmedSdJwt"'),
     "sample of its own name": ('password="Passw0rd1"', 'password="Pqssw0xz1"'),
     "accents": ("Das Passwort wurde geändert.", "Das Passwort wurde ge9ndQrt."),
@@ -246,7 +274,7 @@ NO_SECRETS = {
     "address of mail": ('passwd="data@sun.org"', 'passwd="data@sunQ7x"'),
     "words without a digit": ("password: Content-Security-Policy", "password: Content-Security-Policy42"),
     "type": ('const TOKEN: &str = "SessionCookie";', 'const TOKEN: &str = "q8Zk2Wv9Lm4Tx7pR";'),
-    "passed test of a name": ("PASS: DB_addr2line", "DB_PASS: addr2line"),
+    "passed test of a name": ("PASS: DB_addr2line", "DB_PASS: addr2lqxe"),
     "option after a name": ("API_KEY=-verbose-output-of-all-2", "API_KEY=-rImIY6SdGRknNSXZzN65oyEOoH1Y2KeamPQ"),
     "place in a URL": ("?key=street-names-of-the-city", "?key=ZM35bodeZMlTFw3HaIvc7Rod"),
     "default of a variable": (
@@ -263,7 +291,7 @@ NO_SECRETS = {
         "struct SigningKeyInputStr CRMFPOPOSigningKeyInput;",
         "struct SigningKey CRM2FPzQPOSigqW7hngInput;",
     ),
-    "anonymous": ("default login anonymous password user@site", "default login anna password user@site"),
+    "anonymous": ("default login anonymous password user@site", "default login anna password uqer@s7te"),
 }
 
 

@@ -109,22 +109,48 @@ def test_differences_are_shown_as_they_are_stored(hostile: Path) -> None:
     assert shown.count("+second") == 4
 
 
+# Four guards hold a bare repository, each alone: what takes one away.
+BARE_GUARDS = {
+    "the program refuses it": "git_program.top_of = lambda directory: ''",
+    "git refuses it": "git_program.GIT_SETTINGS = git_program.GIT_SETTINGS | {'safe.bareRepository': 'all'}",
+    "its programs are switched off": "git_program.GIT_SETTINGS = "
+    "{key: one for key, one in git_program.GIT_SETTINGS.items() if key == 'safe.bareRepository'}",
+    "git can execute nothing": "git_program.restrict_programs = lambda programs: False",
+}
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    (tmp_path / "ran").mkdir()
+    (tmp_path / "clone").mkdir()
+    git(tmp_path / "clone", "init", "-q")
+    return bare_repository(tmp_path / "clone" / "docs", tmp_path / "ran")
+
+
+def ran_in_bare(bare: Path, kept: str) -> list[str]:
+    """Run git in a bare repository with one guard, and return the programs that ran."""
+    change = "\n".join(line for guard, line in BARE_GUARDS.items() if guard != kept)
+    driver = [sys.executable, "-I", "-S", "-c", DRIVER.format(change=change), str(PROGRAM.parent)]
+    subprocess.run([*driver, "status"], cwd=bare, capture_output=True)
+    return os.listdir(bare.parents[1] / "ran")
+
+
 @pytest.mark.requirement("S2")
-def test_a_bare_repository_inside_a_clone_is_not_used(tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    ran.mkdir()
-    clone = tmp_path / "clone"
-    clone.mkdir()
-    git(clone, "init", "-q")
-    docs = bare_repository(clone / "docs", ran)
+@pytest.mark.parametrize("guard", BARE_GUARDS)
+def test_each_guard_alone_keeps_the_programs_of_a_bare_repository_from_running(bare: Path, guard: str) -> None:
+    if guard == "git can execute nothing" and not available().landlock_version:
+        pytest.skip("this kernel has no Landlock")
+    assert ran_in_bare(bare, guard) == []
+    assert ran_in_bare(bare, "none of them") != []
+
+
+@pytest.mark.requirement("S2")
+def test_a_bare_repository_inside_a_clone_is_not_used(bare: Path) -> None:
     with pytest.raises(InputError, match="bare repository"):
-        run_git(docs, "status")
+        run_git(bare, "status")
     with pytest.raises(InputError, match="bare repository"):
-        run_git(clone, "-C", "docs", "ls-files")
-    assert list(ran.iterdir()) == []
-    assert run_git(clone, "status", "--short").stdout == "?? docs/\n"
-    subprocess.run(["git", "status"], cwd=docs, capture_output=True)
-    assert list(ran.iterdir()), "the installed git runs its program"
+        run_git(bare.parent, "-C", "docs", "ls-files")
+    assert run_git(bare.parent, "status", "--short").stdout == "?? docs/\n"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ The value alone then decides whether it is a secret.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -27,6 +28,7 @@ from .secret_values import (
     is_placeholder,
     is_random,
     plain_text,
+    with_letters,
 )
 
 _SHORTHANDS: Final = {
@@ -50,9 +52,11 @@ _CODE: Final = re.compile(
     r"|^[a-z_]\w*(?:\.[a-z_]\w*)+:[A-Za-z_]+$"
 )
 """Signs of an expression or of an option in a value without quotes."""
-_TYPE: Final = re.compile(r"(?:[A-Z][a-z]+[0-9]*)*[A-Z][a-z]+(?=,[ ]\w+\??:|[ ]\||\)(?::|[ ]=>|[ ]\{)|<\w)")
+_TYPE: Final = re.compile(
+    r"(?:[A-Z][a-z]+[0-9]*)*[A-Z][a-z]+(?=,[ ]\w+\??:|[ ]\||\)(?::|[ ]=>|[ ]\{)|<\w)|[A-Z]\w+[ ]\|[ ](?:None|null|undefined)\b"
+)
 """The type of a parameter, as in ``password: Uint8Array | string``."""
-_BETWEEN_LITERALS: Final = re.compile(r"[),\]+;}&|].*[(=,+:\[]", re.DOTALL)
+_BETWEEN_LITERALS: Final = re.compile(r"[),\]+;}&|].*(?:[(=,+:\[]|;\w+;\w+)", re.DOTALL)
 _CAMEL: Final = re.compile(r"[A-Za-z][a-z]+(?:[A-Z][a-z]{2,})+")
 _FIELD: Final = re.compile(r"(?:[?&]|(?<!\S)--)[\w.-]*\Z")
 """The name of an option or of a field in a URL, up to its keyword."""
@@ -93,13 +97,17 @@ _BEFORE_NO_SECRET: Final = (
 _BEFORE_MARK: Final = ("client", "action")
 """Words before "token" that make an id beside it the mark of a request."""
 _ABOUT: Final = re.compile(
-    r"(?:[\w.-]*[_.-])?(?:prefix|suffix|type|arn|policy|name|ur[li]|path|file|dir|format|pattern)", re.IGNORECASE
+    r"(?:[\w.-]*[_.-])?(?:prefix|suffix|type|arn|policy|name|ur[li]|path|file|dir|format|pattern|regexp?)",
+    re.IGNORECASE,
 )
 """Ends of a key that make its value a fact about the secret."""
+_PUBLIC: Final = re.compile(r"(?:[\w.-]*[_.-])?(?:hash|digest|address|iv|pub\w*)", re.IGNORECASE)
+"""Ends of the name of a token or a key that make its value public."""
 _NO_COOKIES: Final = ("expires", "path", "domain", "max-age", "samesite")
 _KEY_ID: Final = re.compile(r"key[_-]?id(?![a-z])", re.IGNORECASE)
 _ID: Final = re.compile(r"[._]id\Z")
-_ESCAPE: Final = re.compile(r"(?:\\+[nrt]?|&(?:quot|apos|lt|gt|#34|#39))$")
+_ESCAPE: Final = re.compile(r"(?:\\+(?:[nrt]|x00)?|&(?:quot|apos|lt|gt|#34|#39))$")
+_NO_BASE64: Final = re.compile(r"\\+[nr]|[^A-Za-z0-9+/]")
 _MIN_CUT_KEY: Final = 400
 """The characters from which the start of a private key is reported even where dots replace the rest."""
 _OF: Final = ("of", "for", "to", "on", "in", "at", "von", "für", "de", "del", "do", "da", "du")
@@ -112,7 +120,7 @@ _VALUE: Final = re.compile(
     r"|[ \t]+(?P<to>to)[ \t]+"
     r"|(?P<pair>[ \t]*,[ \t]*(?:value[ \t]*[=:][ \t]*)?(?=[\\\"'])|[ \t]+value[ \t]*=[ \t]*(?=[\\\"'])|\s*,?\s*[\"']?value[\"']?\s*:\s*))"
     rf"|{_OWNER}(?P<blank>[ \t]+))"
-    r"(?:!!\w+[ \t]+)?(?:[bru](?=[\"\']))?(?!\"\"|''|``)(?P<quote>[\\\"'`*]{0,4})(?:bearer[ \t]+|basic[ \t]+|token[ \t]+)?"
+    r"(?:!!\w+[ \t]+)?(?:[bru](?=[\"\']))?(?!\\*\"\\*\"|''|``)(?P<quote>[\\\"'`*]{0,4})(?:bearer[ \t]+|basic[ \t]+|token[ \t]+)?"
     r"(?P<value>(?<=[\"'`])[^\s\"'`]{6,1024}(?=[\"'`])|(?:(?!&(?:amp;)?[\w.-]+=)[^\s\"'`<>;,\\]){6,1024})",
     re.IGNORECASE,
 )  # fmt: skip
@@ -167,8 +175,16 @@ def _secret(found: re.Match[str]) -> tuple[int, int] | None:
             good = good and words != sorted(words)  # a sorted list is a dictionary
         case _:
             cut = len(value) < _MIN_CUT_KEY and found.string.startswith("...", found.end())
-            return None if cut or "EXAMPLE" in value else found.span()
+            return None if cut or _is_start_of_key(value) or "EXAMPLE" in value else found.span()
     return found.span(kind) if good and not (is_placeholder(value) or is_counted(value)) else None
+
+
+def _is_start_of_key(value: str) -> bool:
+    """Say whether less than half of a key is there, by the length that its first bytes state (DER)."""
+    text = _NO_BASE64.sub("", value)
+    if not text.startswith("MII"):
+        return False
+    return len(text) * 3 // 4 < int.from_bytes(base64.b64decode(text[:8])[2:4]) // 2
 
 
 def _line_before(found: re.Match[str]) -> str:
@@ -190,7 +206,11 @@ def _beside_keywords(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
                     found = _VALUE.match(text, at + len(word))
                     if found and _is_secret_value(text, found, value := _trimmed(found), at, weak=weak):
                         yield found.start("value"), found.start("value") + len(value), "value beside a keyword"
-                    elif weak and _STANDS_ALONE.match(text, at):
+                    elif (
+                        weak
+                        and _STANDS_ALONE.match(text, at)
+                        and not (found and _TYPE.match(text, found.start("value")))
+                    ):
                         yield from _some_words_behind(text, at + len(word))
                 at = lowered.find(word, at + len(word))
 
@@ -274,9 +294,7 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
         or (len(value) < 32 and text[at : at + 3] in value)
     ):
         return False  # an expression, or the name of another variable
-    if _repeats_name(text, found, value, at) or (
-        found["sign"] and (_ABOUT.fullmatch(found["name"]) or _KEY_ID.match(text, at))
-    ):
+    if _repeats_name(text, found, value, at) or _is_fact(text, found, at, weak=weak):
         return False
     if not found["sign"] and _SHORT.match(text, at):
         return False
@@ -301,11 +319,18 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
     return is_random(value, quoted=bool(found["quote"]) or (is_field and not BRACKET.search(value)))
 
 
+def _is_fact(text: str, found: re.Match[str], at: int, *, weak: bool) -> bool:
+    """Say whether a name is that of a fact about a secret: its file, its hash, its number."""
+    if not weak and _PUBLIC.fullmatch(found["name"]):
+        return True
+    return bool(found["sign"] and (_ABOUT.fullmatch(found["name"]) or _KEY_ID.match(text, at)))
+
+
 def _repeats_name(text: str, found: re.Match[str], value: str, at: int) -> bool:
     """Say whether a value is little more than its own name, as in ``password = "Passw0rd1"``."""
     before = _NAME.search(text, max(0, at - 40), at)
     name = (before[0] if before else "") + text[at : found.end("name")]
-    name, value = (_NO_LETTERS.sub("", part.lower().replace("0", "o")) for part in (name, value))
+    name, value = (_NO_LETTERS.sub("", with_letters(part)) for part in (name, value))
     return len(value) >= 6 and (value in name or (name in value and len(name) >= 0.6 * len(value)))
 
 

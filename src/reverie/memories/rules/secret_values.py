@@ -57,6 +57,9 @@ _EXPRESSION: Final = re.compile(
 _SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?(?:_[A-Z]+[0-9]*)+")
 _PASSPHRASE: Final = re.compile(r"(?=.*[0-9])[A-Z][a-z]{2,}[0-9]*(?:([-_.~])[A-Z][a-z]{2,}[0-9]*){2,}(?:\1[0-9]+)?")
 """Words that a password manager joins: capitalized, one sign between them, a digit."""
+_LETTERS_FOR_SIGNS: Final = str.maketrans({**dict(zip("013457@$!", "oieastasi", strict=True)), "2": "to"})
+_WORDS: Final = re.compile("(?:(?:[A-Z][a-z]+|[a-z]{2,})[-_.]?)+")
+_TAIL: Final = re.compile(r"[\W\d_]+\Z")
 _INNER_DIGITS: Final = re.compile("(?<=[A-Za-z])[0-9]+(?=[A-Za-z])")
 _MARKS: Final = re.compile("[\u0300-\u036f]")
 _CLAIM: Final = re.compile(b'"(?:iss|sub|aud|exp|nbf|iat|jti)"')
@@ -76,7 +79,7 @@ def is_odd(value: str) -> bool:
 def plain_text(value: str) -> str:
     """Return a value without its encoding for a URL or in base64."""
     if "%" in value:
-        return unquote(value)
+        return text if (text := unquote(value)).isascii() else value
     try:
         text = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode("ascii")
     except ValueError:
@@ -135,13 +138,28 @@ def is_password(value: str, *, clear: bool = True) -> bool:
         return False
     if not letters or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return _classes(value) == 4
+    if _classes(value) == 4:
+        return True
     mixed = (DIGIT.search(value) and not _PATH.search(value)) or _SIGN.search(value)
-    return bool(clear and mixed) or _classes(value) == 4 or not is_name(value)
+    return not is_chosen(value) and (bool(clear and mixed) or not is_name(value))
+
+
+def with_letters(value: str) -> str:
+    """Return a value in lower case, with the letters that digits and signs commonly replace: ``P@ssw0rd``."""
+    return value.lower().translate(_LETTERS_FOR_SIGNS)
+
+
+def is_chosen(value: str) -> bool:
+    """Say whether a person chose a value and no program made it: a word or a name, digits behind it or for letters."""
+    word = _TAIL.sub("", value)
+    plain = word.translate(_LETTERS_FOR_SIGNS)
+    changed = sum(not letter.isalpha() for letter in word)
+    return len(word) >= 3 and changed <= 0.3 * len(word) and bool(_WORDS.fullmatch(plain)) and is_name(plain)
 
 
 def is_random(value: str, *, quoted: bool = False) -> bool:
     """Say whether a value is too random to be a word, a name or an expression."""
-    if len(value) < 8 or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
+    if len(value) < 8 or not value.isascii() or _any("no_secrets").fullmatch(value) or UUID.fullmatch(value):
         return False
     if _PASSPHRASE.fullmatch(value):
         return True

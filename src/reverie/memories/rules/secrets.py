@@ -40,6 +40,8 @@ _MIN_CHARS: Final = 16
 _LONG_WORD: Final = re.compile(rf"(?<!\S)\S{{{_MIN_CHARS},}}")
 _PARTS: Final = re.compile("[A-Za-z0-9]+")
 _NO_WORD: Final = re.compile("[0-9A-Z]")
+_BASE64_LINES: Final = re.compile(r"\n[A-Za-z0-9+/]{48,128}\r?\n[A-Za-z0-9+/]{48,128}={0,2}\s")
+"""Lines of a file in base64, one of which may begin like a token."""
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff\U000e0000-\U000e0fff]")
 _STATED: Final = re.compile(
     r"(?:(?<![\w.-])(?:passwor[dt]|passphrase|contraseña|senha|пароль|mot de passe)|密码)[ \t]*"
@@ -121,6 +123,8 @@ def _token(text: str, start: int, name: str, prefix: str, shape: re.Pattern[str]
         return None
     if prefix.isalnum() and text[start - 1 : start] == "/":
         return None  # a part of a path, or of a long text in base64
+    if _BASE64_LINES.match(text, start - 1) and text[start - 1 : start] == "\n":
+        return None
     return start, found.end(), name
 
 
