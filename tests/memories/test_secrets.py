@@ -158,7 +158,7 @@ NO_SECRETS = {
     "colour": ("--test-pass: #007f6a;", "--test-pass: #007f6aQ!x;"),
     "path": ("RESET_PASSWORD = '/v1/accounts:resetPassword'", "RESET_PASSWORD = '/v1q9/7Xzk:9rsQtPwx4'"),
     "name of a resource": ("password: 'urn:oasis:SAML:2.0:Password'", "password: 'urx:oasis:SAML:2.0:Pqssword'"),
-    "file of a key": ("--private-key @AuthKey.p8", "--private-key @Auth7KeyQp8zLm3"),
+    "file of a key": ("--private-key @AuthKey.p8", "--private-key @Auth7KxyQp8zLm3"),
     "few bytes": (r'SECRET_KEY = b"\x9e\x8f\x14"', 'SECRET_KEY = b"' + r"\x9e\x8f\x14\x1e\x03\xd2\x7a\xb6" * 2 + '"'),
     "web token without claims": (
         f'token = "{JWT_HEAD}.eyJhIjoiYiJ9.{JWT_SEAL}"',
@@ -176,7 +176,7 @@ NO_SECRETS = {
     "chosen by a person": ('password = "hunter27"', 'password = "hxntqr27"'),
     "digits for letters": ("type('#password', 'g3tInCr4zee')", "type('#password', 'g3tQnCr4zkq')"),
     "own name with signs": ('{"password": "P@55w0rd!"}', '{"password": "Px5Qw0zd!"}'),
-    "hash of a token": (f'"token_hash": "0x{"d6aca1be9729c13d" * 4}"', f'"token_value": "0x{"d6aca1be9729c13d" * 4}"'),
+    "hash of a token": (f'"token_hash": "0x{"d6aca1be9729c13d" * 4}"', f'"token_value": "{"d6aca1be9729c13d" * 4}"'),
     "empty text in a text": (
         r"s.password=\"\",s.host=null,s.port=null,s.path=[],s.query9=\"\"",
         r"s.password=\"Q7s.h0st=nxll,s.p0rt9\",s.query9=\"\"",
@@ -199,6 +199,31 @@ NO_SECRETS = {
         """E(e,{token:'"',state:t}),n=a;break;case"x9":E(e)""",
         """E(e,{token:'',token:"st9tnXaQbrk7cse2ZqW4k",x9:E(e)""",
     ),
+    "badge": (
+        "[![x](https://codecov.io/gh/a/b/branch/main/graph/badge.svg?token=ZLbQzIvyG8)]",
+        "[![x](https://codecov.io/gh/a/b/branch/main/graph/upload?token=ZLbQzIvyG8)]",
+    ),
+    "types with dots": (
+        "(password: QtCore.QByteArray|bytes|bytearray, salt: int)",
+        "(password: QtCqre.Q7yteArray|bytxs|bytkarray, salt: int)",
+    ),
+    "field of the same name": ('"x-goog-api-key":e.apiKey,"x":1', '"x-goog-api-key":"e.apQqKx7rZ2p",'),
+    "long word": ('lastSignificantToken = "?InterpolationInJSX"', 'lastSignificantToken = "?InterpxlqtiqnInJSX"'),
+    "sentence in another script": ("_Password: 密码，长度限制64位", "_Password: smtp码x7Qk!长64"),
+    "path of a file": (
+        "APPLICATION_CREDENTIALS=/app/.gcp_creds/moz-fx-prod-e0f7-bf36ebdc13e9.json",
+        "APPLICATION_CREDENTIALS=/app/xgcp_creds/moz-fx-prod-e0f7-bf36ebdc13e9+json",
+    ),
+    "address of a contract": (
+        f'"l2_locked_token": "0x{"04718f5a0fc34cc1" * 4}"',
+        f'"my_token": "{"04718f5a0fc34cc1" * 4}"',
+    ),
+    "words in a URL with a login": ("http://user:pass%23pass@complex.url", "http://user:pqzs%23paxk@complex.url"),
+    "cut web token": (
+        "eyJhbGciOiJIUzI1NiIsIn.eyJzdWIiOiIxMjM0NTY3.SflKxwRJSMeKKF2QT4f",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3In0.SflKxwRJSMeKKF2QT4f",
+    ),
+    "word as a token": ('token == "s3cret-XYZ"', 'token == "s3cqxt-XYZkw9-Lp2"'),
     "two logins": ("'sentinel://u1:p1@h1:26379;:ambiguous@h2'", "'sentinel://u1:p1@h1:26379x:amb9gQous@h2'"),
     "cut value": ('"sessionToken": "fICCQD6m7oRw0uXOjAN..."', '"sessionToken": "fICCQD6m7oRw0uXOjAN"'),
     "id of a request": (

@@ -51,7 +51,7 @@ def newest_branch(nodes: Sequence[Node]) -> Branch:
         return Branch([], [], [])
     by_uuid = {node.uuid: node for node in nodes}
     kept, bridged = _walk(speaking, by_uuid)
-    _keep_orphans(speaking, kept, by_uuid)
+    _keep_unrivalled(speaking, kept, by_uuid)
     for node in speaking:
         if node.preserved in kept or (node.boundary and node.parent in kept):
             kept.add(node.uuid)
@@ -82,27 +82,23 @@ def _walk(speaking: Sequence[Node], by_uuid: dict[str, Node]) -> tuple[set[str],
     return kept, bridged
 
 
-def _keep_orphans(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, Node]) -> None:
-    """Keep lines whose ancestors end at a missing line: nothing says that they were abandoned, but for a sibling."""
-    roots: dict[str, str] = {}  # of each line the parent that is missing
-    for node in speaking:
-        chain: list[Node] = []
-        each: Node | None = node
-        while each is not None and each.uuid not in roots and len(chain) <= len(speaking):
-            chain.append(each)
-            each = by_uuid.get(each.parent or "")
-        top = roots[each.uuid] if each is not None and each.uuid in roots else (chain[-1].parent or "")
-        roots.update((one.uuid, top if top not in by_uuid else "") for one in chain)
-    taken = {roots[uuid] for uuid in kept if uuid in roots} | {"", STRAY}
+def _keep_unrivalled(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, Node]) -> None:
+    """Keep branches beside which no other is kept: nothing says that they were abandoned, their next line is lost."""
     parents = {node.parent for node in speaking}
-    for node in reversed(speaking):  # the newest leaf beneath each missing line, and its ancestors
-        top = roots[node.uuid]
-        if top not in taken and node.uuid not in parents:
-            taken.add(top)
-            each = node
-            while each is not None and each.uuid not in kept:
-                kept.add(each.uuid)
-                each = by_uuid.get(each.parent or "")
+    rivalled = {by_uuid[uuid].parent for uuid in kept} | {None, "", STRAY}
+    climbed: set[str] = set()
+    for leaf in reversed(speaking):
+        if leaf.uuid in parents or leaf.uuid in kept:
+            continue
+        branch: list[Node] = []
+        node: Node | None = leaf
+        while node is not None and node.uuid not in kept and node.uuid not in climbed:
+            climbed.add(node.uuid)
+            branch.append(node)
+            node = by_uuid.get(node.parent or "")
+        if (node is None or node.uuid in kept) and branch[-1].parent not in rivalled:
+            kept.update(one.uuid for one in branch)
+            rivalled.update(one.parent for one in branch)
 
 
 def _ends(speaking: Sequence[Node]) -> list[Node | None]:

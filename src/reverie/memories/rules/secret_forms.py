@@ -103,6 +103,8 @@ _ABOUT: Final = re.compile(
 """Ends of a key that make its value a fact about the secret."""
 _PUBLIC: Final = re.compile(r"(?:[\w.-]*[_.-])?(?:hash|digest|address|iv|pub\w*)", re.IGNORECASE)
 """Ends of the name of a token or a key that make its value public."""
+_BADGE: Final = re.compile(r"(?:badge|\.svg)[^\s\"'<>()]*[?&][\w-]*\Z")
+"""The address of a badge up to the token in it, which every reader of the page gets."""
 _NO_COOKIES: Final = ("expires", "path", "domain", "max-age", "samesite")
 _KEY_ID: Final = re.compile(r"key[_-]?id(?![a-z])", re.IGNORECASE)
 _ID: Final = re.compile(r"[._]id\Z")
@@ -291,7 +293,7 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
     if (is_open or not found["quote"]) and (
         _CODE.search(value)
         or _TYPE.match(text, found.start("value"))
-        or (len(value) < 32 and text[at : at + 3] in value)
+        or (len(value) < 32 and text[at : at + 3].lower() in value.lower())
     ):
         return False  # an expression, or the name of another variable
     if _repeats_name(text, found, value, at) or _is_fact(text, found, at, weak=weak):
@@ -321,8 +323,10 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
 
 def _is_fact(text: str, found: re.Match[str], at: int, *, weak: bool) -> bool:
     """Say whether a name is that of a fact about a secret: its file, its hash, its number."""
-    if not weak and _PUBLIC.fullmatch(found["name"]):
+    if not weak and (_PUBLIC.fullmatch(found["name"]) or _BADGE.search(text, max(0, at - 200), at)):
         return True
+    if text[at : at + 5].lower() == "token" and found["value"].startswith("0x"):
+        return True  # the address of a contract
     return bool(found["sign"] and (_ABOUT.fullmatch(found["name"]) or _KEY_ID.match(text, at)))
 
 

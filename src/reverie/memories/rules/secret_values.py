@@ -46,6 +46,7 @@ _PAIRS: Final = frozenset(
     for second in row[1:]
 )
 """The pairs of letters that words and names of programs are made of: first letter, then each that follows it."""
+_MIN_LONG_WORD: Final = 10
 _NAME_SHARE: Final = 0.75
 _NAME_SHARE_OF_PARTS: Final = 0.6
 _WORD_SHARE: Final = 0.5
@@ -58,7 +59,7 @@ _SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?
 _PASSPHRASE: Final = re.compile(r"(?=.*[0-9])[A-Z][a-z]{2,}[0-9]*(?:([-_.~])[A-Z][a-z]{2,}[0-9]*){2,}(?:\1[0-9]+)?")
 """Words that a password manager joins: capitalized, one sign between them, a digit."""
 _LETTERS_FOR_SIGNS: Final = str.maketrans({**dict(zip("013457@$!", "oieastasi", strict=True)), "2": "to"})
-_WORDS: Final = re.compile("(?:(?:[A-Z][a-z]+|[a-z]{2,})[-_.]?)+")
+_WORDS: Final = re.compile(r"(?:(?:[A-Z][a-z]+|[a-z]{2,}|[A-Z]{2,})(?:[^\w\s]|_)?)+")
 _TAIL: Final = re.compile(r"[\W\d_]+\Z")
 _INNER_DIGITS: Final = re.compile("(?<=[A-Za-z])[0-9]+(?=[A-Za-z])")
 _MARKS: Final = re.compile("[\u0300-\u036f]")
@@ -97,10 +98,10 @@ def is_issued(token: str) -> bool:
     parts = token.split(".")
     if token.startswith("eyJ") and len(parts) == 3:
         try:
-            claims = base64.urlsafe_b64decode(parts[1] + "==")
+            header, claims = (base64.urlsafe_b64decode(part + "==") for part in parts[:2])
         except ValueError:
             return True
-        if not _CLAIM.search(claims):
+        if not _CLAIM.search(claims) or not header.endswith(b"}"):
             return False
     return not is_placeholder(token)
 
@@ -128,8 +129,8 @@ def is_password(value: str, *, clear: bool = True) -> bool:
     if len(value) < 6 or value[-1] == "(" or (value.isalpha() and len(value) < 8):
         return False
     letters = _LOWER.search(value) or _UPPER.search(value)
-    if value.isalpha() and not value.isascii():
-        return False  # a word in another script
+    if sum(not letter.isascii() for letter in value) > len(value) / 2:
+        return False  # words in another script
     if (call := _CALL.match(value)) and is_name(call[1]):
         return False
     if _PASSPHRASE.fullmatch(value):
@@ -154,7 +155,7 @@ def is_chosen(value: str) -> bool:
     word = _TAIL.sub("", value)
     plain = word.translate(_LETTERS_FOR_SIGNS)
     changed = sum(not letter.isalpha() for letter in word)
-    return len(word) >= 3 and changed <= 0.3 * len(word) and bool(_WORDS.fullmatch(plain)) and is_name(plain)
+    return len(word) >= 3 and changed <= 0.2 * len(word) and bool(_WORDS.fullmatch(plain)) and is_name(plain)
 
 
 def is_random(value: str, *, quoted: bool = False) -> bool:
@@ -165,7 +166,7 @@ def is_random(value: str, *, quoted: bool = False) -> bool:
         return True
     if len(value) < _MIN_HEX_CHARS and HEX.fullmatch(value):
         return False  # too short for a key: a checksum or an id
-    if is_expression(value):
+    if is_expression(value) or is_chosen(value):
         return False
     if _classes(value) == 4 and len(value) <= 64 and value[-1] not in "=(" and "(" not in value:
         return True
@@ -190,7 +191,10 @@ def is_name(value: str) -> bool:
         or len(_SIGN.findall(value.replace(":", ""))) >= 3
     ):
         return False
-    share = sum(len(piece) for piece in pieces if _is_word(piece)) / max(sum(map(len, pieces)), 1)
+    words = [piece for piece in pieces if _is_word(piece)]
+    if any(len(word) >= _MIN_LONG_WORD and word[1:].islower() for word in words):
+        return True
+    share = sum(map(len, words)) / max(sum(map(len, pieces)), 1)
     return (
         share >= (_NAME_SHARE_OF_PARTS if _PATH.search(value) else _NAME_SHARE) or _SNAKE.fullmatch(value) is not None
     )
