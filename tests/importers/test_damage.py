@@ -120,6 +120,7 @@ REPEATS = [
     (0, 1, 3, 10, 4, 5, 6, 9),
     (0, 1, 2, 4, 9, 5, 6, 7, 10, 11),
     (0, 1, 2, 4, 5, 8, 9, 6),
+    (0, 2, 3, 8, 10, 1, 2, 3, 9, 10, 11),  # the next line of 3 is damaged, and the branch goes on behind it
 ]
 
 
