@@ -144,7 +144,8 @@ def is_alive(pid: int) -> bool:
 def test_an_interrupt_ends_the_work_in_every_state(
     provider: tuple[MessagesServer, Provider], tmp_path: Path, torture: bool
 ) -> None:
-    anytime = [name for name, one in COMMANDS.items() if one.anytime and name != "quit"]
+    # The keys of vim, which type otherwise after Esc, have their turn below.
+    anytime = [name for name, one in COMMANDS.items() if one.anytime and name not in ("quit", "vim")]
     assert set(LOOKS) <= set(anytime)
     with chatting(provider[0], tmp_path, "--permission-mode", "bypass") as chat:
         chat.until("bypass")
