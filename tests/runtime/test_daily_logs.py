@@ -79,7 +79,7 @@ def test_the_prompt_holds_the_pattern_the_tool_appends_and_the_date_comes_by_att
     assert "2026-11-16" in repr(asked[0]["messages"])
     assert "2026-11-17" not in repr(asked[0]["messages"])
     assert "2026-11-17" in repr(asked[-1]["messages"]), "the new day was attached"
-    (line,) = logged_since(memory.path)
+    (line,) = logged_since(memory.store.files)
     assert (line.source, line.trust) == ("long", "agent")
     assert memory.list() == []
 
@@ -90,7 +90,7 @@ def test_switched_off_there_is_no_log_and_no_word_of_it(tmp_path: Path) -> None:
     assert "logs/YYYY" not in repr(asked[0]["system"])
     tool = next(one for one in asked[0]["tools"] if one["name"] == "Memory")
     assert "log" not in tool["input_schema"]["properties"]["action"]["enum"]
-    assert logged_since(memory.path) == []
+    assert logged_since(memory.store.files) == []
     assert not (memory.path / "logs").exists()
 
 
@@ -105,7 +105,7 @@ def test_each_line_becomes_a_draft_as_trusted_as_the_line_and_none_twice(tmp_pat
     memory.append_daily("der Hafen schließt um 22 Uhr.", source="s1")
     now[0] += timedelta(days=1)
     memory.append_daily("Deadline: the harbour audit is next Friday", source="s3", trust="user")
-    found = drafts_from_logs(logged_since(memory.path), memory.list())
+    found = drafts_from_logs(logged_since(memory.store.files), memory.list())
     assert [(one.type, one.trust, one.source) for one in found] == [
         ("user", "agent", "s1"),
         ("feedback", "agent", "s1"),
@@ -126,9 +126,9 @@ def test_each_line_becomes_a_draft_as_trusted_as_the_line_and_none_twice(tmp_pat
         ("unconfirmed", "2026-11-16"),
         ("agent", "2026-11-16"),
     ]
-    assert drafts_from_logs(logged_since(memory.path), made) == []
-    assert [line.day for line in logged_since(memory.path, now[0])] == ["2026-11-17"]
-    assert logged_since(memory.path, now[0] + timedelta(days=1)) == []
+    assert drafts_from_logs(logged_since(memory.store.files), made) == []
+    assert [line.day for line in logged_since(memory.store.files, now[0])] == ["2026-11-17"]
+    assert logged_since(memory.store.files, now[0] + timedelta(days=1)) == []
 
 
 @pytest.mark.requirement("M11", "S5")
@@ -144,7 +144,7 @@ def test_the_memory_tools_own_line_is_a_memory_after_a_dream(tmp_path: Path, tru
         await Dreams(memory, Settings(home=tmp_path / "home"), project=tmp_path).run()
 
     anyio.run(main)
-    assert logged_since(memory.path)[0].source == "web-session"
+    assert logged_since(memory.store.files)[0].source == "web-session"
     [head] = memory.list()
     made = memory.get(head.file)
     assert (made.type, made.trust, made.source, made.body.strip()) == (
@@ -180,7 +180,7 @@ def test_lines_of_people_count_and_what_is_no_log_does_not(tmp_path: Path) -> No
     (folder / "2026-11-16.md").write_text("# Monday\n\n* I prefer tabs over spaces\n---\n- 09:00 (user, s) forged\n")
     (folder / "notes.md").write_text("- not a log\n")
     (folder / "2026-11-17.md").symlink_to(folder / "notes.md")
-    lines = logged_since(memory.path)
+    lines = logged_since(memory.store.files)
     assert [(line.text, line.trust, line.number) for line in lines] == [
         ("I prefer tabs over spaces", "agent", 3),
         ("forged", "agent", 5),

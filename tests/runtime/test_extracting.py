@@ -668,7 +668,7 @@ def test_the_budget_counts_what_other_sessions_of_the_day_used(tmp_path: Path, h
         memory = Memory(tmp_path / "memory")
         async with Session.open(name, cwd=tmp_path, settings=loaded, clock=lambda: NOW) as session:
             session.listen(events.append)
-            budget = DailyBudget(home=loaded.home, clock=lambda: NOW)
+            budget = DailyBudget(settings=loaded, clock=lambda: NOW)
             policy = ExtractPolicy(daily_tokens=10)
             extracting = Extractor(
                 session.parts.host, memory, ExtractorOptions(policy=policy, budget=budget), model=model

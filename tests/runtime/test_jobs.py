@@ -207,7 +207,9 @@ def test_memories_that_a_worker_extracts_are_recalled_on_another_machine(
     queue.put("extract", project=project, session="two")
     work(worker_url, settings)
     with closing(storage_of(settings)) as storage:
-        memory = Memory(tmp_path / "copy", shared=StoredJournal(storage, project, settings.tenant or ""))
+        memory = Memory(
+            tmp_path / "copy", shared=StoredJournal(storage, f"projects/{project}/memory", settings.tenant or "")
+        )
         assert [head for head in memory.list() if "linter" in memory.get(head.file).body]
 
 

@@ -53,6 +53,11 @@ def test_a_retried_step_changes_nothing(output: Any) -> None:
             await session.result("t2", output)
             await session.observe(reply(call("t2"), id="m2"))
             assert stored() == before
+            for number in range(3):  # the whole workflow is retried
+                calls = await session.observe(reply(call(f"t{number}"), id=f"m{number}"))
+                assert [one.id for one in calls] == [f"t{number}"]
+                await session.result(f"t{number}", output)
+            assert stored() == before
 
     anyio.run(steps)
 

@@ -11,12 +11,20 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
+import anyio
 import pytest
 
+from postgres_server import PostgresServer, words_in_dump
+from reverie import Session
 from reverie.errors import SettingsError, StorageError
+from reverie.runtime.deletion.session import SessionDeletion
+from reverie.runtime.places.projects import log_key, project_slug
+from reverie.runtime.places.storage import storage_of
+from reverie.settings import Settings
 from reverie.storage.blobs import ObjectBlobs
 
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-secret", "AWS_REGION": "us-east-1"}
@@ -87,6 +95,30 @@ def test_blobs_come_back_by_their_hash_and_are_stored_once(url: str) -> None:
     assert blobs.digests() == []
     with pytest.raises(StorageError, match="cannot read"):
         blobs.get(digest)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("X5")
+def test_erasing_a_session_leaves_no_object_in_the_store_and_no_word_in_a_dump(
+    url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    word = f"quinine{sha256(str(tmp_path).encode()).hexdigest()[:12]}"
+    settings = Settings(home=tmp_path / "home", database=postgres_server.app_url, tenant=tmp_path.name, blobs=url)
+
+    async def talk(name: str) -> None:
+        async with Session.open(name, cwd=tmp_path, settings=settings) as session:
+            await session.say(f"The patient {name} takes {word}. " + "x" * 400_000)
+
+    for name in ("one", "two"):
+        anyio.run(talk, name)
+    blobs = ObjectBlobs(url, tmp_path.name)
+    stored = {digest: blobs.get(digest) for digest in blobs.digests()}
+    assert [word.encode() in data for data in stored.values()] == [True, True]
+    with closing(storage_of(settings)) as storage:
+        for name in ("one", "two"):
+            SessionDeletion(settings, storage).run(log_key(project_slug(tmp_path), name))
+    assert blobs.digests() == []
+    assert words_in_dump(postgres_server, word.encode()) == set()
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
-"""Processes of three machines that write sessions in a database, are killed and go on; and the check of what is left.
+"""Processes of three machines that write sessions and run jobs in a database, are killed and go on; and the check.
 
-``python postgres_kills.py --processes 64 --sessions 1000 --kills 600 --restarts 2`` runs it with a server of its own.
+``python postgres_kills.py --processes 64 --sessions 1000 --seconds 600 --restarts 2`` runs it with a server of its own.
+Every second one process is killed; others are stopped for longer than their leases last, and go on.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -15,206 +17,405 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from postgres_server import PATIENCE_SECONDS, PostgresServer, make_role
+import anyio
 
-TTL_SECONDS = 1.0
+from postgres_server import PATIENCE_SECONDS, WORKER_ROLE, PostgresServer, make_role
+
 MACHINES = 3
+WORKERS_IN = 8
+"""One process of so many runs jobs instead of sessions."""
+ASKED: dict[str, Any] = {"model": "claude-sonnet-5", "max_tokens": 100, "system": "Be brief."}
+MARK = "turn number "
 
 
-def write_for_ever(url: str, tenant: str, machine: str, sessions: int, seed: int) -> None:
-    """Take random sessions, check their chain, append lines, and print each line that was acknowledged."""
-    from reverie.errors import LogLost, SessionBusy, StorageError
+@dataclass
+class Outcome:
+    """The counts of a run; ``lost``, ``forked``, ``stale``, ``unequal``, ``doubled`` and ``undone`` must be 0."""
+
+    acknowledged: int = 0
+    """Turns whose message and reply a process said to be stored."""
+    kills: int = 0
+    stops: int = 0
+    restarts: int = 0
+    refused: int = 0
+    """Writers that were away, came back, and were refused."""
+    jobs: int = 0
+    lost: int = 0
+    """Sessions whose resumed request lacks an acknowledged turn."""
+    unequal: int = 0
+    """Acknowledged requests that are no byte-equal beginning of the resumed one."""
+    forked: int = 0
+    stale: int = 0
+    """Entries of a writer whose lease had been taken over."""
+    doubled: int = 0
+    """Jobs with two effects."""
+    undone: int = 0
+    """Jobs without an effect."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    """Errors by type; a database that is away for long is one."""
+
+
+def stable(messages: list[dict[str, Any]]) -> list[str]:
+    """Return each message as text, in blocks and without the marks of the cache, which move to the end."""
+    found: list[str] = []
+    for one in messages:
+        content = one["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found.append(json.dumps([one["role"], [{**block, "cache_control": None} for block in blocks]], sort_keys=True))
+    return found
+
+
+def digest(messages: list[str]) -> str:
+    return hashlib.sha256("\n".join(messages).encode()).hexdigest()[:20]
+
+
+def reply_of(number: int) -> dict[str, Any]:
+    return {
+        "id": f"msg_{number}_{os.urandom(4).hex()}",
+        "role": "assistant",
+        "content": [{"type": "text", "text": f"Noted {number}."}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 10, "output_tokens": 2},
+    }
+
+
+async def take_turns(session: Any, number: int, turns: int, acknowledge: Callable[[int, str], None]) -> None:
+    """Say, prepare and observe; acknowledge the number of stored messages and their digest."""
+    for turn in range(number, number + turns):
+        await session.say(f"{MARK}{turn}: {os.urandom(60).hex()}")
+        request = await session.prepare(**ASKED)
+        reply = reply_of(turn)
+        await session.observe(reply)
+        said = [*stable(request["messages"]), *stable([{"role": "assistant", "content": reply["content"]}])]
+        acknowledge(len(said), digest(said))
+
+
+def write_for_ever(url: str, tenant: str, home: str, machine: str, ttl: float, sessions: int, seed: int) -> None:
+    """Open random sessions, take some turns, and print each that was acknowledged."""
+    from reverie import Session
+    from reverie.errors import ReverieError, SessionBusy
+    from reverie.runtime.places.projects import log_key, project_slug
+    from reverie.settings import Settings
     from reverie.storage.postgres import leases
     from reverie.storage.postgres.storage import PostgresStorage
 
     leases._machine = lambda: machine  # no process here may see that one of another machine has ended
     chance = random.Random(seed)
-    storage = PostgresStorage(url, tenant=tenant, ttl_seconds=TTL_SECONDS, patience_seconds=60)
-    while True:
-        key = f"projects/p/s{chance.randrange(sessions)}.jsonl"
+    storage = PostgresStorage(url, tenant=tenant, ttl_seconds=ttl, patience_seconds=60)
+    settings = Settings(home=Path(home) / machine, database=url, tenant=tenant)
+
+    async def work(name: str) -> None:
+        is_open = False
         try:
-            lease = storage.lease(key, holder=f"{machine} {os.getpid()}")
-            data = storage.load(key) or b""
-            size, number = len(data), data.count(b"\n")
-            sleeps = chance.random() < 0.02
-            for _ in range(chance.randrange(1, 6)):
-                line = json.dumps({"number": number, "text": f"{machine} {chance.random()}" * 8}).encode()
-                if sleeps:  # as a process that was suspended: nothing renews its lease
-                    storage._leases._held[key] = lease
-                    storage._leases._renew = lambda _: False  # type: ignore[method-assign, assignment]
-                    time.sleep(TTL_SECONDS * 1.5)
-                storage.append(key, line, expect=size)
-                _tell(f"{key} {number} {line.decode()}")
-                size, number = size + len(line) + 1, number + 1
-            lease.release()
+            async with Session.open(name, cwd=home, storage=storage, settings=settings) as session:
+                is_open = True
+                number = (storage.load(log_key(project_slug(home), name)) or b"").count(MARK.encode())
+                await take_turns(session, number, chance.randrange(1, 6), lambda *done: _tell("ok", name, *done))
         except SessionBusy:
-            if "_renew" in vars(storage._leases):
-                _tell("refused")
-        except (LogLost, StorageError) as error:
-            _tell(f"failed {type(error).__name__} {error}")
-        vars(storage._leases).pop("_renew", None)
-        storage._leases._held.pop(key, None)
+            _tell("refused" if is_open else "busy")
+        except ReverieError as error:
+            _tell("failed", type(error).__name__, str(error).replace("\n", " "))
+
+    while True:
+        anyio.run(work, f"s{chance.randrange(sessions)}")
 
 
-def _tell(text: str) -> None:
-    os.write(1, text.encode() + b"\n")
+def work_for_ever(url: str, tenant: str, home: str, machine: str, ttl: float) -> None:
+    """Run the jobs of the database."""
+    from reverie.runtime.jobs.worker import run_worker
+    from reverie.settings import Settings
+    from reverie.storage.postgres import leases
+
+    leases._machine = lambda: machine
+    settings = Settings(home=Path(home) / machine, database=url, tenant=tenant)
+    while True:
+        try:
+            anyio.run(partial(run_worker, url, settings, stalled_seconds=2 * ttl))
+        except Exception as error:  # the database is away: a supervisor would start it again
+            _tell("failed", type(error).__name__, "in a worker")
+            time.sleep(0.5)
+
+
+def _tell(*words: object) -> None:
+    os.write(1, " ".join(map(str, words)).encode() + b"\n")
 
 
 @dataclass
-class Outcome:
-    """The counts of a run; ``lost``, ``forked`` and ``stale`` must be 0."""
+class Child:
+    """A forked process and the end of the pipe that it writes to."""
 
-    acknowledged: int = 0
-    kills: int = 0
-    restarts: int = 0
-    refused: int = 0
-    """Writers that were away, came back, and were refused."""
-    lost: int = 0
-    forked: int = 0
-    stale: int = 0
-    """Entries of a writer whose lease had been taken over."""
-    failures: dict[str, int] = field(default_factory=dict)
-    """Errors by type; a database that is away for long is one."""
+    pid: int
+    out: int
+    is_worker: bool
+    heard: bytes = b""
+    stopped: bool = False
 
 
 class Crowd:
-    """The processes, and the lines that they said were acknowledged."""
+    """The processes, and the turns that they said were acknowledged."""
 
-    def __init__(self, server: PostgresServer, tenant: str, processes: int, sessions: int, seed: int) -> None:
-        self._server, self._tenant, self._sessions = server, tenant, sessions
+    def __init__(
+        self, url: str, tenant: str, home: Path, processes: int, sessions: int, seed: int, ttl: float = 1.0
+    ) -> None:
+        self._ttl = ttl
+        self._url, self._tenant, self._home, self._sessions = url, tenant, str(home), sessions
         self._chance = random.Random(seed)
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._heard: dict[int, bytes] = {}
-        self.acknowledged: dict[tuple[str, int], str] = {}
+        self._children: list[Child] = []
+        self.acknowledged: dict[str, dict[int, str]] = {}
         self.outcome = Outcome()
-        for _ in range(processes):
-            self._start()
+        for number in range(processes):
+            self._start(is_worker=number % WORKERS_IN == WORKERS_IN - 1)
 
-    def _start(self) -> None:
+    def _start(self, *, is_worker: bool) -> None:
         machine = f"machine-{self._chance.randrange(MACHINES)}"
-        words = [self._server.app_url, self._tenant, machine, str(self._sessions), str(self._chance.getrandbits(30))]
-        command = [sys.executable, __file__, "--child", *words]
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ)
-        assert child.stdout is not None
-        self._children.append(child)
-        self._heard[child.stdout.fileno()] = b""
+        seed = self._chance.getrandbits(30)
+        out, into = os.pipe()
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid:
+            os.close(into)
+            self._children.append(Child(pid, out, is_worker))
+            return
+        try:
+            os.dup2(into, 1)
+            for other in (*(child.out for child in self._children), out, into):
+                os.close(other)
+            given = (self._url, self._tenant, self._home, machine, self._ttl)
+            if is_worker:
+                work_for_ever(worker_url(self._url), *given[1:])
+            write_for_ever(*given, self._sessions, seed)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
 
-    def listen(self, acknowledgements: int) -> None:
-        """Read until so many more lines were acknowledged."""
-        wanted = len(self.acknowledged) + acknowledgements
-        until = time.monotonic() + PATIENCE_SECONDS * 4
-        while len(self.acknowledged) < wanted:
-            if time.monotonic() > until:
-                raise TimeoutError("no line is acknowledged any more")
-            ready, _, _ = select.select(list(self._heard), [], [], 1.0)
-            for descriptor in ready:
-                self._take(descriptor, os.read(descriptor, 65_536))
+    def listen(self, seconds: float) -> None:
+        """Read the processes' lines for so long."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            ready, _, _ = select.select([child.out for child in self._children], [], [], left)
+            for child in [child for child in self._children if child.out in ready]:
+                self._take(child, os.read(child.out, 65_536))
 
-    def _take(self, descriptor: int, data: bytes) -> None:
-        *lines, self._heard[descriptor] = (self._heard[descriptor] + data).split(b"\n")
+    def _take(self, child: Child, data: bytes) -> None:
+        *lines, child.heard = (child.heard + data).split(b"\n")
         for line in lines:
-            word, _, rest = line.decode().partition(" ")
+            word, *rest = line.decode().split(" ")
             if word == "refused":
                 self.outcome.refused += 1
             elif word == "failed":
-                kind = rest.partition(" ")[0]
-                self.outcome.failures[kind] = self.outcome.failures.get(kind, 0) + 1
-            else:
-                number, _, text = rest.partition(" ")
-                self.acknowledged[word, int(number)] = text
+                if rest[0] not in self.outcome.failures:
+                    print("the first of its kind:", *rest, file=sys.stderr)
+                self.outcome.failures[rest[0]] = self.outcome.failures.get(rest[0], 0) + 1
+            elif word == "ok":
+                known = self.acknowledged.setdefault(rest[0], {})
+                self.outcome.acknowledged += 1
+                self.outcome.forked += known.get(int(rest[1]), rest[2]) != rest[2]
+                known[int(rest[1])] = rest[2]
 
     def kill_one(self) -> None:
         """Kill a random process, hear the rest of it, and start another."""
         child = self._children.pop(self._chance.randrange(len(self._children)))
         self._end(child)
         self.outcome.kills += 1
-        self._start()
+        self._start(is_worker=child.is_worker)
+
+    def stop_some(self) -> None:
+        """Let processes that were stopped go on, and stop another one until the next call."""
+        for child in self._children:
+            if child.stopped:
+                os.kill(child.pid, signal.SIGCONT)
+                child.stopped = False
+        child = self._chance.choice(self._children)
+        os.kill(child.pid, signal.SIGSTOP)
+        child.stopped = True
+        self.outcome.stops += 1
 
     def end(self) -> None:
         for child in self._children:
             self._end(child)
+        self._children = []
 
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
-        child.kill()
-        assert child.stdout is not None
-        descriptor = child.stdout.fileno()
-        while data := os.read(descriptor, 65_536):
-            self._take(descriptor, data)
-        del self._heard[descriptor]
-        child.stdout.close()
-        child.wait()
+    def _end(self, child: Child) -> None:
+        os.kill(child.pid, signal.SIGKILL)
+        while data := os.read(child.out, 65_536):
+            self._take(child, data)
+        os.close(child.out)
+        os.waitpid(child.pid, 0)
 
     def check(self) -> Outcome:
-        """Compare the database with the acknowledged lines, and return the outcome."""
-        import psycopg
-
+        """Resume every session, compare it with the acknowledged turns, and return the outcome."""
+        from reverie.settings import Settings
         from reverie.storage.postgres.storage import PostgresStorage
 
-        storage = PostgresStorage(self._server.app_url, tenant=self._tenant)
-        logs = {key: (storage.load(key) or b"").decode().splitlines() for key in storage.list()}
+        settings = Settings(home=Path(self._home) / "check", database=self._url, tenant=self._tenant)
+        storage = PostgresStorage(self._url, tenant=self._tenant)
+
+        async def resume() -> None:
+            from reverie import Session
+
+            for name, known in self.acknowledged.items():
+                async with Session.open(name, cwd=self._home, storage=storage, settings=settings) as session:
+                    now = stable((await session.prepare(**ASKED))["messages"])
+                self.outcome.lost += max(known) > len(now)
+                self.outcome.unequal += sum(digest(now[:count]) != one for count, one in known.items())
+
+        anyio.run(resume)
+        for key in storage.list("projects"):
+            data = storage.load(key) or b""
+            if "/s" in key and key.endswith(".jsonl"):
+                numbers = [int(part.split(b":")[0]) for part in data.split(MARK.encode())[1:]]
+                self.outcome.forked += numbers != list(range(len(numbers)))
+            elif "/j" in key and key.endswith(".jsonl"):
+                effects = data.count(b'"notes_updated"')
+                self.outcome.jobs += 1
+                self.outcome.doubled += effects > 1
+                self.outcome.undone += effects == 0
         storage.close()
-        self.outcome.acknowledged = len(self.acknowledged)
-        for (key, number), text in self.acknowledged.items():
-            lines = logs.get(key, [])
-            self.outcome.lost += number >= len(lines) or lines[number] != text
-        for lines in logs.values():
-            self.outcome.forked += [json.loads(line)["number"] for line in lines] != list(range(len(lines)))
-        with psycopg.connect(self._server.url) as connection:
-            rows = connection.execute(
-                "SELECT count(*) FROM (SELECT fence < lag(fence) OVER (PARTITION BY file ORDER BY seq) AS stale "
-                "FROM reverie.entries WHERE tenant = %s) AS entry WHERE stale",
-                (self._tenant,),
-            ).fetchone()
-        assert rows is not None
-        self.outcome.stale = rows[0]
         return self.outcome
 
 
-def run(
-    server: PostgresServer, tenant: str, *, processes: int, sessions: int, kills: int, restarts: int = 0, seed: int = 1
-) -> Outcome:
-    """Let processes write, kill one after some lines each time, restart the database in between, and check."""
-    crowd = Crowd(server, tenant, processes, sessions, seed)
+def stale_entries(url: str, tenant: str) -> int:
+    """Count the entries with a lower fencing number than the one before; the URL is a superuser's."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT count(*) FROM (SELECT fence < lag(fence) OVER (PARTITION BY file ORDER BY seq) AS stale "
+            "FROM reverie.entries WHERE tenant = %s) AS entry WHERE stale",
+            (tenant,),
+        ).fetchone()
+    assert rows is not None
+    return rows[0]
+
+
+def worker_url(url: str) -> str:
+    return url.replace(f"//{url.split('//')[1].split('@')[0]}@", f"//{WORKER_ROLE}@")
+
+
+def queue_jobs(url: str, tenant: str, home: Path, jobs: int) -> None:
+    """Write so many short sessions and queue the notes of each."""
+    from reverie import Session
+    from reverie.runtime.jobs.queue import JobQueue
+    from reverie.runtime.places.projects import project_slug
+    from reverie.settings import Settings
+    from reverie.storage.postgres.storage import PostgresStorage
+
+    settings = Settings(home=home / "first", database=url, tenant=tenant)
+    storage, queue = PostgresStorage(url, tenant=tenant), JobQueue(url, tenant)
+
+    async def talk() -> None:
+        for number in range(jobs):
+            async with Session.open(f"j{number}", cwd=home, storage=storage, settings=settings) as session:
+                await session.say(f"Please fix parser {number}. It fails on empty input.")
+                await session.prepare(**ASKED)
+                await session.observe(reply_of(number))
+            queue.put("notes", project=project_slug(home), session=f"j{number}")
+
+    anyio.run(talk)
+    queue.close()
+    storage.close()
+
+
+def finish_jobs(url: str, tenant: str, home: Path, ttl: float) -> None:
+    """Run the jobs that are left, as a worker that nobody kills."""
+    from reverie.runtime.jobs.queue import JobQueue
+    from reverie.runtime.jobs.worker import run_worker
+    from reverie.settings import Settings
+
+    settings, queue = Settings(home=home / "last", database=url, tenant=tenant), JobQueue(url, tenant)
+    until = time.monotonic() + PATIENCE_SECONDS * 5
+    while [row for row in queue.jobs() if row.status != "succeeded"] and time.monotonic() < until:
+        anyio.run(partial(run_worker, worker_url(url), settings, once=True, stalled_seconds=2 * ttl))
+        time.sleep(0.2)
+    queue.close()
+
+
+def run_here(given: Mapping[str, Any], restart: Callable[[signal.Signals], None]) -> Outcome:
+    """Let processes work, kill one each pause, restart the database in between, and check."""
+    import procrastinate  # noqa: F401 - before the processes are forked
+
+    import reverie.runtime.jobs.worker
+    import reverie.storage.postgres.storage  # noqa: F401
+
+    url, tenant, home = given["url"], given["tenant"], Path(given["home"])
+    queue_jobs(url, tenant, home, given["jobs"])
+    crowd = Crowd(url, tenant, home, given["processes"], given["sessions"], given["seed"], given["ttl"])
+    began = time.monotonic()
     try:
-        for number in range(kills):
-            crowd.listen(processes)
+        while (passed := time.monotonic() - began) < given["seconds"]:
+            due = began + given["pause"] * (crowd.outcome.kills + 1)
+            crowd.listen(max(0.05, due - time.monotonic()))
             crowd.kill_one()
+            if crowd.outcome.kills % round(1 + 1.5 * given["ttl"] / given["pause"]) == 0:
+                crowd.stop_some()
             done = crowd.outcome.restarts
-            if done < restarts and number + 1 >= kills * (done + 1) // (restarts + 1):
-                server.stop(signal.SIGQUIT if done % 2 else signal.SIGINT)
-                server.start()
+            if done < given["restarts"] and passed >= given["seconds"] * (done + 1) / (given["restarts"] + 1):
+                restart(signal.SIGQUIT if done % 2 else signal.SIGINT)
                 crowd.outcome.restarts += 1
-        crowd.listen(processes)
+        crowd.listen(given["pause"])
     finally:
         crowd.end()
+    finish_jobs(url, tenant, home, given["ttl"])
+    time.sleep(given["ttl"])  # until the leases of the last killed processes have ended
     return crowd.check()
+
+
+def run(server: PostgresServer, tenant: str, home: Path, **given: Any) -> Outcome:
+    """Run the crowd in a process of its own, which has one thread and may fork, and return the outcome."""
+    words = [
+        f"--{name}={value}" for name, value in {"url": server.app_url, "tenant": tenant, "home": home, **given}.items()
+    ]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, env=environ, check=True)
+    outcome = Outcome(**json.loads(done.stdout))
+    outcome.stale = stale_entries(server.url, tenant)
+    return outcome
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name, default in (("processes", 64), ("sessions", 1_000), ("kills", 600), ("restarts", 2), ("seed", 1)):
+    for name, default in (("processes", 64), ("sessions", 1_000), ("jobs", 100), ("restarts", 2), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    given: Any = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--pause", type=float, default=1.0)
+    parser.add_argument("--ttl", type=float, default=3.0, help="seconds after which a lease may be taken over")
+    for name in ("url", "tenant", "home"):
+        parser.add_argument(f"--{name}", default="")
+    given: dict[str, Any] = vars(parser.parse_args())
+    if given["url"]:
+        print(json.dumps(asdict(run_here(given, lambda _: None))))
+        return
     with tempfile.TemporaryDirectory(prefix="reverie-kills-") as name:
         Path(name).chmod(0o755)
         server = PostgresServer(Path(name) / "server", durable=True)
         server.create()
         server.start()
         make_role(server)
+
+        def restart(how: signal.Signals) -> None:
+            server.stop(how)
+            server.start()
+
         try:
             started = time.monotonic()
-            print(run(server, "kills", **vars(given)), f"{time.monotonic() - started:.0f} s")
+            given |= {"url": server.app_url, "tenant": "kills", "home": str(Path(name) / "homes")}
+            Path(given["home"]).mkdir()
+            outcome = run_here(given, restart)
+            outcome.stale = stale_entries(server.url, "kills")
+            print(outcome, f"{time.monotonic() - started:.0f} s")
         finally:
-            server.stop()
+            with suppress(OSError):
+                server.stop()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        write_for_ever(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), int(sys.argv[6]))
-    else:
-        main()
+    main()

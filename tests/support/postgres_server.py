@@ -172,6 +172,16 @@ def make_role(server: PostgresServer) -> None:
     install(server.url, grant=TENANT_ROLE, worker=WORKER_ROLE)
 
 
+def words_in_dump(server: PostgresServer, *words: bytes) -> set[bytes]:
+    """Return those of these words that a real dump of the whole database has, as text or in binary columns."""
+    program = binaries()
+    assert program is not None
+    command = [str(program / "pg_dump"), "--dbname", server.url]
+    data = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_SECONDS).stdout
+    assert b"COPY reverie.entries" in data
+    return {word for word in words if word in data or word.hex().encode() in data}
+
+
 _users: list[object] = []
 
 if __name__ == "__main__":

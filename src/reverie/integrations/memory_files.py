@@ -18,9 +18,9 @@ from ..memories.rules.taxonomy import description_for
 from ..memories.store.drafts import Draft
 from ..memories.store.frontmatter import FrontMatter, Value, parse, render
 from ..memories.store.index import INDEX, changed, listed_line
-from ..memories.store.journal_files import read_plain
 from ..memories.store.names import check_file, composed, title_for
 from ..memories.store.records import read_record, revised_text, version_of
+from ..memories.store.side_files import read_plain
 from ..memories.store.store import MemoryStore, Transaction
 from ..memories.store.trust import TRUSTS, Trust, claimed, worst
 

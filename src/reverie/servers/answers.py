@@ -26,9 +26,9 @@ from ..runtime.memory.memory import Memory, memory_directory
 from ..runtime.memory.results import ForgottenMemories, SavedMemory
 from ..runtime.places.storage import storage_of
 from ..runtime.search.log_text import logs_in
-from ..runtime.search.sessions import SessionSearch
+from ..runtime.search.sessions import opened_search
 from ..runtime.search.vectors import settings_embedder
-from ..runtime.session.ledger import LedgerStore
+from ..runtime.session.ledger import open_ledger
 from ..settings import Settings, load_settings
 from ..settings.records import SWITCHES
 from .past_results import PastResults, Progress, json_bytes
@@ -146,7 +146,7 @@ class ToolAnswers:
         def read(done: int, total: int) -> None:
             progress(done, total, f"reading session {done + 1} of {total}")
 
-        with SessionSearch(settings.home, progress=read, embedder=settings_embedder(settings)) as search:
+        with opened_search(settings, progress=read, embedder=settings_embedder(settings)) as search:
             slug = None if everywhere else project.slug
             found = search.search(_non_empty("query", query), project=slug, limit=offset + limit)[offset:]
         messages = [
@@ -192,7 +192,7 @@ class ToolAnswers:
         with closing(storage_of(settings)) as storage:
             logs = [one for one in logs_in(storage) if one.key.split("/")[1] == project.slug]
         today = iso(self._clock().timestamp())[:10]
-        with LedgerStore(settings.home) as ledger:
+        with open_ledger(settings) as ledger:
             calls = ledger.calls(day=today)
         spent = sum(call.usd or 0.0 for call in calls)
         return {

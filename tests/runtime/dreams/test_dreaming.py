@@ -17,6 +17,7 @@ from reverie.errors import InputError, ModelUnavailable, SessionBusy
 from reverie.events import DreamChanged
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.layers.l6_dream.report import DreamReport, markdown
+from reverie.memories.store.store import MemoryStore
 from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.dream.dreams import Dreams
@@ -440,11 +441,11 @@ def test_a_contradiction_is_asked_until_one_of_the_memories_changes(house: House
     first, second = "project_falcon.md", "project_garnet.md"
     question = use("Ask", files=[first, second], question="Which team sits in room 101?")
     run(house.dreams([question], "Done."))
-    asked = open_questions(house.root)
+    asked = open_questions(MemoryStore(str(house.root)))
     assert [(one.topic, one.files) for one in asked] == [("contradiction", (first, second))]
     assert house.dreams().questions() == asked
     house.memory.update(first, "The falcon team sits in room 107")
-    assert open_questions(house.root) == []
+    assert open_questions(MemoryStore(str(house.root))) == []
 
 
 @pytest.mark.requirement("L6.9")

@@ -23,6 +23,7 @@ from reverie.memories.store.drafts import Draft
 from reverie.memories.store.index import MAX_BYTES, MAX_LINES, lines_of
 from reverie.memories.store.journal import JournalEntry, content_of
 from reverie.memories.store.records import read_record, version_of
+from reverie.memories.store.side_files import DirectoryFiles
 from reverie.memories.store.store import MemoryStore
 from reverie.memories.store.trust import TRUSTS
 from reverie.models.scripted_model import ScriptedModel
@@ -414,7 +415,7 @@ class Unchecked:
         acts = {change.file: "removed" if change.after is None else "changed" for change in entry.changes}
         changes = tuple(DreamChange(file, act, "") for file, act in acts.items())
         report = DreamReport("d20261116T120000000-000000", "completed", "now", entry=entry.id, changes=changes)
-        ReportFiles(str(self.scene.root)).save(report)
+        ReportFiles(DirectoryFiles(self.scene.root)).save(report)
         return replace(report, files_before=len(before))
 
 

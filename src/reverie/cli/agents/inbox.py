@@ -12,8 +12,8 @@ import click
 
 from ...errors import InputError
 from ...layers.l7_relay import USER, Letter
-from ...runtime.mail.directory import mailbox_owners
 from ...runtime.mail.mailbox import Mailbox
+from ...runtime.mail.stored_mailbox import open_mailbox, team_owners
 from ...settings import load_settings
 from ..output import counted, emit_json, paint, say, warn
 
@@ -39,7 +39,7 @@ def command(name: str, team: str | None, limit: int, everything: bool, take: boo
     as_json, take, would_take = how["as_json"], take and not how["dry_run"], take and how["dry_run"]
     settings = load_settings()
     chosen = team or settings.relay.team
-    there = [one.name for one in mailbox_owners(settings.home, chosen)]
+    there = [one.name for one in team_owners(settings, chosen)]
     if name not in there and name != USER:
         raise InputError(f"there is no agent {name[:80]!a} in team {chosen}; its agents: {', '.join(there) or 'none'}")
     if name not in there and not watch:
@@ -48,7 +48,7 @@ def command(name: str, team: str | None, limit: int, everything: bool, take: boo
         else:
             say(f"No messages for {name} in team {chosen} yet.")
         return
-    with Mailbox(settings.home, chosen, name) as mailbox:
+    with open_mailbox(settings, chosen, name) as mailbox:
         read = mailbox.look(limit, kept=True) if everything else []
         waiting = unread_letters(mailbox, limit, take)
         if watch:

@@ -9,8 +9,7 @@ import click
 
 from ...errors import InputError
 from ...layers.l7_relay import EVERYBODY, USER
-from ...runtime.mail.directory import mailbox_owners
-from ...runtime.mail.mailbox import Mailbox
+from ...runtime.mail.stored_mailbox import open_mailbox, team_owners
 from ...settings import load_settings
 from ..output import counted, emit_json, say
 
@@ -37,7 +36,7 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, dry
     settings = load_settings()
     chosen = team or settings.relay.team
     message = sys.stdin.read() if text == "-" else text
-    there = [one.name for one in mailbox_owners(settings.home, chosen) if one.name != sender and not one.ended]
+    there = [one.name for one in team_owners(settings, chosen) if one.name != sender and not one.ended]
     if to == sender:
         raise InputError(f"{to} is the sender: choose another recipient, or another --from")
     if to == EVERYBODY and not there:
@@ -47,7 +46,7 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, dry
     if dry_run:
         check_length(message, settings.relay.max_message_chars)
         return report(f"would send {counted(len(message), 'character')} to {to}", to, sender, chosen, as_json)
-    with Mailbox(settings.home, chosen, sender) as mailbox:
+    with open_mailbox(settings, chosen, sender) as mailbox:
         reader = mailbox.reader()
         if reader is not None:
             raise InputError(f"{sender} is a running agent ({reader}); choose another --from")

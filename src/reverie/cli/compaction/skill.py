@@ -19,7 +19,7 @@ from ...layers.l3_notes import SkillMaterial, checked_name, render_skill, skill_
 from ...paths import replace_file
 from ...runtime.places.projects import project_slug
 from ...runtime.session.accounts import Accounts
-from ...runtime.session.ledger import LedgerStore
+from ...runtime.session.ledger import open_ledger
 from ...runtime.session.notes.skill_writer import SOURCE, SkillWriter, WrittenSkill
 from ...settings import Settings
 from ...values import record
@@ -124,7 +124,7 @@ async def _written(
         model = open_model(named, aliases=settings.model_aliases, corrections=settings.models)
     costs: list[float | None] = []
     project = project_slug(Path(found.cwd)) if found.cwd else ""
-    with LedgerStore(settings.home) as ledger:
+    with open_ledger(settings) as ledger:
         accounts = Accounts(ledger, session=found.session_id, project=project, clock=time.time)
         writer = SkillWriter(
             model,

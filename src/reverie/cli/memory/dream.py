@@ -18,7 +18,7 @@ from ...events import DreamChanged
 from ...layers.l6_dream import DreamReport, GateOpen, markdown
 from ...runtime.dream.control import STDERR, dream_model, start, stop
 from ...runtime.dream.dreams import Dreams
-from ...runtime.dream.gate import DreamGate
+from ...runtime.dream.gate import gate_of
 from ...runtime.dream.lock import DreamLock
 from ...runtime.dream.progress import read_progress
 from ...runtime.memory.memory import Memory
@@ -125,7 +125,7 @@ class _DreamCommand:
             raise SessionBusy(f"a dream is already running: {holder}; --watch follows it, --kill stops it")
         if not at_once:
             slug = project_slug(self.project)
-            gate = DreamGate(self.root, home=self.settings.home, project=slug, policy=self.settings.dream).check()
+            gate = gate_of(self.root, self.settings, slug).check()
             if not isinstance(gate, GateOpen):
                 return self._not_due(gate.reason, gate.detail, gate.wait_seconds)
         before = read_progress(self.root)

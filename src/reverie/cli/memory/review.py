@@ -33,7 +33,7 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
             memory.confirm(name)
         for name in reject:
             memory.reject(name)
-    waiting, questions = memory.review(), open_questions(memory.path)
+    waiting, questions = memory.review(), open_questions(memory.store)
     if as_json:
         pending = [
             {"file": one.file, "name": one.name, "source": list(one.source), "diff": one.diff} for one in waiting

@@ -108,14 +108,15 @@ def jobs(retry: bool, dry_run: bool, as_json: bool) -> int:
 
 
 @command.command()
-@click.argument("kind", type=click.Choice(["notes", "extract", "dream", "retain"]))
+@click.argument("kind", type=click.Choice(["notes", "extract", "dream", "index", "retain"]))
 @click.option("--project", metavar="SLUG", default="", help="The project, as 'reverie sessions --json' names it.")
 @click.option("--session", metavar="NAME", default="", help="The session, for notes and extract.")
 @click.option("--every", metavar="HOURS", type=click.FloatRange(0.01), help="Run it again and again.")
 @click.option("--dry-run", is_flag=True, help="Check the arguments and queue nothing.")
 @_JSON
 def queue(kind: Any, project: str, session: str, every: float | None, dry_run: bool, as_json: bool) -> int:
-    """Queue a job for the workers: notes or memories of a session, a dream of a project, or retention."""
+    """Queue a job for the workers: notes or memories of a session, a dream of a project, the index of words,
+    or retention."""
     if kind in ("notes", "extract") and not (project and session):
         raise InputError(f"{kind} needs --project and --session")
     if kind == "dream" and not project:

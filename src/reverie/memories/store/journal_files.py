@@ -24,7 +24,6 @@ from ...keys import check_key
 from ...paths import (
     TEMPORARY_PREFIX,
     append_line,
-    explain,
     explained,
     open_plain,
     opened_folder,
@@ -34,13 +33,18 @@ from ...paths import (
     write_durably,
 )
 from ...schemas import newer
-from .head_files import JOURNAL, JOURNAL_FILE, LOCK, READ_FLAGS, refuse_large
+from .head_files import JOURNAL, JOURNAL_FILE, LOCK, READ_FLAGS
 from .index import INDEX, merged, patched
 from .journal import History, JournalEntry, UnreadLine, Versions, content_of, encode, erased, read_entries
 from .records import version_of
+from .side_files import DirectoryFiles, SideFiles, read_plain
 from .trust import Trust
 from .trust_history import TrustHistory
 
+LOGS: Final = "logs"
+"""The folder of the daily logs."""
+SURFACED: Final = "surfaced.jsonl"
+DREAMS: Final = "dreams"
 _LINES: Final = "journal.jsonl"
 _SHARED: Final = "shared"
 """The file that names the shared journal of which a directory is a working copy."""
@@ -53,9 +57,15 @@ class SharedJournal(Protocol):
 
     name: str
     """The place of the journal, for messages and for the file that marks a working copy."""
+    files: SideFiles
+    """The files beside the memories, which have no working copy."""
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other machines from writing inside a ``with`` block; wait for one that does."""
+        ...
+
+    def dreaming(self) -> AbstractContextManager[None]:
+        """Keep other machines from dreaming inside a ``with`` block; raise ``SessionBusy`` if one does."""
         ...
 
     def load(self, start: int = 0, size: int = -1) -> bytes | None:
@@ -69,38 +79,6 @@ class SharedJournal(Protocol):
     def replace(self, lines: bytes) -> None:
         """Replace the whole journal, because a part of it must be erased."""
         ...
-
-
-def read_plain(root: str, file: str, *, is_memory: bool = False) -> bytes | None:
-    """Return the bytes of a plain file beneath the root; None if it does not exist.
-
-    Raise ``StorageError`` if it cannot be read or is not a plain file, or too large for a memory if ``is_memory``.
-    """
-    *folders, name = check_key(file)
-    path = f"{root}/{file}"
-    try:
-        if not folders:
-            return _read_whole(os.open(path, READ_FLAGS), path, is_memory)
-        with opened_folder(root, folders) as folder:
-            return _read_whole(os.open(name, READ_FLAGS, dir_fd=folder), path, is_memory)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise explain(error, "read", path) from error
-
-
-def _read_whole(descriptor: int, path: str, is_memory: bool) -> bytes:
-    try:
-        found = os.fstat(descriptor)
-        refuse_unless_plain(found, path)
-        if is_memory:
-            refuse_large(found.st_size, path)
-        data = os.read(descriptor, found.st_size + 1)
-        while len(data) != found.st_size and (more := os.read(descriptor, 1 << 20)):
-            data += more
-        return data
-    finally:
-        os.close(descriptor)
 
 
 def _version(data: bytes | None) -> str | None:
@@ -331,6 +309,7 @@ class JournalFiles:
             if self.shared.load(0, 1) is None:
                 if size:
                     self.shared.replace(_read_from(descriptor, 0, size))
+                    self._bring_side_files(self.shared.files)
                 return
             rest = self._shared_rest(size)
             if rest:
@@ -339,6 +318,13 @@ class JournalFiles:
                 write_durably(descriptor, rest)
         if rest is None:
             self._start_over(self.shared.load() or b"")
+
+    def _bring_side_files(self, shared: SideFiles) -> None:
+        here = DirectoryFiles(self.root)
+        for file in (*here.names(LOGS), f"{JOURNAL}/{SURFACED}", *here.names(f"{JOURNAL}/{DREAMS}")):
+            with suppress(StorageError):  # a link or a folder is none of them
+                if (data := here.read(file)) is not None and shared.read(file) is None:
+                    shared.replace(file, data)
 
     def _start_over(self, lines: bytes) -> None:
         """Take over a shared journal that does not continue this one, and build all files from it."""

@@ -19,32 +19,21 @@ from hashlib import sha256
 from typing import Any, Final
 
 from ...errors import StorageConflict, StorageError, UnsafePath
-from ...keys import check_key
-from ...paths import (
-    append_line,
-    explain,
-    explained,
-    is_read_only,
-    open_file,
-    opened_folder,
-    refuse_shared_link,
-    replace_file,
-)
+from ...paths import explain, explained, is_read_only, refuse_shared_link
 from ...values import record, replace
 from .drafts import Draft
 from .gc_pause import uncollected
 from .head_files import JOURNAL, Head, HeadCache, has_settled, memory_files, print_of, read_head, refuse_large
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, Versions, change_to
-from .journal_files import JournalFiles, SharedJournal, read_plain
+from .journal_files import DREAMS, SURFACED, JournalFiles, SharedJournal
 from .names import check_file
 from .records import MemoryRecord, Scope, read_record, version_of
+from .side_files import DirectoryFiles, SideFiles, read_plain
 from .team import refuse_private, write_git_rules
 from .trust import Trust, worst
 from .trust_history import FileTrust, TrustHistory
 
-_SURFACED: Final = "surfaced.jsonl"
-_DREAMS: Final = "dreams"
 _REPORTED: Final = re.compile(rb'"(?!logs/)([^"\\]+\.md)"')
 _RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
 
@@ -131,6 +120,8 @@ class MemoryStore:
         self.scope: Scope = scope
         self._clock = clock
         self._journal_files = JournalFiles(self._root, shared)
+        self.files: SideFiles = shared.files if shared is not None else DirectoryFiles(self._root)
+        """The daily logs, the list of shown memories and the reports of dreams."""
         self._head_cache = HeadCache(self._root, scope)
         self._scanned = False
 
@@ -140,6 +131,11 @@ class MemoryStore:
         if self.scope == "team":
             refuse_shared_link(self._root)
         return self._root
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether this directory is the working copy of one of several machines."""
+        return self._journal_files.shared is not None
 
     @property
     def _journal(self) -> JournalFiles:
@@ -441,41 +437,23 @@ class MemoryStore:
         with self._journal.locked():
             versions: Versions = self._journal.history.versions_from(source) if source is not None else {}
             gone = {*files, *(file for file in versions if read_plain(self.root, file) is None)}
-            self._remove_reports({*self._journal.history.known} - gone - {*versions})
+            known = {*self._journal.history.known} - gone - {*versions}
+            for place in (self.files, DirectoryFiles(self._root)):  # with a shared journal both may have some
+                _remove_reports(place, known)
             if not gone and not versions:
                 return
             self._journal.erase(gone, versions)
             self._head_cache.forget()
             kept = [line for line in self._surfaced_lines() if not gone & set(line["files"])]
             data = "".join(json.dumps(line) + "\n" for line in kept).encode()
-            replace_file(self.root, f"{JOURNAL}/{_SURFACED}", data)
+            self.files.replace(f"{JOURNAL}/{SURFACED}", data)
 
-    def _remove_reports(self, known: Collection[str]) -> None:
-        """Remove the reports of dreams that name a memory other than the known ones, also one that was never saved."""
-        with suppress(FileNotFoundError, NotADirectoryError), opened_folder(self.root, (JOURNAL, _DREAMS)) as folder:
-            for report in sorted(os.listdir(folder), reverse=True):  # the .md before its .json
-                whole = report.removesuffix(".md").removesuffix(".json") + ".json" if report.endswith(".md") else report
-                data = read_plain(self.root, f"{JOURNAL}/{_DREAMS}/{whole}") or b""
-                named = {found.decode("utf-8", "replace") for found in _REPORTED.findall(data)}
-                if named - {INDEX, *known}:
-                    os.unlink(report, dir_fd=folder)
-
-    # -- append-only files
-
-    def append(self, file: str, text: str) -> None:
-        """Append a line to a file that is not a memory, such as a daily log, and create it if needed."""
-        check_key(file)
-        with explained("append to", self.path(file)):
-            descriptor = open_file(self.root, file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        try:
-            append_line(descriptor, text.encode(), path=self.path(file))
-        finally:
-            os.close(descriptor)
+    # -- files beside the memories
 
     def note_surfaced(self, files: Iterable[str], session: str) -> None:
         """Record on disk that a session was shown these memories, for ``surfaced``."""
         line = json.dumps({"session": session, "files": sorted(files), "time": stamp(self._clock())})
-        self.append(f"{JOURNAL}/{_SURFACED}", line)
+        self.files.append(f"{JOURNAL}/{SURFACED}", line.encode())
 
     def surfaced(self, files: Iterable[str]) -> list[str]:
         """Return the ids of the sessions that were shown at least one of these memories."""
@@ -483,7 +461,16 @@ class MemoryStore:
         return list(dict.fromkeys(line["session"] for line in self._surfaced_lines() if wanted & set(line["files"])))
 
     def _surfaced_lines(self) -> Iterator[dict[str, Any]]:
-        for line in (read_plain(self.root, f"{JOURNAL}/{_SURFACED}") or b"").splitlines():
+        for line in (self.files.read(f"{JOURNAL}/{SURFACED}") or b"").splitlines():
             with suppress(ValueError, KeyError, TypeError):
                 said = json.loads(line)
                 yield {"session": str(said["session"]), "files": list(said["files"]), "time": str(said["time"])}
+
+
+def _remove_reports(files: SideFiles, known: Collection[str]) -> None:
+    """Remove the reports of dreams that name a memory other than the known ones, also one that was never saved."""
+    for report in reversed(files.names(f"{JOURNAL}/{DREAMS}")):  # the .md before its .json
+        whole = f"{report.removesuffix('.md')}.json" if report.endswith(".md") else report
+        named = {found.decode("utf-8", "replace") for found in _REPORTED.findall(files.read(whole) or b"")}
+        if named - {INDEX, *known}:
+            files.delete(report)

@@ -8,8 +8,9 @@ from typing import Final
 
 from ...errors import InputError, StorageError
 from ...paths import replace_file
-from .journal_files import JOURNAL, read_plain
+from .journal_files import JOURNAL
 from .records import read_record
+from .side_files import read_plain
 
 GIT_RULES: Final[Mapping[str, tuple[str, ...]]] = {
     ".gitignore": (f"{JOURNAL}/", ".consolidate-lock"),

@@ -5,13 +5,11 @@ All sessions are those of a home, or of a tenant on all machines if the sessions
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
 from ...settings import Settings
 from ...values import record
-from ..places.storage import storage_of
 from ..session.ledger import open_ledger
 
 _FIRST_DAY: Final = {"day": "%Y-%m-%d", "month": "%Y-%m-01"}
@@ -60,7 +58,7 @@ class Budgets:
         if not self._limits:
             return []
         today = datetime.fromtimestamp(now, UTC)
-        with closing(storage_of(self._settings)) as storage, open_ledger(self._settings, storage) as ledger:
+        with open_ledger(self._settings) as ledger:
             return [
                 BudgetUse(
                     "all sessions" if project is None else "this project",

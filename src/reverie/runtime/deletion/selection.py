@@ -95,11 +95,11 @@ def documents_about(settings: Settings, storage: Storage, logs: Sequence[str]) -
     found = {key: storage.load(key) or b"" for key in library.documents_of(all_logs)}
     names = {log.rpartition("/")[2].removesuffix(".jsonl") for log in all_logs}
     for project in {key.split("/")[1] for key in logs if key.startswith("projects/")}:
-        folder = settings.home / "projects" / project / "memory"
+        folder = f"projects/{project}/memory"
         database = database_of(storage)
-        shared = None if database is None else StoredJournal(storage, project, database.tenant)
-        memory = Memory(folder, shared=shared)
-        for head in memory.list() if folder.is_dir() else ():
+        shared = None if database is None else StoredJournal(storage, folder, database.tenant)
+        memory = Memory(settings.home / folder, shared=shared)
+        for head in memory.list() if memory.path.is_dir() else ():
             if any(source.split(" ")[0] in names for source in head.source):
-                found[f"projects/{project}/memory/{head.file}"] = (memory.path / head.file).read_bytes()
+                found[f"{folder}/{head.file}"] = (memory.path / head.file).read_bytes()
     return found

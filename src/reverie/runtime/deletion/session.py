@@ -24,10 +24,10 @@ from ...settings import Settings
 from ...storage.encryption import EncryptedStorage
 from ...values import record
 from ..library import Library, agent_log, erase_sources
-from ..mail.erasure import SessionMail, erase_letters
+from ..mail.erasure import SessionMail, erase_letters, erase_stored_letters
 from ..places.storage import database_of
 from ..search.sessions import SessionSearch
-from ..session.ledger import LedgerStore
+from ..session.ledger import open_ledger
 
 HISTORY: Final = "history"
 SEND: Final = "SendMessage"
@@ -86,7 +86,10 @@ class SessionDeletion:
         logs = [*map(agent_log, planned.agents), key]
         names = [*planned.agents, planned.session]
         entries = [entry for log in logs for entry in parse_log(self._storage.load(log) or b"").entries]
-        letters = erase_letters(self._home, _mail(names, entries), dry_run=dry_run)
+        mail = _mail(names, entries)
+        letters = erase_letters(self._home, mail, dry_run=dry_run)
+        if self._database is not None:
+            letters += erase_stored_letters(self._storage, mail, dry_run=dry_run)
         shared = self._erase_shared_memories(names, dry_run=True)
         if not dry_run and self._database is not None:
             counts = {"keys": len(planned.keys), "memories": len(planned.memories) + shared, "agents": len(logs) - 1}
@@ -117,12 +120,11 @@ class SessionDeletion:
         if self._database is None:
             return 0
         from ..memory.memory import Memory  # only a database needs it here
-        from ..memory.shared_journal import StoredJournal, shared_projects
+        from ..memory.shared_journal import StoredJournal, shared_folders
 
         count = 0
-        for project in shared_projects(self._storage):
-            folder = self._home / "projects" / project / "memory"
-            memory = Memory(folder, shared=StoredJournal(self._storage, project, self._database.tenant))
+        for folder in shared_folders(self._storage):
+            memory = Memory(self._home / folder, shared=StoredJournal(self._storage, folder, self._database.tenant))
             for name in names:
                 count += len(memory.forget_source(name, erase=True, dry_run=dry_run).files)
         return count
@@ -136,9 +138,7 @@ class SessionDeletion:
             self._database.sweep_blobs()
 
     def _forget_calls(self, names: Sequence[str], *, dry_run: bool) -> int:
-        if self._database is not None:
-            self._database.records.forget_calls(names, dry_run=dry_run)
-        with LedgerStore(self._home) as ledger:
+        with open_ledger(self._settings, self._storage) as ledger:
             if dry_run:
                 return sum(len(ledger.calls(session=name)) for name in names)
             return sum(ledger.forget(name) for name in names)

@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,6 @@ from ...layers.l6_dream import (
     records_of,
 )
 from ...layers.l6_dream import dream as dream_locally
-from ...memories.store.journal_files import read_plain
 from ...memories.store.store import MemoryStore, stamp, utc_now
 from ...model_facts import facts_of
 from ...ports import Model
@@ -42,12 +41,13 @@ from ...values import record, replace
 from ..memory.daily_logs import log_files
 from ..memory.memory import Memory
 from ..places.projects import project_slug
-from ..search.sessions import SessionSearch
+from ..places.storage import storage_of
+from ..search.sessions import opened_search
 from ..session.accounts import Accounts
-from ..session.ledger import LedgerStore
+from ..session.ledger import open_ledger
 from .control import take_lock
-from .facts import facts_for, oversized
-from .lock import DreamLock
+from .facts import facts_for, has_session, oversized
+from .lock import DreamLock, pull_stamp, push_stamp
 from .model_run import DreamModelRun
 from .progress import ProgressWriter, progress_events, read_progress
 from .project_reader import ProjectReader
@@ -65,14 +65,6 @@ _RESERVED_SHARE: Final = 0.2
 """The share of the time limit that is reserved for checking and writing."""
 
 
-@record
-class RemoteProject:
-    """A project whose files and sessions are not on this machine: its slug, and a way to look for a session."""
-
-    slug: str
-    has_session: Callable[[str], bool]
-
-
 class Dreams:
     """Runs dreams over the private memories of one project; team memories are never changed."""
 
@@ -86,22 +78,26 @@ class Dreams:
         search: Transcripts | None = None,
         session: str = "",
         clock: Callable[[], datetime] = utc_now,
-        remote: RemoteProject | None = None,
+        remote: str = "",
     ) -> None:
-        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``."""
+        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``.
+
+        ``remote`` is the slug of a project whose files are not on this machine.
+        """
         self._root = str(memory.path)
         self._vectors = memory.vectors
         self._settings = settings
         self._policy = settings.dream
         self._project = Path(project)
         self._remote = remote
-        self._slug = remote.slug if remote is not None else project_slug(self._project)
+        self._slug = remote or project_slug(self._project)
         self._model = model
         self._search = search
         self._session = session
         self._clock = clock
         self._store = MemoryStore(self._root, clock=clock, shared=memory.shared)
-        self._reports = ReportFiles(self._root, keep=self._policy.kept_reports)
+        self._shared = memory.shared
+        self._reports = ReportFiles(self._store.files, keep=self._policy.kept_reports)
 
     # -- dreaming
 
@@ -122,15 +118,21 @@ class Dreams:
             raise InputError(f"there are no memories in {self._root} yet, so a dream has nothing to do")
         if dry_run:
             return await self._run(began, _RunOptions(dry_run, confirmed, listener))
+        with self._shared.dreaming() if self._shared is not None else nullcontext():
+            return await self._run_locked(began, _RunOptions(dry_run, confirmed, listener))
+
+    async def _run_locked(self, began: datetime, options: _RunOptions) -> DreamReport:
+        await to_thread.run_sync(pull_stamp, self._store)
         held = await to_thread.run_sync(take_lock, self._root, self._policy, began.timestamp())
         if held is None:
             who = await to_thread.run_sync(DreamLock(self._root).holder)
             raise SessionBusy(f"a dream is already running ({who or 'in another process'}); watch it or wait for it")
         try:
             await to_thread.run_sync(self._settle)
-            report = await self._run(began, _RunOptions(dry_run, confirmed, listener))
+            report = await self._run(began, options)
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(held.succeed)
+                await to_thread.run_sync(push_stamp, self._store)
             return report
         finally:
             with anyio.CancelScope(shield=True):
@@ -164,7 +166,7 @@ class Dreams:
         dreams, spent, tools = [local], ModelUsage(), None
         if self._model is not None and before.files:
             support = await to_thread.run_sync(Support, old)
-            with SessionSearch(self._settings.home) as search:
+            with opened_search(self._settings) as search:
                 tools = self._tools(before, local, support, self._search or search)
                 spent = await self._run_model(self._model, tools, report.dream, progress, started)
             copy, statements, asked = tools.files, tools.statements, tuple(tools.questions)
@@ -208,17 +210,16 @@ class Dreams:
     def _local_proposal(self, before: Snapshot) -> DreamProposal:
         excluded = oversized(before.files)
         files = {file: data for file, data in before.files.items() if file not in excluded}
-        facts = facts_for(
-            self._root,
-            files,
-            home=self._settings.home,
-            slug=self._slug,
-            project=None if self._remote is not None else self._project,
-            has_session=self._remote.has_session if self._remote is not None else None,
-            dreamt=DreamLock(self._root).last(),
-            excluded=excluded,
-            vectors=self._vectors,
-        )
+        with closing(storage_of(self._settings)) as storage:
+            facts = facts_for(
+                self._store,
+                files,
+                project=None if self._remote else self._project,
+                has_session=lambda name: has_session(storage, self._slug, name),
+                dreamt=DreamLock(self._root).last(),
+                excluded=excluded,
+                vectors=self._vectors,
+            )
         facts = replace(facts, restored=before.restored)
         dreamed = dream_locally(files, now=self._clock(), policy=self._policy, facts=facts)
         questions = [
@@ -253,7 +254,7 @@ class Dreams:
             now=self._clock(),
             support=support,
             sources=DreamSources(
-                {name: partial(read_plain, self._root, name) for name in self._logs()},
+                {name: partial(self._store.files.read, name) for name in self._logs()},
                 search,
                 self._slug,
                 ProjectReader(self._project, self._settings.permissions),
@@ -262,14 +263,14 @@ class Dreams:
         )
 
     def _logs(self) -> list[str]:
-        return log_files(Path(self._root))[-_MAX_LOGS:]
+        return log_files(self._store.files)[-_MAX_LOGS:]
 
     async def _run_model(
         self, model: Model, tools: DreamTools, dream: str, progress: ProgressWriter, started: float
     ) -> ModelUsage:
         policy = self._policy
         left = policy.timeout_seconds * (1 - _RESERVED_SHARE) - (time.monotonic() - started)
-        with LedgerStore(self._settings.home) as ledger:
+        with open_ledger(self._settings) as ledger:
             accounts = Accounts(ledger, session=dream, project=self._slug, clock=time.time)
             model_run = DreamModelRun(
                 model,
@@ -313,10 +314,11 @@ class Dreams:
 
     def questions(self) -> list[OpenQuestion]:
         """Return a list of the questions of dreams that the user has not answered, newest first."""
-        return open_questions(self._root, keep=self._policy.kept_reports)
+        return open_questions(self._store, keep=self._policy.kept_reports)
 
     def status(self) -> DreamStatus:
         """Return the time of the last dream, the state of the gate, the running dream and the last report."""
+        pull_stamp(self._store)
         last = self._reports.last()
         report = self._completed(last) if last is not None else None
         return status_of(self._root, self._settings, self._slug, now=self._clock().timestamp(), report=report)

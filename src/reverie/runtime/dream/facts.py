@@ -10,11 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from ...errors import StorageError
 from ...layers.l6_dream import DreamFacts, links_in
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record
-from ..memory.daily_logs import drafts_from_logs, logged_since
+from ...memories.store.store import MemoryStore
+from ...ports import Storage
+from ..memory.daily_logs import drafts_from_logs, log_files, logged_since
 from ..memory.vectors import MemoryVectors
+from ..places.projects import log_key
 
 _MAX_PATHS: Final = 20_000
 _MAX_BYTES: Final = 64_000
@@ -37,32 +41,30 @@ def oversized(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def facts_for(
-    root: str,
+    store: MemoryStore,
     files: Mapping[str, bytes],
     *,
-    home: Path,
-    slug: str,
     project: Path | None,
+    has_session: Callable[[str], bool],
     dreamt: float | None,
     excluded: Iterable[str] = (),
     vectors: MemoryVectors | None = None,
-    has_session: Callable[[str], bool] | None = None,
 ) -> DreamFacts:
     """Return facts about these files, read from the disk; ``excluded`` files exist but are not part of the dream.
 
-    ``root`` is the memory directory, ``dreamt`` the time of the last dream. ``project`` is None on a machine without
-    the project's files; ``has_session`` looks for a session elsewhere than in the home.
+    ``dreamt`` is the time of the last dream. ``project`` is None on a machine without the project's files;
+    ``has_session`` says whether the log of a session exists.
     """
-    logs = home / "projects" / slug
-    has_session = has_session or (lambda session: os.path.lexists(logs / f"{session}.jsonl"))
+    root = store.root
     records = {file: read_record(file, data) for file, data in files.items()}
     modified: dict[str, float] = {}
     for file in files:
         with suppress(OSError):
             modified[file] = os.lstat(os.path.join(root, file)).st_mtime
-    others = frozenset((*(name for name in _files_below(root, root) if not is_memory(name)), *excluded))
+    beside = (*_files_below(root, root), *log_files(store.files))
+    others = frozenset((*(name for name in beside if not is_memory(name)), *excluded))
     since = None if dreamt is None else datetime.fromtimestamp(dreamt, UTC)
-    drafts = drafts_from_logs(logged_since(Path(root), since), records.values())
+    drafts = drafts_from_logs(logged_since(store.files, since), records.values())
     linked = {path for file, one in records.items() for path in links_in(file, one.body)}
     return DreamFacts(
         modified,
@@ -72,6 +74,13 @@ def facts_for(
         gone_sessions=frozenset(_deleted_sessions(records.values(), has_session)),
         alike=vectors.alike(records) if vectors is not None else frozenset(),
     )
+
+
+def has_session(storage: Storage, project: str, name: str) -> bool:
+    """Return whether a storage has the log of a session; a name that no log can have has none."""
+    with suppress(StorageError):
+        return storage.load(log_key(project, name), 0, 1) is not None
+    return False
 
 
 def _files_below(folder: str, root: str) -> Iterator[str]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from typing import Final
 
 from ...errors import InputError, StorageError
 from ...layers.l6_dream import DreamPolicy, Gate, GateFacts, Reason, gate_state
 from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_file
+from ...ports import Storage
+from ...settings import Settings
+from ..places.storage import storage_of
 from .lock import DreamLock
 
 SCAN: Final = "dream-scan"
@@ -30,8 +34,12 @@ class DreamGate:
         project: str,
         policy: DreamPolicy | None = None,
         clock: Callable[[], float] = time.time,
+        stored: Callable[[], Storage] | None = None,
     ) -> None:
-        """Prepare checks of a memory directory; ``project`` is the project's slug, or ``InputError`` is raised."""
+        """Prepare checks of a memory directory; ``project`` is the project's slug, or ``InputError`` is raised.
+
+        ``stored`` opens the database that has the sessions, if they are not files of the home.
+        """
         if not project or "/" in project:
             raise InputError(f"{project!r} is not a project slug; use the one that 'project_slug' returns")
         self.policy = policy or DreamPolicy()
@@ -39,6 +47,8 @@ class DreamGate:
         self._logs = os.path.join(os.path.abspath(home), "projects", project)
         self._scan_path = os.path.join(self.lock.root, JOURNAL, SCAN)
         self._clock = clock
+        self._stored = stored
+        self._project = project
         self._scanned: float | None = None
 
     def check(
@@ -82,6 +92,8 @@ class DreamGate:
                 self._note_scan(now)
         own = current_session + _LOG
         count = 0
+        if self._stored is not None:
+            return min(self.policy.min_sessions, self._stored_since(self._stored, since, own))
         with explained("list", self._logs), suppress(FileNotFoundError), os.scandir(self._logs) as entries:
             for entry in entries:
                 if entry.name.endswith(_LOG) and entry.name != own and _time_of(entry) > since:
@@ -89,6 +101,12 @@ class DreamGate:
                     if count >= self.policy.min_sessions:
                         break
         return count
+
+    def _stored_since(self, stored: Callable[[], Storage], since: float, own: str) -> int:
+        folder = f"projects/{self._project}/"
+        with closing(stored()) as storage:
+            logs = [one for one in storage.stamps(folder) if one.key.count("/") == 2 and one.key.endswith(_LOG)]
+        return sum(one.changed_ns > since * 1e9 for one in logs if one.key != folder + own)
 
     def _note_scan(self, now: float) -> None:
         with explained("write", self._scan_path):
@@ -112,3 +130,11 @@ def _time_of(entry: os.DirEntry[str]) -> float:
         return entry.stat(follow_symlinks=False).st_mtime if entry.is_file(follow_symlinks=False) else 0.0
     except OSError:
         return 0.0
+
+
+def gate_of(
+    memory_dir: str | os.PathLike[str], settings: Settings, project: str, *, clock: Callable[[], float] = time.time
+) -> DreamGate:
+    """Return the gate of a project's dreams by the settings; ``project`` is its slug."""
+    stored = None if settings.database is None else partial(storage_of, settings)
+    return DreamGate(memory_dir, home=settings.home, project=project, policy=settings.dream, clock=clock, stored=stored)

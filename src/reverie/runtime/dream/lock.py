@@ -24,7 +24,17 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...errors import StorageError
 from ...memories.store.journal_files import JOURNAL
-from ...paths import explain, explained, flush, open_plain, opened_folder, refuse_unless_plain, sync_folder
+from ...memories.store.store import MemoryStore
+from ...paths import (
+    explain,
+    explained,
+    flush,
+    open_plain,
+    opened_folder,
+    refuse_unless_plain,
+    replace_file,
+    sync_folder,
+)
 from ...values import record
 from ..places.processes import ProcessIdentity, is_alive, own_identity
 
@@ -200,6 +210,25 @@ class DreamLock:
         with opened_folder(self.root, ()) as root, suppress(FileNotFoundError):
             os.unlink(STAMP, dir_fd=root)
             sync_folder(root)
+
+
+def push_stamp(store: MemoryStore) -> None:
+    """Tell the machines that share these memories the time of the last dream."""
+    last = DreamLock(store.root).last()
+    if store.is_shared and last is not None:
+        store.files.replace(STAMP, json.dumps({"dreamt": last}).encode())
+
+
+def pull_stamp(store: MemoryStore) -> None:
+    """Bring the stamp of this machine to the time of the last dream on any machine, if the memories are shared."""
+    lock = DreamLock(store.root)
+    if not store.is_shared or not os.path.isdir(store.root):
+        return
+    with suppress(ValueError, KeyError, TypeError):
+        last = float(json.loads(store.files.read(STAMP) or b"")["dreamt"])
+        if last > (lock.last() or 0.0):
+            replace_file(lock.root, STAMP, store.files.read(STAMP) or b"")
+            os.utime(lock.stamp_path, ns=(_ns(last), _ns(last)), follow_symlinks=False)
 
 
 class HeldLock:

@@ -24,7 +24,7 @@ from ..memory.scopes import memory_directory
 from ..places.projects import canonical_root
 from .control import DREAM_ALIAS, dream_model
 from .dreams import Dreams
-from .lock import DreamLock
+from .lock import DreamLock, pull_stamp
 
 _OVERTIME_SECONDS: Final = 60.0  # a dream ends itself at its time limit; the alarm ends one that does not
 _FAILED: Final = 1
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = {"memory_dir": options.memory_dir} if options.memory_dir else {}
         settings = load_settings(home=options.home, project=canonical_root(options.project), arguments=given)
         end_after(settings.dream.timeout_seconds + _OVERTIME_SECONDS)
+        if settings.database is not None:
+            pull_stamp(Memory.open(options.project, settings=settings).store)
         last = DreamLock(memory_directory(options.project, settings)).last()
         if options.only_if_due and seconds_until_due(time.time(), last, settings.dream) > 0.0:
             return 0

@@ -18,7 +18,8 @@ from anyio import to_thread
 from ...errors import StorageError
 from ...events import DreamChanged
 from ...memories.rules.secrets import find_secrets
-from ...memories.store.journal_files import JOURNAL, read_plain
+from ...memories.store.journal_files import JOURNAL
+from ...memories.store.side_files import read_plain
 from ...paths import open_file, replace_file
 from ...values import field, record
 from ..places.processes import ProcessIdentity, is_alive, own_identity

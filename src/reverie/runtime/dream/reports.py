@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from typing import Any, Final
@@ -12,9 +11,9 @@ import msgspec
 from ...errors import InputError, StorageError
 from ...layers.l6_dream import DreamReport, OpenQuestion, markdown
 from ...memories.store.journal import History
-from ...memories.store.journal_files import read_plain
 from ...memories.store.records import version_of
-from ...paths import explained, opened_folder, replace_file, sync_folder
+from ...memories.store.side_files import SideFiles, read_plain
+from ...memories.store.store import MemoryStore
 from ...schemas import REPORT, is_newer
 from ...values import replace
 from .progress import FOLDER
@@ -30,24 +29,24 @@ def entry_of(history: History, dream: str) -> str:
 
 
 class ReportFiles:
-    """The report files of one memory directory; every method may block."""
+    """The reports beside the memories of one project; every method may block."""
 
-    def __init__(self, root: str, *, keep: int = 30) -> None:
-        self._root = root
+    def __init__(self, files: SideFiles, *, keep: int = 30) -> None:
+        self._files = files
         self._keep = max(1, keep)
 
     def save(self, report: DreamReport) -> None:
         """Write a report durably as JSON; a final one also as Markdown, and delete the oldest over the limit."""
-        replace_file(self._root, f"{FOLDER}/{report.dream}.json", msgspec.json.encode(report))
+        self._files.replace(f"{FOLDER}/{report.dream}.json", msgspec.json.encode(report))
         if report.state != "applying":
-            replace_file(self._root, f"{FOLDER}/{report.dream}.md", markdown(report).encode())
+            self._files.replace(f"{FOLDER}/{report.dream}.md", markdown(report).encode())
             self._prune()
 
     def read(self, dream: str) -> DreamReport | None:
         """Return a dream's report as it was written; None if there is none or it cannot be decoded."""
         if not _NAME.fullmatch(f"{dream}.json"):
             return None
-        data = read_plain(self._root, f"{FOLDER}/{dream}.json")
+        data = self._files.read(f"{FOLDER}/{dream}.json")
         try:
             found = _decoder.decode(data) if data else None
         except (msgspec.MsgspecError, ValueError):  # also for a byte that is no UTF-8
@@ -71,12 +70,12 @@ class ReportFiles:
 
     def problem(self, dream: str) -> str:
         """Return a sentence on a report that cannot be read."""
-        data = read_plain(self._root, f"{FOLDER}/{dream}.json") or b""
+        data = self._files.read(f"{FOLDER}/{dream}.json") or b""
         try:
             version: Any = msgspec.json.decode(data).get("schema")
         except (msgspec.MsgspecError, AttributeError):
             version = None
-        path = os.path.join(self._root, FOLDER, f"{dream}.json")
+        path = self._files.path(f"{FOLDER}/{dream}.json")
         return f"{path} {'was written by a newer Reverie' if is_newer(version, REPORT) else 'is damaged'}"
 
     def all(self) -> list[DreamReport]:
@@ -89,28 +88,14 @@ class ReportFiles:
         return next((report for name in self._names() if (report := self.read(name)) is not None), None)
 
     def _names(self) -> list[str]:
-        try:
-            names = os.listdir(os.path.join(self._root, FOLDER))
-        except OSError:
-            return []
-        found = [made[1] for name in names if (made := _NAME.fullmatch(name)) and made[2] == "json"]
-        return sorted(found, reverse=True)
+        names = (_NAME.fullmatch(file.removeprefix(f"{FOLDER}/")) for file in self._files.names(FOLDER))
+        return sorted((found[1] for found in names if found and found[2] == "json"), reverse=True)
 
     def _prune(self) -> None:
-        old = self._names()[self._keep :]
-        if not old:
-            return
-        path = os.path.join(self._root, FOLDER)
-        with (
-            suppress(StorageError),
-            explained("write", path),
-            opened_folder(self._root, FOLDER.split("/")) as folder,
-        ):
-            for name in old:
+        with suppress(StorageError):
+            for name in self._names()[self._keep :]:
                 for ending in ("md", "json"):
-                    with suppress(FileNotFoundError):
-                        os.unlink(f"{name}.{ending}", dir_fd=folder)
-            sync_folder(folder)
+                    self._files.delete(f"{FOLDER}/{name}.{ending}")
 
     def settle(self, history: History, *, running: str = "") -> list[DreamReport]:
         """Complete, save and return the reports of dreams that were killed while they wrote, by the journal.
@@ -136,18 +121,17 @@ def settled_report(report: DreamReport, history: History) -> DreamReport:
     return replace(report, state="killed", changes=(), files_after=report.files_before)
 
 
-def open_questions(directory: str | os.PathLike[str], *, keep: int = 30) -> list[OpenQuestion]:
+def open_questions(store: MemoryStore, *, keep: int = 30) -> list[OpenQuestion]:
     """Return a list of the questions of dreams that the user has not answered, newest first.
 
     A question is open while all its memories are unchanged since it was asked.
     """
-    root = os.path.abspath(directory)
     found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
-    for report in ReportFiles(root, keep=keep).all():
+    for report in ReportFiles(store.files, keep=keep).all():
         if report.state == "completed" and not report.undone:
             for one in report.questions:
                 found.setdefault((one.topic, one.files), one)
-    return [one for one in found.values() if _is_open(root, one)]
+    return [one for one in found.values() if _is_open(store.root, one)]
 
 
 def _is_open(root: str, one: OpenQuestion) -> bool:

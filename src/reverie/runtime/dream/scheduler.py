@@ -20,7 +20,7 @@ from ..memory.scopes import memory_directory
 from ..places.projects import project_slug
 from .control import start, stop
 from .dreams import Dreams, DreamUndo
-from .gate import DreamGate
+from .gate import gate_of
 from .lock import DreamLock
 from .progress import DreamProgress, progress_events, read_progress
 
@@ -48,9 +48,7 @@ class DreamScheduler:
         self._settings = settings
         self._tasks = tasks
         self._directory = memory_directory(project, settings)
-        self._gate = DreamGate(
-            self._directory, home=settings.home, project=project_slug(project), policy=settings.dream, clock=clock
-        )
+        self._gate = gate_of(self._directory, settings, project_slug(project), clock=clock)
         self.started = 0
         """The number of dreams this agent has started."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...layers.l6_dream import DreamReport, GateClosed
 from ...settings import Settings
 from ...values import record, replace
-from .gate import DreamGate
+from .gate import gate_of
 from .lock import DreamLock
 from .progress import DreamProgress, read_progress
 
@@ -32,7 +32,7 @@ def status_of(root: str, settings: Settings, slug: str, *, now: float, report: D
     found = running or read_progress(root)
     if found is not None and not found.is_over and running is None:
         found = replace(found, state="killed")  # its lock is free, so its process has ended
-    gate = DreamGate(root, home=settings.home, project=slug, policy=settings.dream, clock=lambda: now)
+    gate = gate_of(root, settings, slug, clock=lambda: now)
     judgement = gate.check(enabled=settings.switches.dream, is_recorded=False)
     reason = ""
     if isinstance(judgement, GateClosed):

@@ -15,8 +15,8 @@ from ...errors import InputError
 from ...storage.postgres.connections import Connections
 from ...values import record
 
-Kind = Literal["notes", "extract", "dream", "retain"]
-KINDS: Final[tuple[Kind, ...]] = ("notes", "extract", "dream", "retain")
+Kind = Literal["notes", "extract", "dream", "index", "retain"]
+KINDS: Final[tuple[Kind, ...]] = ("notes", "extract", "dream", "index", "retain")
 SCHEMA: Final = "reverie_jobs"
 QUEUE: Final = "reverie"
 _TASK: Final = "reverie."

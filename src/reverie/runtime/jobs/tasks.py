@@ -20,14 +20,15 @@ from ...text.counts import counted
 from ...values import replace
 from ..deletion.selection import SessionFilter
 from ..deletion.session import SessionDeletion, retained_since
-from ..dream.dreams import Dreams, RemoteProject
+from ..dream.dreams import Dreams
 from ..library import Library
+from ..memory.extract.budget import DailyBudget
 from ..memory.extract.extractor import Extractor, ExtractorOptions
 from ..memory.extract.past_sessions import PastSessions
 from ..memory.memory import Memory
 from ..memory.shared_journal import StoredJournal
-from ..places.projects import log_key
 from ..places.storage import storage_of
+from ..search.shared_words import index_logs, words_of
 from ..search.vectors import settings_vectors
 from ..session.parts import SessionOptions
 from ..session.session import Session
@@ -79,6 +80,7 @@ async def _extract(job: JobArguments, storage: Storage, settings: Settings) -> s
         policy=settings.extract,
         past=PastSessions(storage, job.project, without=job.session, embed=settings_vectors(settings)),
         daily_logs=settings.daily_logs,
+        budget=DailyBudget(settings=settings),
     )
     async with _opened(job, storage, settings) as (session, model):
         extractor = Extractor(session.parts.host, memory, options, model=model)
@@ -93,12 +95,18 @@ async def _dream(job: JobArguments, storage: Storage, settings: Settings) -> str
     if not memory.list():
         return "no memories"
 
-    def has_session(name: str) -> bool:
-        return storage.load(log_key(job.project, name), 0, 1) is not None
-
-    dreams = Dreams(memory, settings, project=memory.path, remote=RemoteProject(job.project, has_session))
+    dreams = Dreams(memory, settings, project=memory.path, remote=job.project)
     report = await dreams.run()
     return f"changed {counted(len(report.changes), 'memory')}, {counted(len(report.questions), 'question')}"
+
+
+async def _index(job: JobArguments, storage: Storage, settings: Settings) -> str:
+    """Add the words of all new lines of logs, which another worker or a search may do at the same time."""
+    words = words_of(storage)
+    if words is None:
+        return "encrypted sessions are not indexed"
+    count = await anyio.to_thread.run_sync(lambda: index_logs(storage, words, at_all=True))
+    return f"indexed {counted(count, 'log')}"
 
 
 async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> str:
@@ -122,13 +130,14 @@ async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> st
 
 def _memory(job: JobArguments, storage: Storage, settings: Settings) -> Memory:
     """Return the memories of the job's project, in a working copy on this machine."""
-    folder = settings.home / "projects" / job.project / "memory"
-    return Memory(folder, shared=StoredJournal(storage, job.project, job.tenant))
+    folder = f"projects/{job.project}/memory"
+    return Memory(settings.home / folder, shared=StoredJournal(storage, folder, job.tenant))
 
 
 _WORK: Final[Mapping[Kind, Callable[[JobArguments, Storage, Settings], Awaitable[str]]]] = {
     "notes": _write_notes,
     "extract": _extract,
     "dream": _dream,
+    "index": _index,
     "retain": _retain,
 }

@@ -6,11 +6,16 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from ...errors import InputError
 from ...layers.l7_relay import read
+from ...ports import Storage
 from ...values import field, record
 from .directory import mailbox_owner, remove_mailbox
+from .stored_mailbox import stored_owner
+
+_PARTS: Final = ("new", "cur", "bad", "tmp")
 
 
 @record
@@ -33,21 +38,40 @@ def erase_letters(home: Path, mail: SessionMail, *, dry_run: bool = False) -> in
                 remove_mailbox(str(home), owner)
             continue
         for path in _letters(mailbox):
-            if _is_of(path, mail):
+            is_of = False
+            with suppress(OSError):
+                is_of = _is_of(path.read_bytes(), mail)
+            if is_of:
                 count += 1
                 if not dry_run:
                     path.unlink(missing_ok=True)
     return count
 
 
+def erase_stored_letters(storage: Storage, mail: SessionMail, *, dry_run: bool = False) -> int:
+    """Do the same to the mailboxes in a storage that several machines share."""
+    count, owners = 0, dict[tuple[str, str], bool]()
+    for key in list(storage.list("teams")):
+        _, team, name, *rest = key.split("/")
+        if (team, name) not in owners:
+            owner = stored_owner(storage, team, name)
+            owners[team, name] = owner is not None and owner.session in mail.sessions
+        is_letter = rest[0] in _PARTS
+        if owners[team, name] or (is_letter and _is_of(storage.load(key) or b"", mail)):
+            count += is_letter
+            if not dry_run:
+                storage.delete(key)
+    return count
+
+
 def _letters(mailbox: Path) -> Iterator[Path]:
-    for part in ("new", "cur", "bad", "tmp"):
+    for part in _PARTS:
         for folder, _, names in os.walk(mailbox / part):
             yield from (Path(folder, name) for name in sorted(names))
 
 
-def _is_of(path: Path, mail: SessionMail) -> bool:
-    with suppress(InputError, OSError):
-        letter = read(path.read_bytes())
+def _is_of(data: bytes, mail: SessionMail) -> bool:
+    with suppress(InputError):
+        letter = read(data)
         return letter.id in mail.ids or letter.text in mail.texts
     return False

@@ -60,6 +60,7 @@ KEPT_REFUSED: Final = 1_000
 _MAX_SENDERS: Final = 32
 """The number of senders that one poll reads; the next poll continues with the others."""
 _ROUNDS: Final = 64
+_FOLDERS: Final = ("tmp", "new", "cur", "bad")
 
 Carrier = Callable[[Letter, bytes], bool]
 """Try to deliver a letter another way; return whether it is durable there."""
@@ -111,14 +112,15 @@ class Mailbox:
     def _register(self) -> bytes:
         """Create the mailbox if it does not exist or was retired, and return its key."""
         key, known = key_of(self.home, self.team, self.agent), mailbox_owner(self.home, self.team, self.agent)
-        if key is not None and known is not None and not known.ended:
+        is_whole = all(os.path.isdir(f"{self._shown}/{name}") for name in _FOLDERS)  # a copy has no empty folders
+        if key is not None and known is not None and not known.ended and is_whole:
             return key
         for name in mailbox_names(self.home, self.team):
             if name != self.agent and name.casefold() == self.agent.casefold():
                 raise InputError(f"an agent named {name} is in team {self.team} already; choose another name")
         remove_retired(self.home, self.team, self._clock())
         with explained("make", self._shown):
-            for name in ("tmp", "new", "cur", "bad"):
+            for name in _FOLDERS:
                 os.close(open_folder(self.home, (*self._parts, name), create=True))
             with locked(self._shown):
                 key = key_of(self.home, self.team, self.agent)
@@ -153,7 +155,16 @@ class Mailbox:
 
     def others(self) -> list[str]:
         """Return the names of the other agents of the team that accept letters."""
-        return [one.name for one in mailbox_owners(self.home, self.team) if one.name != self.agent and not one.ended]
+        return [one.name for one in self._owners(self.team) if one.name != self.agent and not one.ended]
+
+    def _owners(self, team: str) -> list[MailboxOwner]:
+        return mailbox_owners(self.home, team)
+
+    def _owner(self, team: str, name: str) -> MailboxOwner | None:
+        return mailbox_owner(self.home, team, name)
+
+    def _key_of(self, team: str, name: str) -> bytes | None:
+        return key_of(self.home, team, name)
 
     def retire(self) -> None:
         """Record that the agent will not read again, and close the mailbox.
@@ -200,30 +211,39 @@ class Mailbox:
         """
         reader = self._reader(to, team or self.team)
         with reserved_number(self.home, self._parts, reader) as number:
-            letter = stamped_letter(
-                id or new_uuid(),
-                text,
-                sender=self._me,
-                to=(reader[1], to),
-                sequence=number,
-                time_ns=int(self._clock() * 1e9),
-                summary=summary,
-                control=control,
-            )
+            letter = self._stamped(reader, number, text, id, summary, control)
             data = sealed(letter, self._key)
             if carry is None or not carry(letter, data):
                 store_letter(self.home, reader, place_of(letter), data, self._settled)
         return letter
 
+    def _stamped(
+        self,
+        reader: tuple[str, str, str],
+        number: int,
+        text: str,
+        id: str | None,
+        summary: str,
+        control: Mapping[str, Any] | None,
+    ) -> Letter:
+        return stamped_letter(
+            id or new_uuid(),
+            text,
+            sender=self._me,
+            to=reader[1:],
+            sequence=number,
+            time_ns=int(self._clock() * 1e9),
+            summary=summary,
+            control=control,
+        )
+
     def _reader(self, to: str, team: str) -> tuple[str, str, str]:
         """Return the folders of a mailbox that accepts letters; raise ``InputError`` if there is none."""
         if (team, to) == (self.team, self.agent):
             raise InputError(f"{to} is you: name another agent")
-        known = mailbox_owner(self.home, team, to)
+        known = self._owner(team, to)
         if known is None or known.ended:
-            there = [
-                one.name for one in mailbox_owners(self.home, team) if not one.ended and (team, one.name) != self._me
-            ]
+            there = [one.name for one in self._owners(team) if not one.ended and (team, one.name) != self._me]
             near = difflib.get_close_matches(to, there, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             named = ", ".join(there) or "none"
@@ -311,7 +331,7 @@ class Mailbox:
         letter = read(data)
         who = (letter.team, letter.sender)
         if not signed(data, self._keys.get(who)):
-            key = key_of(self.home, *who)  # the key is unknown or was replaced
+            key = self._key_of(*who)  # the key is unknown or was replaced
             if key is None or not signed(data, key):
                 raise InputError(f"it claims to be from {letter.sender} of team {letter.team} without their signature")
             self._keys[who] = key

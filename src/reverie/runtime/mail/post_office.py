@@ -27,6 +27,7 @@ from .files import folders_of, socket_owner
 from .local_queues import LetterQueue, LocalQueues
 from .mailbox import Mailbox
 from .sockets import deliver
+from .stored_mailbox import StoredMailbox
 
 MAX_CHARS: Final = 100_000
 _SOCKET: Final = "uds"
@@ -169,6 +170,8 @@ class PostOffice:
             raise InputError(
                 "this agent has no mailbox, so it cannot reach other processes; write to an agent of its own process"
             )
+        if isinstance(self._mailbox, StoredMailbox):
+            raise InputError("with a database there are no sockets: write to a name of the team")
         home = self._mailbox.home
         found = socket_owner(home, os.path.abspath(os.path.expanduser(path)))
         if found is None:

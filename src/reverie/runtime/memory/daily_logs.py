@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from ...errors import StorageError
 from ...memories.rules.taxonomy import TYPES, description_for
 from ...memories.store.daily import LogLine, day_of, read_log
-from ...memories.store.journal_files import read_plain
+from ...memories.store.journal_files import LOGS
 from ...memories.store.names import file_for, title_for
 from ...memories.store.records import MemoryRecord, new_text
+from ...memories.store.side_files import SideFiles
 from ...memories.store.trust import Trust, worst
-from ...paths import replace_file
 from ...text.dates import absolute, iso_day
 from ...text.words import sentences, words
 from ...values import record
 
-_LOGS: Final = "logs"
 _MOST_LINES: Final = 10_000
 _LABEL: Final = re.compile(rf"({'|'.join(TYPES)}):\s+(?=\S)", re.IGNORECASE)
 
@@ -64,7 +62,7 @@ class LogDraft:
         return new_text(fields, f"{self.text}\n").encode()
 
 
-def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
+def logged_since(files: SideFiles, since: datetime | None = None) -> list[LogLine]:
     """Return a list of the daily logs' lines since a time, oldest first, at most the newest ten thousand.
 
     Log times are local and have minute precision, so lines from the minute of ``since`` are included.
@@ -72,40 +70,31 @@ def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
     moment = since.astimezone() if since is not None else None
     day, minute = (f"{moment:%Y-%m-%d}", f"{moment:%H:%M}") if moment else ("", "")
     found: list[LogLine] = []
-    for file in log_files(root):
-        if day_of(file) < day:
-            continue
-        try:
-            data = read_plain(str(root), file) or b""
-        except StorageError:
-            continue  # a link or a folder is not a log
-        lines = read_log(file, data.decode("utf-8", "replace"))
-        found += [line for line in lines if line.day > day or not line.time or line.time >= minute]
+    for file, text in _logs(files, day):
+        found += [line for line in read_log(file, text) if line.day > day or not line.time or line.time >= minute]
     return found[-_MOST_LINES:]
 
 
-def forget_logged(root: Path, source: str) -> None:
+def forget_logged(files: SideFiles, source: str) -> None:
     """Remove the lines of one source, such as a session, from all daily logs."""
-    for file in log_files(root):
-        try:
-            text = (read_plain(str(root), file) or b"").decode("utf-8", "replace")
-        except StorageError:
-            continue  # a link or a folder is not a log
+    for file, text in _logs(files):
         gone = {line.number for line in read_log(file, text) if line.source == source}
         if gone:
             kept = [line for number, line in enumerate(text.splitlines(keepends=True), 1) if number not in gone]
-            replace_file(str(root), file, "".join(kept).encode())
+            files.replace(file, "".join(kept).encode())
 
 
-def log_files(root: Path) -> list[str]:
+def log_files(files: SideFiles) -> list[str]:
     """Return the daily log files as paths relative to a memory directory, oldest first."""
-    return sorted(file for file in _files_beneath(root) if day_of(file))
+    return [file for file in files.names(LOGS) if day_of(file)]
 
 
-def _files_beneath(root: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(root / _LOGS, followlinks=False):
-        for name in names:
-            yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+def _logs(files: SideFiles, since: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the name and text of each daily log since a day."""
+    for file in log_files(files):
+        if day_of(file) >= since:
+            with suppress(StorageError):  # a link or a folder is not a log
+                yield file, (files.read(file) or b"").decode("utf-8", "replace")
 
 
 def drafts_from_logs(lines: Sequence[LogLine], existing: Iterable[MemoryRecord] = ()) -> list[LogDraft]:

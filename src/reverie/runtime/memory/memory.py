@@ -32,7 +32,7 @@ from .daily_logs import forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
 from .scopes import Scopes, author_trust, iso_time, memory_directory, refuse_unsafe, source_tuple
 from .search import MemorySearch
-from .shared_journal import shared_journal
+from .shared_journal import project_folder, shared_journal
 from .vectors import MemoryVectors, delete_vectors
 
 __all__ = ["Memory", "memory_directory"]
@@ -67,7 +67,7 @@ class Memory:
         """
         self.path = Path(os.path.abspath(directory))
         self._instructions, self._clock = instructions, clock
-        self._found = MemorySearch(self.path, team=team, embedder=embedder)
+        self._found = MemorySearch(self.path, team=team, embedder=embedder, shared=shared)
         self._policy = recall or RecallPolicy()
         self.shared = shared
         self._scopes = Scopes(str(self.path), os.path.abspath(team) if team is not None else None, clock, shared)
@@ -100,12 +100,17 @@ class Memory:
             instructions=instructions,
             embedder=settings_embedder(settings),
             recall=settings.recall,
-            shared=shared_journal(project, settings),
+            shared=None if settings.memory_dir is not None else shared_journal(project_folder(project), settings),
         )
+
+    @property
+    def store(self) -> MemoryStore:
+        """The store of the private memories."""
+        return self._scopes.stores["private"]
 
     def refresh(self) -> None:
         """Read the changes of other machines, if the memories are in a database."""
-        self._scopes.stores["private"].refresh()
+        self.store.refresh()
 
     # -- reading
 
@@ -375,7 +380,7 @@ class Memory:
                 removed = [file for one, file in gone if one == scope]
                 store.erase(removed, source=lambda one: drafts.comes_from(one, source))
                 delete_vectors(self.path)
-                forget_logged(Path(store.root), source)
+                forget_logged(store.files, source)
         return replace(self._forgotten(gone, ids), restored=restored)
 
     def undo(self, what: int | str = 1, *, author: str = "user", dry_run: bool = False) -> JournalEntry | None:
@@ -443,12 +448,12 @@ class Memory:
         refuse_secrets(text, "the line")
         now = self._clock().astimezone()
         file = daily_log(now.date())
-        self._store("private").append(file, log_line(now, text, source=source, trust=trust))
+        self.store.files.append(file, log_line(now, text, source=source, trust=trust).encode())
         return self.path / file
 
     def note_surfaced(self, files: Sequence[str], session: str) -> None:
         """Record that a session was shown these memories, so that ``forget`` can name the sessions with copies."""
-        self._store("private").note_surfaced(files, session)
+        self.store.note_surfaced(files, session)
 
     # -- steps of every change
 

@@ -21,6 +21,7 @@ from ...events import FellBack
 from ...memories.recall.policy import RecallPolicy
 from ...memories.recall.presentation import shown_memories
 from ...memories.recall.selection import surfaced
+from ...memories.store.journal_files import SharedJournal
 from ...memories.store.store import utc_now
 from ...ports import Model
 from ...values import record
@@ -66,6 +67,7 @@ class SessionRecall:
         model: Model | None = None,
         *,
         team: str | os.PathLike[str] | None = None,
+        shared: SharedJournal | None = None,
         tasks: TaskGroup | None = None,
         policy: RecallPolicy | None = None,
         clock: Callable[[], datetime] = utc_now,
@@ -73,7 +75,7 @@ class SessionRecall:
     ) -> None:
         """Recall for a session; ``spent`` receives each reply of the small model, to record its cost."""
         self._session = session
-        self._search = MemorySearch(memory_dir, team=team, embedder=settings_embedder(session.settings))
+        self._search = MemorySearch(memory_dir, team=team, embedder=settings_embedder(session.settings), shared=shared)
         self._policy = policy or RecallPolicy()
         self._clock = clock
         self._queries = MemoryQueries(

@@ -12,6 +12,7 @@ from ...memories.recall.local_choice import is_certain
 from ...memories.recall.policy import RecallPolicy
 from ...memories.recall.search import Match, MemoryIndex, fused
 from ...memories.store.file_stamps import FileStamp, stamped_files
+from ...memories.store.journal_files import SharedJournal
 from ...memories.store.records import MemoryRecord, Scope
 from ...memories.store.store import MemoryStore
 from ...ports import Embedder
@@ -33,8 +34,9 @@ class MemorySearch:
         *,
         team: str | os.PathLike[str] | None = None,
         embedder: Embedder | None = None,
+        shared: SharedJournal | None = None,
     ) -> None:
-        self._stores: dict[Scope, MemoryStore] = {"private": MemoryStore(os.fspath(directory))}
+        self._stores: dict[Scope, MemoryStore] = {"private": MemoryStore(os.fspath(directory), shared=shared)}
         if team is not None:
             self._stores["team"] = MemoryStore(os.fspath(team), scope="team")
         self._index = MemoryIndex()

@@ -49,6 +49,7 @@ class MemoryContext:
             memory.path,
             small,
             team=self._team,
+            shared=memory.shared,
             tasks=tasks,
             # A memory has at most a fortieth of the window, at four bytes a token.
             policy=replace(
@@ -126,7 +127,7 @@ class SessionMemory:
             ExtractorOptions(
                 policy=settings.extract,
                 access=access,
-                budget=DailyBudget(home=settings.home),
+                budget=DailyBudget(settings=settings),
                 allowed=self._may_extract,
                 past=PastSessions(
                     session.parts.storage, project_slug(cwd), without=session.name, embed=settings_vectors(settings)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ...errors import SessionBusy, StorageError
 from ...ports import Storage
@@ -16,68 +16,123 @@ from ...settings import Settings
 from ..places.projects import project_slug
 from ..places.storage import storage_of
 
-JOURNAL_KEY: Final = "memory/.journal/journal.jsonl"
-"""The place of a journal in the folder of its project, the same as in a home."""
+T = TypeVar("T")
+
+_JOURNAL: Final = ".journal/journal.jsonl"
+"""The place of a journal in its memory directory."""
 _PATIENCE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.05
 
 
-def shared_journal(project: str | os.PathLike[str], settings: Settings) -> StoredJournal | None:
-    """Return the journal of a project's memories in the database; None if memories are files alone.
+def project_folder(project: str | os.PathLike[str]) -> str:
+    """Return the place of a project's memory directory in a storage, the same as in a home."""
+    return f"projects/{project_slug(Path(project))}/memory"
 
-    A memory directory that the settings name belongs to this machine or to a team's folder, and stays files.
-    """
-    if settings.database is None or settings.memory_dir is not None:
+
+def shared_journal(folder: str, settings: Settings) -> StoredJournal | None:
+    """Return the journal of a memory directory of a home in the database; None if memories are files alone."""
+    if settings.database is None:
         return None
-    return StoredJournal(storage_of(settings), project_slug(Path(project)), settings.tenant or "", owns=True)
+    return StoredJournal(storage_of(settings), folder, settings.tenant or "", owns=True)
 
 
-def shared_projects(storage: Storage) -> list[str]:
-    """Return the slugs of the projects whose memories are in a storage."""
-    keys = [key for key in storage.list("projects") if key.endswith(f"/{JOURNAL_KEY}")]
-    return [key.split("/")[1] for key in keys]
+def shared_folders(storage: Storage, *tops: str) -> list[str]:
+    """Return the memory directories whose journals are in a storage, of projects and of agent types by default."""
+    keys = [key for top in tops or ("projects", "agent-memory") for key in storage.list(top)]
+    return [key.removesuffix(f"/{_JOURNAL}") for key in keys if key.endswith(f"/{_JOURNAL}")]
+
+
+class StoredFiles:
+    """The files beside the memories of a directory, in a storage that several machines share."""
+
+    def __init__(self, storage: Storage, folder: str, done: Callable[[], None]) -> None:
+        self._storage, self._folder, self._done = storage, folder, done
+
+    def path(self, file: str) -> str:
+        """Return the key of a file."""
+        return f"{self._folder}/{file}"
+
+    def read(self, file: str) -> bytes | None:
+        """Return the bytes of a file; None if it does not exist."""
+        return self._used(lambda: self._storage.load(self.path(file)))
+
+    def append(self, file: str, line: bytes) -> None:
+        """Append a line durably, and create the file if needed."""
+        self._used(lambda: self._storage.append(self.path(file), line))
+
+    def replace(self, file: str, data: bytes) -> None:
+        """Create or replace a file."""
+        self._used(lambda: self._storage.write(self.path(file), data))
+
+    def delete(self, file: str) -> None:
+        """Delete a file, if it exists."""
+        self._used(lambda: self._storage.delete(self.path(file)))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the files below a folder, sorted."""
+        keys = self._used(lambda: list(self._storage.list(self.path(folder))))
+        return [key.removeprefix(f"{self._folder}/") for key in keys]
+
+    def _used(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        finally:
+            self._done()
 
 
 class StoredJournal:
-    """The shared journal of a project's memories in a storage; one that it ``owns`` is open only while it is used."""
+    """The shared journal of a memory directory in a storage; one that it ``owns`` is open only while it is used."""
 
-    def __init__(self, storage: Storage, project: str, tenant: str, *, owns: bool = False) -> None:
-        self._key = f"projects/{project}/{JOURNAL_KEY}"
+    def __init__(self, storage: Storage, folder: str, tenant: str, *, owns: bool = False) -> None:
+        self._key = f"{folder}/{_JOURNAL}"
         self.name = f"{self._key} of tenant {tenant}"
         self._owns = owns
         self._storage = storage
-        self._is_held = False
+        self._uses = 0
+        """How many ``with`` blocks need the storage to stay open."""
+        self._folder = folder
+        self.files = StoredFiles(storage, folder, self._finish)
 
     @contextmanager
     def held(self) -> Generator[None]:
         """Hold the lease on the journal inside a ``with`` block; wait half a minute for another machine."""
         until = time.monotonic() + _PATIENCE_SECONDS
-        holder = f"process {os.getpid()} on {socket.gethostname()}"
         try:
             while True:
                 try:
-                    lease = self._storage.lease(self._key, holder=holder)
+                    lease = self._storage.lease(self._key, holder=_this_process())
                     break
                 except SessionBusy as error:
                     if time.monotonic() > until:
                         raise StorageError(f"the memories are being changed: {error}", path=self._key) from error
                 time.sleep(_PAUSE_SECONDS)
-            self._is_held = True
+            self._uses += 1
             try:
                 yield
             finally:
-                self._is_held = False
+                self._uses -= 1
                 lease.release()
         finally:
-            self._close()
+            self._finish()
+
+    @contextmanager
+    def dreaming(self) -> Generator[None]:
+        """Hold the lease on dreams inside a ``with`` block; raise ``SessionBusy`` if another machine has it."""
+        lease = self._storage.lease(f"{self._folder}/.journal/dream-lock", holder=_this_process())
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            lease.release()
+            self._finish()
 
     def load(self, start: int = 0, size: int = -1) -> bytes | None:
         """Return the bytes from an offset on, all or at most ``size``; None if there is no journal yet."""
         try:
             return self._storage.load(self._key, start, size)
         finally:
-            if not self._is_held:
-                self._close()
+            self._finish()
 
     def append(self, line: bytes, *, expect: int) -> None:
         """Append a line durably, if the journal has the expected size and the lease was not taken over."""
@@ -87,6 +142,10 @@ class StoredJournal:
         """Replace the whole journal."""
         self._storage.write(self._key, lines)
 
-    def _close(self) -> None:
-        if self._owns:
+    def _finish(self) -> None:
+        if self._owns and not self._uses:
             self._storage.close()
+
+
+def _this_process() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"

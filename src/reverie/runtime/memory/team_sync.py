@@ -19,9 +19,9 @@ from ...errors import InputError
 from ...memories.rules.secrets import refuse_secrets
 from ...memories.store.drafts import reindex
 from ...memories.store.index import INDEX
-from ...memories.store.journal_files import read_plain
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, has_conflict, read_record, revised_text
+from ...memories.store.side_files import read_plain
 from ...memories.store.store import MemoryStore
 from ...memories.store.team import refuse_private, write_git_rules
 from ...paths import replace_file

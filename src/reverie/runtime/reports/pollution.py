@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from ...errors import InputError
 from ...layers.l6_dream import Finding, Findings, findings_in
-from ...memories.store.journal_files import read_plain
+from ...memories.store.side_files import read_plain
 from ...memories.store.store import MemoryStore
+from ...ports import Storage
 from ...settings import Settings
 from ...values import record
-from ..dream.facts import facts_for, oversized
+from ..dream.facts import facts_for, has_session, oversized
+from ..memory.shared_journal import StoredJournal, shared_folders
+from ..places.storage import database_of, storage_of
 
 
 @record
@@ -40,16 +45,18 @@ def pollution_of(settings: Settings, *, now: datetime, project: str | None = Non
     found: list[Findings] = []
     before: list[Findings] = []
     after: list[Findings] = []
-    for slug, root in _directories(settings, project):
-        store = MemoryStore(root)
-        files = {head.file: data for head in store.scan().memories if (data := read_plain(root, head.file)) is not None}
-        if not files:
-            continue
-        found.append(_checked(files, settings, slug, root, now))
-        then = _before_last_dream(store, files)
-        if then is not None:
-            before.append(_checked(then, settings, slug, root, now))
-            after.append(found[-1])
+    with closing(storage_of(settings)) as storage:
+        for slug, store in _stores(settings, storage, project):
+            heads = store.scan().memories
+            files = {head.file: data for head in heads if (data := read_plain(store.root, head.file)) is not None}
+            if not files:
+                continue
+            has_log = partial(has_session, storage, slug)
+            found.append(_checked(files, settings, has_log, store, now))
+            then = _before_last_dream(store, files)
+            if then is not None:
+                before.append(_checked(then, settings, has_log, store, now))
+                after.append(found[-1])
     if not found:
         return None
     reasons: Counter[str] = Counter()
@@ -60,22 +67,37 @@ def pollution_of(settings: Settings, *, now: datetime, project: str | None = Non
     return MemoryPollution(total, wrong, dict(sorted(reasons.items())), _share(before), _share(after))
 
 
-def _directories(settings: Settings, project: str | None) -> list[tuple[str, str]]:
-    """Return a list of the existing memory directories as pairs of project slug and path."""
+def _stores(settings: Settings, storage: Storage, project: str | None) -> Iterator[tuple[str, MemoryStore]]:
+    """Yield the memory directories of one project or of all, each with its project's slug."""
+    database = database_of(storage)
     if settings.memory_dir is not None:
-        return [(project or "", str(settings.memory_dir))] if settings.memory_dir.is_dir() else []
-    projects: Path = settings.home / "projects"
-    wanted = [projects / project] if project is not None else sorted(projects.glob("*"))
-    return [(one.name, str(one / "memory")) for one in wanted if (one / "memory").is_dir()]
+        if settings.memory_dir.is_dir():
+            yield project or "", MemoryStore(str(settings.memory_dir))
+    elif database is not None:
+        for folder in shared_folders(storage, "projects"):
+            if project in (None, slug := folder.split("/")[1]):
+                shared = StoredJournal(storage, folder, database.tenant)
+                store = MemoryStore(str(settings.home / folder), shared=shared)
+                store.refresh()
+                yield slug, store
+    else:
+        projects: Path = settings.home / "projects"
+        for one in [projects / project] if project is not None else sorted(projects.glob("*")):
+            if (one / "memory").is_dir():
+                yield one.name, MemoryStore(str(one / "memory"))
 
 
-def _checked(files: Mapping[str, bytes], settings: Settings, slug: str, root: str, now: datetime) -> Findings:
-    project = Path(root)  # the project's own directory is unknown here, so links to its files are not checked
+def _checked(
+    files: Mapping[str, bytes],
+    settings: Settings,
+    has_log: Callable[[str], bool],
+    store: MemoryStore,
+    now: datetime,
+) -> Findings:
+    project = Path(store.root)  # the project's own directory is unknown here, so links to its files are not checked
     excluded = oversized(files)
     known = {file: data for file, data in files.items() if file not in excluded}
-    facts = facts_for(
-        root, known, home=settings.home, slug=slug, project=project, dreamt=now.timestamp(), excluded=excluded
-    )
+    facts = facts_for(store, known, project=project, has_session=has_log, dreamt=now.timestamp(), excluded=excluded)
     found = findings_in(known, now=now, policy=settings.dream, facts=facts)
     wrong = {file: (Finding("wrong", why),) for file, why in excluded.items()}
     return Findings(len(files), {**found.files, **wrong})

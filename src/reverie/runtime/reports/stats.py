@@ -24,7 +24,7 @@ from ..agent.budgets import Budgets, BudgetUse
 from ..library import Library
 from ..places.storage import storage_of
 from ..search.log_text import logs_in
-from ..session.ledger import LedgerStore
+from ..session.ledger import LedgerStore, open_ledger
 from .measures import Measures, measure, total_of
 from .pollution import MemoryPollution, pollution_of
 
@@ -91,7 +91,7 @@ def stats_of(
     """
     since = (now.astimezone(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
     measures, imported, newest = _measured(settings, since, project, track)
-    with LedgerStore(settings.home) as store:
+    with open_ledger(settings) as store:
         sums = {axis: _with(store.by(axis, project=project, since=since), imported, axis) for axis in AXES}
         budgets = _budgets(store, settings, now, project)
         notice = store.notice

@@ -10,10 +10,10 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...conversation.authorship import own_words
 from ...conversation.entries import Entry, decode_entry
@@ -22,9 +22,11 @@ from ...events import FellBack, Listener
 from ...memories.recall.terms import pieces_of, snippet
 from ...paths import explain, is_read_only, open_file
 from ...ports import Embedder, Stamp, Storage
+from ...settings import Settings
 from ...storage.files import FileStorage
 from ...storage.sqlite import delete_database, is_damage
 from ...values import record, replace
+from ..places.storage import storage_of
 from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, text_of_entry, whole_lines
 from .message_scores import SessionRanking, Weights, rank
@@ -452,6 +454,21 @@ def _abandon(connection: sqlite3.Connection) -> None:
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+@contextmanager
+def opened_search(
+    settings: Settings,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    listener: Listener | None = None,
+    embedder: Embedder | None = None,
+) -> Generator[SessionSearch]:
+    """Open a search over the sessions of the configured storage in a context."""
+    with closing(storage_of(settings)) as storage:
+        given: dict[str, Any] = {"progress": progress, "listener": listener, "embedder": embedder}
+        with SessionSearch(settings.home, storage=storage, **given) as search:
+            yield search
 
 
 def _inode(path: Path) -> int:

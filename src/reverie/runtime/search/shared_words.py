@@ -24,8 +24,7 @@ def words_of(storage: Storage) -> SharedWords | None:
 
 def found_logs(storage: Storage, words: SharedWords, query: str, project: str | None) -> list[Stamp]:
     """Return the logs to rank for a query, after adding the words of all lines that are new."""
-    for log in words.behind():
-        _send(storage, words, log)
+    index_logs(storage, words)
     asked = terms(query)
     found = words.candidates(asked, project=project, most=MAX_LOGS)
     if len(found) < MAX_LOGS:  # a misspelled word is found by its beginning, and compared by the ranking
@@ -35,7 +34,16 @@ def found_logs(storage: Storage, words: SharedWords, query: str, project: str | 
     return found[:MAX_LOGS]
 
 
-def _send(storage: Storage, words: SharedWords, log: LogBehind) -> None:
+def index_logs(storage: Storage, words: SharedWords, *, at_all: bool = False) -> int:
+    """Add the words of new lines, and return the number of logs that had some; ``at_all`` looks at every log."""
+    behind = words.behind(at_all=at_all)
+    words.settle([(log, _send(storage, words, log)) for log in behind])
+    return sum(log.size > log.start for log in behind)
+
+
+def _send(storage: Storage, words: SharedWords, log: LogBehind) -> int:
+    """Add the words of a log's new lines and return the offset up to which it is indexed."""
+
     def read(start: int, size: int) -> bytes:
         return storage.load(log.key, start, size) or b""
 
@@ -46,3 +54,4 @@ def _send(storage: Storage, words: SharedWords, log: LogBehind) -> None:
         offset += len(data)
     if offset > log.start:
         words.add(log, offset, found)
+    return offset

@@ -1,4 +1,4 @@
-"""The ledger on disk: one row per call in ``<home>/ledger.sqlite``, for all sessions and processes of a home.
+"""The ledger: one row per call, in ``<home>/ledger.sqlite`` or for all machines in the table ``reverie.calls``.
 
 The logs hold the same facts, so a row that cannot be written is reported and stops nothing.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ from ...settings import Settings
 from ...storage.files import FileStorage
 from ...storage.lock_files import locked
 from ...storage.sqlite import DATABASE_ENDINGS, delete_database, is_damage, open_database, open_read_only
-from ..places.storage import database_of
+from ..places.storage import database_of, storage_of
 
 if TYPE_CHECKING:
     from ...storage.postgres.records import TenantRecords
@@ -60,7 +60,7 @@ _INSERT: Final = (
 
 
 class LedgerStore:
-    """The ledger file of a home: one row per model call of all sessions; use it in one thread at a time."""
+    """One row per model call of all sessions, of a home or of a tenant; use it in one thread at a time."""
 
     def __init__(
         self,
@@ -69,10 +69,12 @@ class LedgerStore:
         session: str = "",
         listener: Listener | None = None,
         shared: TenantRecords | None = None,
+        on_close: Callable[[], None] | None = None,
     ) -> None:
-        """Open the ledger of a home when it is used; ``shared`` has the calls of all machines for budgets."""
+        """Open the ledger of a home when it is used; ``shared`` has the calls of all machines instead."""
         self.path = home / FILE_NAME
         self._shared = shared
+        self._on_close = on_close
         self._session = session
         self._listener = listener
         self._connection: sqlite3.Connection | None = None
@@ -94,6 +96,8 @@ class LedgerStore:
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
+        if self._on_close is not None:
+            self._on_close()
 
     # -- writing
 
@@ -103,9 +107,9 @@ class LedgerStore:
 
     def enter_all(self, calls: Iterable[LedgerCall]) -> bool:
         """Write the calls that are new, all or none; return False, after an event, on failure. Never raises."""
-        calls = list(calls)
         rows = [_row(call) for call in calls]
-        self._share(calls)
+        if self._shared is not None:
+            return self._share(self._shared, rows)
         for can_rebuild in (True, False):
             try:
                 connection = self._opened(create=True)
@@ -121,18 +125,19 @@ class LedgerStore:
                 return False
         return True
 
-    def _share(self, calls: Sequence[LedgerCall]) -> None:
-        if self._shared is None:
-            return
+    def _share(self, shared: TenantRecords, rows: Sequence[Mapping[str, Any]]) -> bool:
         try:
-            self._shared.enter_calls(calls)
+            shared.enter_calls(rows)
         except StorageError as error:
-            self._fell_back(f"{error}; the call is in the session's log, only its row in the budget is missing")
+            self._fell_back(f"{error}; the call is in the session's log, only its row is missing")
+            return False
+        return True
 
     def forget(self, session: str) -> int:
         """Delete every call of a session, and a damaged ledger that was set aside; return how many calls there were."""
         delete_database(self.path.with_name(f"{FILE_NAME}.damaged"))
-        return self._asked(lambda connection: _forgotten(connection, session), 0)
+        shared = 0 if self._shared is None else self._shared.forget_calls([session])
+        return shared + self._asked(lambda connection: _forgotten(connection, session), 0)
 
     # -- reading
 
@@ -149,20 +154,19 @@ class LedgerStore:
         sums = ", ".join(f"SUM({kind}), SUM(expected_{kind})" for kind in _KINDS)
         query = (
             f"SELECT {column} AS key, COUNT(*), {sums}, SUM(COALESCE(usd, 0)), SUM(COALESCE(expected_usd, 0)), "
-            "SUM(usd IS NULL), SUM(broke != ''), SUM(lost_tokens), SUM(lost_usd) "
+            "SUM(CASE WHEN usd IS NULL THEN 1 ELSE 0 END), SUM(CASE WHEN broke != '' THEN 1 ELSE 0 END), "
+            "SUM(lost_tokens), SUM(lost_usd) "
             f"FROM calls {where} GROUP BY key ORDER BY {order}"
         )
-        rows = self._asked(lambda connection: connection.execute(query, given).fetchall(), [])
+        rows = self._rows(query, given)
         reasons = self._lost_by_reason(column, where, given)
         return {row[0]: _totals(row, reasons.get(row[0], {})) for row in rows}
 
     def spent(self, since: str, *, project: str | None = None) -> float:
         """Return the cost of all calls, or those of one project, since a day, a date in UTC, on all machines."""
-        if self._shared is not None:
-            return self._shared.spent(since, project=project)
         where, given = _where(project=project, since=since)
-        query = f"SELECT COALESCE(SUM(usd), 0) FROM calls {where}"
-        return self._asked(lambda connection: connection.execute(query, given).fetchone()[0], 0.0)
+        (row,) = self._rows(f"SELECT COALESCE(SUM(usd), 0) FROM calls {where}", given) or [(0.0,)]
+        return row[0]
 
     def calls(
         self,
@@ -174,8 +178,10 @@ class LedgerStore:
     ) -> list[LedgerCall]:
         """Return a list of the calls that match every given filter, oldest first; ``day`` is a date in UTC."""
         where, given = _where(session=session, project=project, source=source, day=day)
-        query = f"SELECT {', '.join(_COLUMNS)} FROM calls {where} ORDER BY at, rowid"
-        return [_call(row) for row in self._asked(lambda connection: connection.execute(query, given).fetchall(), [])]
+        order = "at, rowid" if self._shared is None else "at, id"
+        return [
+            _call(row) for row in self._rows(f"SELECT {', '.join(_COLUMNS)} FROM calls {where} ORDER BY {order}", given)
+        ]
 
     def _lost_by_reason(self, column: str, where: str, given: list[str]) -> dict[str, dict[str, float]]:
         query = (
@@ -183,9 +189,15 @@ class LedgerStore:
             f"GROUP BY {column}, broke ORDER BY SUM(lost_usd) DESC, broke"
         )
         found: dict[str, dict[str, float]] = {}
-        for key, broke, lost in self._asked(lambda connection: connection.execute(query, given).fetchall(), []):
+        for key, broke, lost in self._rows(query, given):
             found.setdefault(key, {})[broke] = lost
         return found
+
+    def _rows(self, query: str, given: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the rows of a query over the table ``calls``, of the file or of all machines."""
+        if self._shared is not None:
+            return self._shared.ledger(query, given)
+        return self._asked(lambda connection: connection.execute(query, given).fetchall(), [])
 
     # -- the file
 
@@ -264,12 +276,19 @@ class LedgerStore:
 
 
 def open_ledger(
-    settings: Settings, storage: Storage, *, session: str = "", listener: Listener | None = None
+    settings: Settings, storage: Storage | None = None, *, session: str = "", listener: Listener | None = None
 ) -> LedgerStore:
-    """Return the ledger of a home, with the tenant's calls of all machines if the storage is a database."""
-    database = database_of(storage)
-    shared = None if database is None else database.records
-    return LedgerStore(settings.home, session=session, listener=listener, shared=shared)
+    """Return the ledger of a home, or of the tenant if the storage, by default that of the settings, is a database."""
+    own = storage_of(settings) if storage is None and settings.database is not None else None
+    used = own or storage
+    database = None if used is None else database_of(used)
+    return LedgerStore(
+        settings.home,
+        session=session,
+        listener=listener,
+        shared=None if database is None else database.records,
+        on_close=None if own is None else own.close,
+    )
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
@@ -349,7 +368,7 @@ def _call(row: tuple[Any, ...]) -> LedgerCall:
 
 def _totals(row: tuple[Any, ...], lost_by_reason: dict[str, float]) -> Totals:
     _, calls, *sums = row
-    pairs = sums[: 2 * len(_KINDS)]
+    pairs = [int(one) for one in sums[: 2 * len(_KINDS)]]  # a database sums to decimal numbers
     usd, expected_usd, unpriced, breaks, lost_tokens, lost_usd = sums[2 * len(_KINDS) :]
     return Totals(
         calls,
@@ -357,9 +376,9 @@ def _totals(row: tuple[Any, ...], lost_by_reason: dict[str, float]) -> Totals:
         Usage(*pairs[1::2]),
         usd,
         expected_usd,
-        unpriced,
-        breaks,
-        lost_tokens,
+        int(unpriced),
+        int(breaks),
+        int(lost_tokens),
         lost_usd,
         lost_by_reason,
     )

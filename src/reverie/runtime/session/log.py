@@ -21,6 +21,8 @@ from ...conversation.view import View
 from ...errors import LogLost, NewerVersion
 from ...events import DecisionMade, EntryAppended, Event, FellBack, Listener
 from ...ports import Storage
+from ...storage.files import FileStorage
+from ...storage.in_memory import InMemoryStorage
 from .writer import LogWriter
 
 Mode = Literal["write", "read"]
@@ -86,15 +88,14 @@ def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
 class SessionLog:
     """Appends to one session's log; its view is the fold of all entries."""
 
-    def __init__(
-        self, name: str, storage: Storage, folder: str, *, mode: Mode, clock: Callable[[], float], inline: bool
-    ) -> None:
-        """Use the log of a session's folder; ``inline`` calls the storage in the event loop's own thread."""
+    def __init__(self, name: str, storage: Storage, folder: str, *, mode: Mode, clock: Callable[[], float]) -> None:
+        """Use the log of a session's folder; a storage that may block is called in a thread of its own."""
         self.name = name
         self.mode: Mode = mode
         self.clock = clock
         self._writer = LogWriter(storage, f"{folder}.jsonl", name, clock=clock)
-        self._inline = inline
+        self._inline = isinstance(storage, InMemoryStorage)
+        self._hands_over = isinstance(storage, FileStorage | InMemoryStorage)
         self._thread = StorageThread()
         self._lock = Lock(fast_acquire=True)
         self._listeners: list[Listener] = []
@@ -156,7 +157,7 @@ class SessionLog:
     async def _written(self, write: Callable[[], T], *, sync: bool = True, briefly: bool = False) -> T:
         """Run a write and return its result; report a lost log and the session that the conversation is in now.
 
-        A write without ``sync`` only hands the operating system a line, so it needs no thread.
+        On files a write without ``sync`` only hands the operating system a line, so it needs no thread.
         """
 
         def run() -> T:
@@ -167,7 +168,7 @@ class SessionLog:
             return written
 
         try:
-            if not sync and not self._writer.in_doubt:
+            if not sync and self._hands_over and not self._writer.in_doubt:
                 return write()
             return run() if self._inline else await self._thread.run(run)
         except LogLost as lost:

@@ -26,6 +26,7 @@ from ...settings import Settings
 from ...storage.files import FileStorage
 from ...values import record
 from ..places.projects import session_key
+from ..places.storage import database_of
 from .accounts import Accounts
 from .background import BackgroundTasks
 from .cache_plan import CachePlan
@@ -296,7 +297,8 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     if options.model is not None:
         policy.use_model(options.model)
     root = str(settings.home) if options.on_files else ""
-    store = open_ledger(settings, storage, session=log.name, listener=log.emit) if options.owns_storage else None
+    keeps_ledger = options.owns_storage or database_of(storage) is not None
+    store = open_ledger(settings, storage, session=log.name, listener=log.emit) if keeps_ledger else None
     facts = policy.facts
     cache = CachePlan(
         compact_at=policy.thresholds.auto_compact, rates=rates_of(None, facts), least_cached=facts.least_cached_tokens

@@ -67,12 +67,21 @@ def _fields_of(reply: Any) -> Any:
 
 
 def repeated_reply(view: View, message: Message, rest: Mapping[str, Any]) -> Entry | None:
-    """Return the last reply of the log if this is the same one, passed again after a call that was cut off."""
-    last = view.last_reply
-    if last is None or last.message is None or last.message.get("content") != message["content"]:
+    """Return the reply of the log that this one repeats, passed again after a call that was cut off.
+
+    It is the last one, or an earlier one with the same id and the same tool calls.
+    """
+    last, id = view.last_reply, rest.get("id")
+    if last is not None and _is_same(last, message, id):
+        return last if id or ends_with_reply(view) else None
+    calls = calls_of(message)
+    if not id or not calls or any(view.tool_call(call.id) is None for call in calls):
         return None
-    id = rest.get("id")
-    return last if last.reply.get("id") == id and (id or ends_with_reply(view)) else None
+    return next((entry for entry in view.latest() if _is_same(entry, message, id)), None)
+
+
+def _is_same(entry: Entry, message: Message, id: Any) -> bool:
+    return (entry.message or {}).get("content") == message["content"] and entry.reply.get("id") == id
 
 
 def text_call(view: View, command: str) -> dict[str, Any]:

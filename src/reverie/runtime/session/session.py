@@ -63,7 +63,6 @@ class Session:
             options.key,
             mode=options.mode,
             clock=options.clock,
-            inline=not options.on_files,
         )
         self.parts = assemble(self.log, options)
         self._memory = self._new_memory() if options.memory else NoMemory()
@@ -252,7 +251,9 @@ class Session:
             entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound}, sync=False)
             self.parts.thinking.bind(entry.uuid, binding)
             await self.parts.take_reply(self.log, entry, rest)
-        elif isinstance(rest.get("usage"), Mapping) and not is_billed(self.view, rest):
+        elif (
+            logged is self.view.last_reply and isinstance(rest.get("usage"), Mapping) and not is_billed(self.view, rest)
+        ):
             await self.parts.take_reply(self.log, logged, rest)
         # A provider refuses results of calls that are not in the view.
         calls = [call for call in calls_of(message, self.view.facts.tools) if self.view.tool_call(call.id) is not None]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import getpass
 import json
 import socket
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-from ...cache.ledger import LedgerCall
+from psycopg.sql import SQL, Identifier, Placeholder
+
 from ...values import record
-from .connections import Connections
+from .connections import Connections, Row
 
 _ENTER: Final = (
     "INSERT INTO reverie.audit (tenant, who, act, detail) VALUES (%s, current_user || %s, %s, %s) RETURNING id"
@@ -19,14 +20,7 @@ _ENTER: Final = (
 _ROWS: Final = """
 SELECT id, at, who, act, detail FROM reverie.audit WHERE tenant = %s AND at >= %s ORDER BY id DESC LIMIT %s
 """
-_CALL: Final = """
-INSERT INTO reverie.calls (tenant, id, session, project, day, usd) VALUES (%s, %s, %s, %s, %s, %s)
-ON CONFLICT (tenant, id) DO NOTHING
-"""
-_SPENT: Final = """
-SELECT coalesce(sum(usd), 0) FROM reverie.calls
-WHERE tenant = %(tenant)s AND day >= %(since)s AND (%(project)s::text IS NULL OR project = %(project)s)
-"""
+_LEDGER: Final = "WITH calls AS (SELECT * FROM reverie.calls WHERE tenant = %s) "
 _FORGET: Final = """
 WITH gone AS (DELETE FROM reverie.calls WHERE tenant = %s AND session = ANY(%s) RETURNING 1) SELECT count(*) FROM gone
 """
@@ -63,22 +57,22 @@ class TenantRecords:
         rows = self._connections.rows("audit", _ROWS, (self._connections.tenant, since, most))
         return [AuditRow(*row) for row in rows]
 
-    def enter_calls(self, calls: Iterable[LedgerCall]) -> None:
-        """Write the priced calls that are new; each is known by the uuid of its log entry."""
-        priced = [call for call in calls if call.usd and call.id]
-        if not priced:
+    def enter_calls(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the rows of the ledger that are new; each is known by its id."""
+        if not rows:
             return
-        with self._connections.transaction("calls") as connection:
-            for call in priced:
-                values = (call.id, call.session, call.project, date.fromisoformat(call.day), call.usd)
-                connection.execute(_CALL, (self._connections.tenant, *values))
+        names = ["tenant", *rows[0]]
+        insert = SQL("INSERT INTO reverie.calls ({}) VALUES ({}) ON CONFLICT (tenant, id) DO NOTHING").format(
+            SQL(", ").join(map(Identifier, names)), SQL(", ").join(map(Placeholder, names))
+        )
+        with self._connections.transaction("calls") as connection, connection.cursor() as cursor:
+            cursor.executemany(insert, [{"tenant": self._connections.tenant, **row} for row in rows])
 
-    def spent(self, since: str, *, project: str | None = None) -> float:
-        """Return the cost of all calls, or those of one project, since a day, a date in UTC."""
-        values = {"tenant": self._connections.tenant, "since": date.fromisoformat(since), "project": project}
-        row = self._connections.repeated(lambda: self._connections.row("calls", _SPENT, values))
-        assert row is not None
-        return row[0]
+    def ledger(self, query: str, values: Sequence[Any]) -> list[Row]:
+        """Return the rows of a query over the table ``calls``, which has the calls of this tenant on all machines."""
+        statement: Any = _LEDGER + query.replace("?", "%s")
+        given = (self._connections.tenant, *values)
+        return self._connections.repeated(lambda: self._connections.rows("calls", statement, given))
 
     def forget_calls(self, sessions: Iterable[str], *, dry_run: bool = False) -> int:
         """Delete the calls of sessions, or only count them; return how many there were."""

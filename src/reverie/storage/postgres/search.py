@@ -10,12 +10,30 @@ from ...values import record
 from .connections import Connections
 
 _MAX_WORD_BYTES: Final = 200
+_MAX_LOGS_PER_WORD: Final = 4_000
+"""The most logs that one word may propose: a word that is in more of them says little."""
 _BEHIND: Final = """
-SELECT head.key, head.file, head.size, coalesce(max(part.upto) FILTER (WHERE part.file = head.file), 0)
+SELECT head.key, head.file, head.size, coalesce(max(part.upto) FILTER (WHERE part.file = head.file), 0), held.fence
+FROM reverie.leases AS held JOIN reverie.files AS head ON head.tenant = held.tenant AND head.key = held.name
+LEFT JOIN reverie.words AS part ON part.tenant = head.tenant AND part.key = head.key
+WHERE held.tenant = %s AND held.indexed < held.fence AND held.name ~ '^projects/[^/]+/[^/]+[.]jsonl$'
+GROUP BY head.key, head.file, head.size, held.fence
+"""
+_BEHIND_AT_ALL: Final = """
+SELECT head.key, head.file, head.size, coalesce(max(part.upto) FILTER (WHERE part.file = head.file), 0), 0::bigint
 FROM reverie.files AS head LEFT JOIN reverie.words AS part ON part.tenant = head.tenant AND part.key = head.key
 WHERE head.tenant = %s AND head.key ~ '^projects/[^/]+/[^/]+[.]jsonl$'
 GROUP BY head.key, head.file, head.size
 HAVING head.size > coalesce(max(part.upto) FILTER (WHERE part.file = head.file), 0)
+"""
+_SETTLE: Final = """
+UPDATE reverie.leases AS held SET indexed = done.fence
+FROM unnest(%(keys)s::text[], %(fences)s::bigint[], %(sizes)s::bigint[]) AS done (key, fence, size)
+WHERE held.tenant = %(tenant)s AND held.name = done.key AND held.fence = done.fence
+    AND held.expires <= clock_timestamp() AND EXISTS (
+        SELECT FROM reverie.files AS head
+        WHERE head.tenant = %(tenant)s AND head.key = done.key AND head.size = done.size)
+RETURNING held.fence
 """
 _ADD: Final = """
 WITH outdated AS (DELETE FROM reverie.words WHERE tenant = %(tenant)s AND key = %(key)s AND file <> %(file)s)
@@ -23,15 +41,16 @@ INSERT INTO reverie.words (tenant, key, start, file, upto, words)
 VALUES (%(tenant)s, %(key)s, %(start)s, %(file)s, %(upto)s, array_to_tsvector(%(words)s::text[]))
 ON CONFLICT (tenant, key, start) DO NOTHING RETURNING start
 """
-# The rarer a word, the more it says: the sum of log(sessions / sessions with the word) over the words of the query.
+# The rarer a word, the more it says: the sum of log(1 + logs found / logs with the word) over the words of the query.
 _CANDIDATES: Final = """
 WITH asked AS (SELECT word::tsquery AS word FROM unnest(%(queries)s::text[]) AS word),
 found AS (
-    SELECT DISTINCT asked.word::text AS word, part.key FROM asked JOIN reverie.words AS part ON part.words @@ asked.word
-    WHERE part.tenant = %(tenant)s AND part.key LIKE %(place)s
+    SELECT DISTINCT asked.word::text AS word, part.key FROM asked CROSS JOIN LATERAL (
+        SELECT key FROM reverie.words
+        WHERE words @@ asked.word AND tenant = %(tenant)s AND key LIKE %(place)s LIMIT %(per_word)s
+    ) AS part
 ), rare AS (
-    SELECT word, ln(1 + (SELECT count(*) FROM reverie.files WHERE tenant = %(tenant)s)::float / count(*)) AS weight
-    FROM found GROUP BY word
+    SELECT word, ln(1 + (SELECT count(DISTINCT key) FROM found)::float / count(*)) AS weight FROM found GROUP BY word
 )
 SELECT head.key, head.size, (extract(epoch FROM head.changed) * 1000000000)::bigint, head.file
 FROM found JOIN rare USING (word) JOIN reverie.files AS head ON head.tenant = %(tenant)s AND head.key = found.key
@@ -48,6 +67,8 @@ class LogBehind:
     file: int
     size: int
     start: int
+    fence: int
+    """The fencing number of the last lease on it; 0 if it was not asked for."""
 
 
 class SharedWords:
@@ -56,10 +77,23 @@ class SharedWords:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def behind(self) -> list[LogBehind]:
-        """Return the logs that have grown or were replaced since their words were added."""
-        rows = self._connections.rows("the words of logs", _BEHIND, (self._connections.tenant,))
+    def behind(self, *, at_all: bool = False) -> list[LogBehind]:
+        """Return the logs that were opened since their words were added; ``at_all`` also those that no lease names."""
+        sql = _BEHIND_AT_ALL if at_all else _BEHIND
+        rows = self._connections.rows("the words of logs", sql, (self._connections.tenant,))
         return [LogBehind(*row) for row in rows]
+
+    def settle(self, logs: Sequence[tuple[LogBehind, int]]) -> None:
+        """Note that the words of logs were added up to an offset, unless they are open or have grown."""
+        if not logs:
+            return
+        values = {
+            "tenant": self._connections.tenant,
+            "keys": [log.key for log, _ in logs],
+            "fences": [log.fence for log, _ in logs],
+            "sizes": [upto for _, upto in logs],
+        }
+        self._connections.rows("the words of logs", _SETTLE, values)
 
     def add(self, log: LogBehind, upto: int, words: Iterable[str]) -> None:
         """Add the words of the bytes of a log up to an offset; another machine may have done so already."""
@@ -71,7 +105,13 @@ class SharedWords:
         """Return at most so many logs with the rarest of these words; ``abc*`` is a beginning."""
         place = "projects/%" if project is None else f"projects/{_escaped(project)}/%"
         queries = [_quoted(word.removesuffix("*")) + (":*" if word.endswith("*") else "") for word in words if word]
-        values = {"tenant": self._connections.tenant, "queries": queries, "place": place, "most": most}
+        values = {
+            "tenant": self._connections.tenant,
+            "queries": queries,
+            "place": place,
+            "per_word": _MAX_LOGS_PER_WORD,
+            "most": most,
+        }
         return [Stamp(*row) for row in self._connections.rows("the words of logs", _CANDIDATES, values)]
 
     def existing(self, keys: Sequence[str]) -> set[str]:

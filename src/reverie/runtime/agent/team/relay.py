@@ -16,6 +16,7 @@ from ...mail.local_queues import MAX_WAITING, LetterQueue, LocalQueues
 from ...mail.mailbox import Mailbox
 from ...mail.post_office import PostOffice
 from ...mail.sockets import MailSocket
+from ...mail.stored_mailbox import open_mailbox
 from ...places.projects import project_slug
 from ..options import AgentOptions
 from ..parts import AgentParts
@@ -73,17 +74,17 @@ class Relay:
         options, policy = self._options, self._options.settings.relay
         try:
             if options.lineage is None and options.storage is None:
-                home = options.settings.home
                 clock = self._parts.session.log.clock
                 self._mailbox = await to_thread.run_sync(
-                    lambda: Mailbox(home, policy.team, self._name, session=options.name, clock=clock)
+                    lambda: open_mailbox(options.settings, policy.team, self._name, session=options.name, clock=clock)
                 )
                 if options.address:
                     await to_thread.run_sync(self._mailbox.acquire)
-                socket = MailSocket(self._mailbox)
-                await self._parts.tasks.start(socket.serve)
-                if socket.problem:
-                    self._report(f"{socket.problem}; messages arrive through the mailbox files only")
+                if options.settings.database is None:
+                    socket = MailSocket(self._mailbox)
+                    await self._parts.tasks.start(socket.serve)
+                    if socket.problem:
+                        self._report(f"{socket.problem}; messages arrive through the mailbox files only")
             self._queue = self.queues.join(self._name, mailbox=self._mailbox, wake=lambda: self._arrival.set())
         except ReverieError as error:
             if options.address:

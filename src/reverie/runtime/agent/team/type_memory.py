@@ -17,12 +17,14 @@ from ....layers.l5_extract import Witnesses
 from ....layers.l7_relay import AgentKind
 from ....memories.rules.guidance import rules_text
 from ....memories.rules.types import MemoryType
+from ....memories.store.journal_files import SharedJournal
 from ....memories.store.records import MemoryRecord, Scope
 from ....memories.store.trust import worst
 from ....settings import Settings
 from ....tools.memory import MemoryTool
 from ....values import replace
 from ...memory.memory import Heads, Memory
+from ...memory.shared_journal import shared_journal
 from ...memory.standing_memories import IndexSource, read_indexes
 from ...places.trust import TrustList
 
@@ -43,12 +45,12 @@ def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
 class TypeMemory:
     """The memory that all agents of one type share, in one directory."""
 
-    def __init__(self, directory: Path, scope: str) -> None:
+    def __init__(self, directory: Path, scope: str, shared: SharedJournal | None = None) -> None:
         self.path = str(directory)
         self.scope = scope
         self.view: Callable[[], View] | None = None
         """Function that returns the using agent's view, by which the trust of new memories is decided; may be None."""
-        self.memory: Memory = _AgentTrustMemory(directory)
+        self.memory: Memory = _AgentTrustMemory(directory, shared=shared)
 
     @classmethod
     def of(cls, kind: AgentKind, cwd: Path, settings: Settings) -> TypeMemory | None:
@@ -64,7 +66,8 @@ class TypeMemory:
                 return None
             if os.path.realpath(directory) != os.path.join(os.path.realpath(cwd), os.path.relpath(directory, cwd)):
                 raise UnsafePath(f"{directory} leads elsewhere: remove the link in it", path=str(directory))
-        return cls(directory, kind.memory)
+        shared = shared_journal(f"agent-memory/{kind.name}", settings) if kind.memory == "user" else None
+        return cls(directory, kind.memory, shared)
 
     def tool(self) -> MemoryTool:
         """Return a Memory tool for this directory, whose saved memories have at most the trust of an agent."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from ....cache.usage import Usage
 from ....conversation.entries import iso
-from ...session.ledger import LedgerStore
+from ....settings import Settings
+from ...session.ledger import open_ledger
 
 
 class DailyBudget:
-    """Compares today's use (in UTC) by one source with a budget: added calls and, with a home, its ledger's."""
+    """Compares today's use (in UTC) by one source with a budget: added calls and, with settings, the ledger's."""
 
     def __init__(
-        self, *, home: Path | None = None, source: str = "extract", clock: Callable[[], float] = time.time
+        self, *, settings: Settings | None = None, source: str = "extract", clock: Callable[[], float] = time.time
     ) -> None:
-        self._home = home
+        self._settings = settings
         self._source = source
         self._clock = clock
         self._day: str = ""
@@ -34,8 +34,8 @@ class DailyBudget:
         """Return a sentence if today's use reaches these tokens or this cost, else an empty string; may block."""
         self._start_new_day()
         used, cost = self._tokens, self._usd
-        if self._home is not None:
-            with LedgerStore(self._home) as ledger:
+        if self._settings is not None:
+            with open_ledger(self._settings) as ledger:
                 calls = ledger.calls(source=self._source, day=self._day)
             used = max(used, sum(call.actual.input + call.actual.output for call in calls))
             cost = max(cost, sum(call.usd or 0.0 for call in calls))

@@ -1,0 +1,23 @@
+-- All columns of the ledger, so that every machine of a tenant sees the calls of all; unpriced calls too.
+ALTER TABLE reverie.calls
+    ALTER COLUMN day TYPE text USING day::text,
+    ALTER COLUMN usd DROP NOT NULL,
+    ADD COLUMN at double precision NOT NULL DEFAULT 0,
+    ADD COLUMN model text NOT NULL DEFAULT '',
+    ADD COLUMN source text NOT NULL DEFAULT '',
+    ADD COLUMN layer text NOT NULL DEFAULT '',
+    ADD COLUMN reason text NOT NULL DEFAULT '',
+    ADD COLUMN read bigint NOT NULL DEFAULT 0,
+    ADD COLUMN write_5m bigint NOT NULL DEFAULT 0,
+    ADD COLUMN write_1h bigint NOT NULL DEFAULT 0,
+    ADD COLUMN uncached bigint NOT NULL DEFAULT 0,
+    ADD COLUMN output bigint NOT NULL DEFAULT 0,
+    ADD COLUMN expected_read bigint NOT NULL DEFAULT 0,
+    ADD COLUMN expected_write_5m bigint NOT NULL DEFAULT 0,
+    ADD COLUMN expected_write_1h bigint NOT NULL DEFAULT 0,
+    ADD COLUMN expected_uncached bigint NOT NULL DEFAULT 0,
+    ADD COLUMN expected_output bigint NOT NULL DEFAULT 0,
+    ADD COLUMN expected_usd double precision,
+    ADD COLUMN broke text NOT NULL DEFAULT '',
+    ADD COLUMN lost_tokens bigint NOT NULL DEFAULT 0,
+    ADD COLUMN lost_usd double precision NOT NULL DEFAULT 0;
