@@ -25,7 +25,7 @@ from reverie.runtime.places.move import SHARED
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.runtime.search.sessions import SessionSearch
-from reverie.runtime.search.shared_words import words_of
+from reverie.runtime.search.shared_words import index_logs, words_of
 from reverie.settings import Settings
 from reverie.storage.postgres.migrate import migrate, migrations, status
 from reverie.storage.postgres.storage import PostgresStorage
@@ -299,6 +299,37 @@ def test_only_candidates_are_read_and_a_deleted_log_leaves_no_words(database: Se
             assert "s2.jsonl" not in {key.rsplit("/", 1)[-1] for key in search.keys().values()}
         assert words_of(storage) is not None
         assert [one.key for one in words_of(storage).candidates(["heron"], project=None, most=9)] == []
+
+
+def test_a_search_looks_for_new_lines_only_in_logs_that_were_opened_since_the_last(
+    database: Settings, tmp_path: Path
+) -> None:
+    for number in range(3):
+        said(database, f"s{number}", f"Session {number} is about egrets.", tmp_path)
+    with contextlib.closing(storage_of(database)) as storage:
+        words = words_of(storage)
+        assert words is not None
+
+        def behind(**given: bool) -> list[str]:
+            return [one.key.rsplit("/", 1)[-1] for one in words.behind(**given)]
+
+        with SessionSearch(database.home, storage=storage) as search:
+            assert sorted(behind()) == ["s0.jsonl", "s1.jsonl", "s2.jsonl"]
+            assert search.search("egrets")
+            assert behind() == []
+            said(database, "s1", "The herons are back.", tmp_path)
+            assert behind() == ["s1.jsonl"]
+            lease = storage.lease(f"projects/{project_slug(tmp_path)}/s1.jsonl", holder="an agent")
+            assert search.search("herons")[0].session == "s1"
+            assert behind() == ["s1.jsonl"], "its holder may append more"
+            lease.release()
+            search.search("herons")
+            assert behind() == []
+        line = (storage.load(f"projects/{project_slug(tmp_path)}/s0.jsonl") or b"").rstrip(b"\n").rpartition(b"\n")[2]
+        storage.append(f"projects/{project_slug(tmp_path)}/raw.jsonl", line)  # without a lease
+        assert (behind(), behind(at_all=True)) == ([], ["raw.jsonl"])
+        assert index_logs(storage, words, at_all=True) == 1
+        assert behind(at_all=True) == []
 
 
 @pytest.mark.requirement("X2")

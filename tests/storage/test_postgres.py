@@ -144,6 +144,8 @@ def test_a_wrong_or_missing_tenant_sees_and_writes_nothing(
     storage.write("document", b"secret")
     storage.append("log", b"secret")
     storage.lease("lease")
+    storage.records.enter_audit("export", {})
+    storage.records.enter_calls([{"id": "c", "session": "s", "project": "p", "day": "2026-11-18", "usd": 1.0}])
     before = {key: storage.load(key) for key in storage.list()}
     chance = random.Random(seed)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -162,6 +164,9 @@ _WRITES = (
     "INSERT INTO reverie.entries (tenant, file, seq) VALUES (%(tenant)s, 1, 1)",
     "INSERT INTO reverie.blobs (tenant, digest, uses, data) VALUES (%(tenant)s, '', 1, '')",
     "INSERT INTO reverie.leases VALUES (%(tenant)s, 'lease', '', '', 9, 'infinity')",
+    "INSERT INTO reverie.words VALUES (%(tenant)s, 'log', 0, 1, 1, '')",
+    "INSERT INTO reverie.calls (tenant, id, session, project, day) VALUES (%(tenant)s, gen_random_uuid(), '', '', '')",
+    "INSERT INTO reverie.audit (tenant, who, act, detail) VALUES (%(tenant)s, '', '', '{{}}')",
 )
 
 
@@ -169,7 +174,7 @@ def _foreign_act(
     connection: psycopg.Connection[tuple[object, ...]], chance: random.Random, asked: str | None, tenant: str
 ) -> int:
     """Read or write rows of a tenant as another one, or as none, and return how many were reached."""
-    table = chance.choice(["files", "entries", "blobs", "leases"])
+    table = chance.choice(["files", "entries", "blobs", "leases", "words", "calls", "audit"])
     text = chance.choice(chance.choice([_READS, _WRITES])).format(table)
     try:
         with connection.transaction():

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from ..conversation.view import View
 from ..errors import InputError, SessionNotFound
+from ..ports import Storage
 from ..runtime.library import Library
+from ..runtime.places.storage import storage_of
 from ..runtime.search.log_text import logs_in
 from ..runtime.session.offload.read_back import ReadBack, StoredContent
 from ..settings import Settings
-from ..storage.files import FileStorage
 
 Progress = Callable[[int, int, str], None]
 """Called with the steps done, the total and a message; an exception from it stops the work."""
@@ -44,7 +45,7 @@ class PastResults:
 
         Raise ``InputError`` or ``SessionNotFound`` if the handle or the session is unknown.
         """
-        storage = FileStorage(self._settings.home, durability=self._settings.durability)
+        storage = storage_of(self._settings)
         try:
             key, found = self._found(storage, handle, session)
         finally:
@@ -69,12 +70,15 @@ class PastResults:
             "matches": [{key: one[key] for key in ("line", "offset", "text")} for one in matches],
         }
 
-    def _found(self, storage: FileStorage, handle: str, session: str | None) -> tuple[str, StoredContent]:
-        library, logs = Library(storage), self._keys()
+    def _found(self, storage: Storage, handle: str, session: str | None) -> tuple[str, StoredContent]:
+        library, logs = Library(storage), self._keys(storage)
         holding = self._holding(storage, handle)
         if session is not None:
             keys = iter(
-                [next((key for key in holding if key.endswith(f"/{session}.jsonl")), "") or self._named(session)]
+                [
+                    next((key for key in holding if key.endswith(f"/{session}.jsonl")), "")
+                    or self._named(storage, session)
+                ]
             )
         else:
             keys = chain(holding, self._mentioning(storage, handle))
@@ -85,27 +89,26 @@ class PastResults:
             except InputError:
                 if session is not None:
                     raise
-        where = f"the {MAX_LOGS} newest of this project's sessions" if self._is_long() else "this project's sessions"
+        where = (
+            f"the {MAX_LOGS} newest of this project's sessions" if len(logs) > MAX_LOGS else "this project's sessions"
+        )
         raise InputError(
             f"{handle[:200]!r} is not in {where}; give a handle and its session as "
             "search_sessions shows them, the id of a tool call, or the path of a stored result"
         )
 
-    def _keys(self) -> list[str]:
+    def _keys(self, storage: Storage) -> list[str]:
         """Return a list of the keys of the logs that may be read, the last changed one first."""
         logs = [
             (found.changed_ns, found.key)
-            for found in logs_in(FileStorage(self._settings.home))
+            for found in logs_in(storage)
             if self._slug is None or found.key.split("/")[1] == self._slug
         ]
         return [key for _, key in sorted(logs, reverse=True)]
 
-    def _is_long(self) -> bool:
-        return len(self._keys()) > MAX_LOGS
-
-    def _named(self, session: str) -> str:
+    def _named(self, storage: Storage, session: str) -> str:
         wanted = session.rsplit("/", 1)[-1]
-        names = {key: key.rsplit("/", 1)[-1].removesuffix(".jsonl") for key in self._keys()}
+        names = {key: key.rsplit("/", 1)[-1].removesuffix(".jsonl") for key in self._keys(storage)}
         exact = [key for key, name in names.items() if session in (name, f"{key.split('/')[1]}/{name}")]
         found = exact or [key for key, name in names.items() if wanted and name.startswith(wanted)]
         if len(found) == 1:
@@ -117,7 +120,7 @@ class PastResults:
             f"no session of this project is called {session[:100]!r}; search_sessions shows their names"
         )
 
-    def _holding(self, storage: FileStorage, handle: str) -> list[str]:
+    def _holding(self, storage: Storage, handle: str) -> list[str]:
         """Return the keys of the logs, there or not yet, beside whose folder a stored result has this name or path."""
         name = handle.rsplit("/", 1)[-1]
         found: list[str] = []
@@ -127,10 +130,10 @@ class PastResults:
                 found.append(f"{stored['session']}.jsonl")
         return found
 
-    def _mentioning(self, storage: FileStorage, handle: str) -> Iterator[str]:
+    def _mentioning(self, storage: Storage, handle: str) -> Iterator[str]:
         """Yield the keys of the newest logs that contain a handle, and report progress before each log is read."""
         wanted = handle.rsplit("/", 1)[-1].split(".", 1)[0].encode() or handle.encode()
-        keys = self._keys()[:MAX_LOGS]
+        keys = self._keys(storage)[:MAX_LOGS]
         for number, key in enumerate(keys):
             self._progress(number, len(keys), f"looking through session {number + 1} of {len(keys)}")
             if wanted in (storage.load(key) or b""):

@@ -42,9 +42,9 @@ from ...runtime.agent.agent import Agent
 from ...runtime.library import Library
 from ...runtime.places.projects import canonical_root, log_key, project_slug
 from ...runtime.places.shared_settings import with_shared
+from ...runtime.places.storage import storage_of
 from ...runtime.places.trust import root_of
 from ...settings import Mode, Settings, load_settings
-from ...storage.files import FileStorage
 from ...values import record, replace
 from .content import EditorServer, PromptBlock, prompt_of, servers_of
 from .editor_session import INTERNAL_ERROR, EditorSession, SlashCommands
@@ -196,7 +196,7 @@ class AcpServer:
         settings = load_settings()
 
         def find() -> list[SessionInfo]:
-            with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+            with closing(storage_of(settings)) as storage:
                 library = Library(storage, project=project_slug(Path(cwd)) if cwd else "")
                 folder = f"projects/{project_slug(Path(cwd))}/" if cwd else "projects/"
                 keys = list(library.keys())
@@ -244,7 +244,7 @@ class AcpServer:
             return self._sessions[name]
         settings = _settings_of(_directory(cwd))
         key = log_key(project_slug(Path(cwd).resolve()), name)
-        with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+        with closing(storage_of(settings)) as storage:
             if storage.load(key) is None:
                 raise SessionNotFound(f"{cwd} has no session {name!r}: session/list names all")
         return await self._open(name, cwd, directories, servers)
