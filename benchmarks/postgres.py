@@ -30,7 +30,7 @@ MAX_RATIO = 2.0
 MAX_GROWTH = 1.6
 TURNS = (50, 100, 200, 400)
 MESSAGE_CHARS = 2_000
-TABLES = "('reverie.entries'), ('reverie.files'), ('reverie.blobs'), ('reverie.leases')"
+TABLES = "('reverie.entries'), ('reverie.files'), ('reverie.blobs'), ('reverie.leases'), ('reverie.calls')"
 
 LANGGRAPH = """
 import json, sys, time
@@ -178,18 +178,25 @@ def new_database(server: Any, name: str) -> str:
     return url
 
 
-def small_sessions(number: int) -> dict[str, bytes]:
-    """Return the logs of so many sessions, each with four pieces of the text of a generated coding session."""
+def small_sessions(number: int) -> dict[str, list[str]]:
+    """Return so many sessions of four messages, whose words are as frequent as in a generated coding session."""
+    words = [word for one in texts(400) for word in one.split() if len(word) < 40]
+    chance, found = random.Random(3), dict[str, list[str]]()
+    for count in range(number):
+        rare = [f"ticket-{chance.randrange(number * 4)}", f"module_{chance.randrange(number)}"]
+        found[f"projects/p{count % 20}/s{count}.jsonl"] = [
+            " ".join(chance.sample([*rare, *chance.sample(words, 50)], 52)) for _ in range(4)
+        ]
+    return found
+
+
+def log_of(key: str, said: list[str]) -> bytes:
+    """Return the log of a session in which a user said these texts."""
     from reverie.conversation.entries import USER, Entry, encode_entry, iso, new_uuid
 
-    pieces = [one[start : start + 400] for one in texts(400) for start in (0, 400, 800, 1200, 1600)]
-    chance, found = random.Random(3), dict[str, bytes]()
-    for count in range(number):
-        said = [f"Session {count}, ticket {chance.randrange(10**6)}: {chance.choice(pieces)}" for _ in range(4)]
-        bodies = [{"message": {"role": "user", "content": text}} for text in said]
-        entries = [Entry(new_uuid(), None, iso(1.8e9), f"s{count}", USER, body) for body in bodies]
-        found[f"projects/p{count % 20}/s{count}.jsonl"] = b"".join(encode_entry(one) + b"\n" for one in entries)
-    return found
+    bodies = [{"message": {"role": "user", "content": text}} for text in said]
+    entries = [Entry(new_uuid(), None, iso(1.8e9), key.split("/")[2][:-6], USER, body) for body in bodies]
+    return b"".join(encode_entry(one) + b"\n" for one in entries)
 
 
 def measure_search(url: str, home: Path, number: int, queries: int = 40) -> dict[str, Any]:
@@ -200,7 +207,8 @@ def measure_search(url: str, home: Path, number: int, queries: int = 40) -> dict
     from reverie.runtime.search.shared_words import index_logs
     from reverie.storage.postgres.storage import PostgresStorage
 
-    logs = small_sessions(number)
+    said = small_sessions(number)
+    logs = {key: log_of(key, texts) for key, texts in said.items()}
     storage = PostgresStorage(url, tenant="search")
     for key, data in logs.items():
         path = home / "files" / key
@@ -210,7 +218,8 @@ def measure_search(url: str, home: Path, number: int, queries: int = 40) -> dict
         storage.write(key, data)
         lease.release()
     chance = random.Random(4)
-    wanted = [" ".join(chance.sample(chance.choice(list(logs.values())).decode().split(), 6)) for _ in range(queries)]
+    messages = [text for texts in said.values() for text in texts]
+    wanted = [" ".join(chance.sample(chance.choice(messages).split(), 6)) for _ in range(queries)]
     row: dict[str, Any] = {"sessions": number, "bytes": sum(map(len, logs.values()))}
     start = time.perf_counter()
     index_logs(storage, storage.words)

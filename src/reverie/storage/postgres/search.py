@@ -45,10 +45,8 @@ ON CONFLICT (tenant, key, start) DO NOTHING RETURNING start
 _CANDIDATES: Final = """
 WITH asked AS (SELECT word::tsquery AS word FROM unnest(%(queries)s::text[]) AS word),
 found AS (
-    SELECT DISTINCT asked.word::text AS word, part.key FROM asked CROSS JOIN LATERAL (
-        SELECT key FROM reverie.words
-        WHERE words @@ asked.word AND tenant = %(tenant)s AND key LIKE %(place)s LIMIT %(per_word)s
-    ) AS part
+    SELECT DISTINCT asked.word::text AS word, part.key FROM asked
+    CROSS JOIN LATERAL reverie.logs_with(asked.word, %(tenant)s, %(place)s, %(per_word)s) AS part (key)
 ), rare AS (
     SELECT word, ln(1 + (SELECT count(DISTINCT key) FROM found)::float / count(*)) AS weight FROM found GROUP BY word
 )
