@@ -125,13 +125,13 @@ async def write_session(url: str, home: Path, turns: int) -> list[float]:
     return seconds
 
 
-def stored_bytes(url: str) -> int:
-    """Return the bytes of all tables with their indexes."""
+def stored_bytes(url: str, tables: str = TABLES) -> int:
+    """Return the bytes of these tables with their indexes."""
     import psycopg
 
     with psycopg.connect(url) as connection:
         row = connection.execute(
-            f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {TABLES}) AS t (name)".encode()
+            f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {tables}) AS t (name)".encode()
         ).fetchone()
     assert row is not None
     return int(row[0])
@@ -139,17 +139,24 @@ def stored_bytes(url: str) -> int:
 
 def measure_growth(server: Any, folder: Path, turns: int, langgraph: str | None) -> dict[str, Any]:
     """Write one session of so many turns to an empty database, and return bytes stored per byte said."""
+    from reverie.runtime.search.shared_words import index_logs
+    from reverie.storage.postgres.storage import PostgresStorage
+
     names = (f"ours{turns}", f"peer{turns}")
     ours, peer = (new_database(server, name) for name in names)
     empty = stored_bytes(ours)
     seconds = asyncio.run(write_session(ours, folder / names[0], turns))
     said = sum(len(one.encode()) for one in texts(turns))
     stored = stored_bytes(ours) - empty
+    storage = PostgresStorage(ours, tenant=f"turns-{turns}")
+    index_logs(storage, storage.words)
+    storage.close()
     row = {
         "turns": turns,
         "said": said,
         "stored": stored,
         "ratio": round(stored / said, 2),
+        "words_ratio": round(stored_bytes(ours, "('reverie.words')") / said, 2),
         "empty_tables": empty,
         "ms_per_turn_first_half": round(statistics.median(seconds[: turns // 2]) * 1e3, 1),
         "ms_per_turn_second_half": round(statistics.median(seconds[turns // 2 :]) * 1e3, 1),

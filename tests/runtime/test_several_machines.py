@@ -90,7 +90,7 @@ def test_a_machine_that_lost_its_home_finds_everything_in_the_database(machines:
     memory = machines.memory(first)
     saved = memory.save("Herons nest in March.", type="project", why="it was said", source="herons 00000000")
     memory.append_daily("feedback: The heron count needs binoculars.", source="herons")
-    memory.note_surfaced([saved.file], "herons")
+    memory.store.note_surfaced([saved.file], "herons")
     report = anyio.run(machines.dreams(first).run)
     with open_mailbox(first, "default", "keeper", session="herons"):
         pass
@@ -185,7 +185,7 @@ def test_the_first_machine_brings_its_files_beside_the_memories(tmp_path: Path) 
     alone = Memory(tmp_path / "memory")
     saved = alone.save("Herons nest in March.", type="project", why="it was said")
     alone.append_daily("The heron count needs binoculars.")
-    alone.note_surfaced([saved.file], "herons")
+    alone.store.note_surfaced([saved.file], "herons")
     storage = InMemoryStorage()
     Memory(tmp_path / "memory", shared=StoredJournal(storage, "projects/p/memory", "t"))
     other = Memory(tmp_path / "other", shared=StoredJournal(storage, "projects/p/memory", "t"))

@@ -218,7 +218,7 @@ def _extract_with_model(
             async with Session(opened) as session:
                 options = ExtractorOptions(
                     policy=settings.extract,
-                    budget=DailyBudget(home=settings.home),
+                    budget=DailyBudget(settings=settings),
                     instructions=lambda: _instructions(job, settings),
                     past=past,
                     daily_logs=settings.daily_logs,

@@ -57,8 +57,11 @@ class SharedJournal(Protocol):
 
     name: str
     """The place of the journal, for messages and for the file that marks a working copy."""
-    files: SideFiles
-    """The files beside the memories, which have no working copy."""
+
+    @property
+    def files(self) -> SideFiles:
+        """The files beside the memories, which have no working copy."""
+        ...
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other machines from writing inside a ``with`` block; wait for one that does."""

@@ -123,7 +123,7 @@ class StoredMailbox(Mailbox):
         return self._storage.holder(_key(self._parts))
 
     def retire(self) -> None:
-        """Record that the agent will not read again, and close; delete a mailbox that nobody needs any more."""
+        """Record that the agent will not read again, and close; delete a mailbox without letters or keys in use."""
         known = self._owner(self.team, self.agent)
         if known is not None:
             self._write_owner(replace(known, ended=iso(self._clock())))
@@ -176,7 +176,7 @@ class StoredMailbox(Mailbox):
     def poll(self, limit: int = 50) -> list[Letter]:
         """Return the oldest waiting letters in each sender's order, without removing them; this takes the lease.
 
-        What is not a valid letter is moved to ``bad`` and added to ``refused``.
+        An invalid letter is moved to ``bad`` and added to ``refused``.
         """
         with self._polling:
             self.acquire()

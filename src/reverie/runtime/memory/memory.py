@@ -156,7 +156,7 @@ class Memory:
     @property
     def recall_problem(self) -> str:
         """The reason why the last recall could not use the embedder; empty if it could or there is none."""
-        return self._found.vectors.problem if self._found.vectors is not None else ""
+        return self.vectors.problem if self.vectors is not None else ""
 
     def log(self, file_or_name: str | None = None) -> Log:
         """Record edits by other programs, then return a list of all changes or of one memory's, newest first."""
@@ -446,14 +446,9 @@ class Memory:
         Raise ``InputError`` if the line contains a secret.
         """
         refuse_secrets(text, "the line")
-        now = self._clock().astimezone()
-        file = daily_log(now.date())
+        file = daily_log((now := self._clock().astimezone()).date())
         self.store.files.append(file, log_line(now, text, source=source, trust=trust).encode())
         return self.path / file
-
-    def note_surfaced(self, files: Sequence[str], session: str) -> None:
-        """Record that a session was shown these memories, so that ``forget`` can name the sessions with copies."""
-        self.store.note_surfaced(files, session)
 
     # -- steps of every change
 

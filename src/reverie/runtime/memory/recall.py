@@ -21,7 +21,6 @@ from ...events import FellBack
 from ...memories.recall.policy import RecallPolicy
 from ...memories.recall.presentation import shown_memories
 from ...memories.recall.selection import surfaced
-from ...memories.store.journal_files import SharedJournal
 from ...memories.store.store import utc_now
 from ...ports import Model
 from ...values import record
@@ -63,19 +62,23 @@ class SessionRecall:
     def __init__(
         self,
         session: SessionHost,
-        memory_dir: str | os.PathLike[str],
+        memories: MemorySearch | str | os.PathLike[str],
         model: Model | None = None,
         *,
         team: str | os.PathLike[str] | None = None,
-        shared: SharedJournal | None = None,
         tasks: TaskGroup | None = None,
         policy: RecallPolicy | None = None,
         clock: Callable[[], datetime] = utc_now,
         spent: Callable[[Mapping[str, Any]], Any] | None = None,
     ) -> None:
-        """Recall for a session; ``spent`` receives each reply of the small model, to record its cost."""
+        """Recall for a session from a directory, or with a search over it.
+
+        ``spent`` receives each reply of the small model, to record its cost.
+        """
         self._session = session
-        self._search = MemorySearch(memory_dir, team=team, embedder=settings_embedder(session.settings), shared=shared)
+        if not isinstance(memories, MemorySearch):
+            memories = MemorySearch(memories, team=team, embedder=settings_embedder(session.settings))
+        self._search = memories
         self._policy = policy or RecallPolicy()
         self._clock = clock
         self._queries = MemoryQueries(

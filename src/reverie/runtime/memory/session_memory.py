@@ -30,6 +30,7 @@ from .extract.past_sessions import PastSessions
 from .extract.tools import ToolAccess
 from .memory import Memory
 from .recall import SessionRecall
+from .search import MemorySearch
 from .standing_memories import IndexSource, IndexText, read_indexes
 
 
@@ -46,10 +47,8 @@ class MemoryContext:
         self.index = IndexSource(self._read_indexes, self.report)
         self.recall = SessionRecall(
             session.parts.host,
-            memory.path,
+            MemorySearch(memory.path, team=self._team, embedder=settings_embedder(settings), shared=memory.shared),
             small,
-            team=self._team,
-            shared=memory.shared,
             tasks=tasks,
             # A memory has at most a fortieth of the window, at four bytes a token.
             policy=replace(

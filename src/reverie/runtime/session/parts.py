@@ -297,8 +297,9 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     if options.model is not None:
         policy.use_model(options.model)
     root = str(settings.home) if options.on_files else ""
-    keeps_ledger = options.owns_storage or database_of(storage) is not None
-    store = open_ledger(settings, storage, session=log.name, listener=log.emit) if keeps_ledger else None
+    shared = storage if database_of(storage) is not None else None
+    keeps_ledger = options.owns_storage or shared is not None
+    store = open_ledger(settings, shared, session=log.name, listener=log.emit) if keeps_ledger else None
     facts = policy.facts
     cache = CachePlan(
         compact_at=policy.thresholds.auto_compact, rates=rates_of(None, facts), least_cached=facts.least_cached_tokens
