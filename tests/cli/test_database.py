@@ -196,6 +196,26 @@ def test_many_processes_may_migrate_at_once(postgres_server: PostgresServer, ask
     assert status(url).applied == tuple(names)
 
 
+def test_a_database_of_an_older_version_keeps_its_rows_when_it_is_migrated(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reverie.storage.postgres import migrate as module
+
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS older")
+        connection.execute("CREATE DATABASE older")
+    url = postgres_server.url.replace("/postgres?", "/older?")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "migrations", lambda: tuple(one for one in migrations() if one.number <= 10))
+        migrate(url)
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO reverie.calls VALUES ('t', 'c1', 's', 'p', '2026-11-17', 1.5)")
+    assert [name[:4] for name in migrate(url).pending] == ["0011", "0012"]
+    with contextlib.closing(PostgresStorage(url, tenant="t")) as storage:
+        rows = storage.records.ledger("SELECT day, usd, read, model FROM calls WHERE day >= ?", ["2026-11-17"])
+    assert rows == [("2026-11-17", 1.5, 0, "")]
+
+
 def test_an_unreachable_database_is_one_line_with_its_place(reverie: Reverie) -> None:
     url = "postgresql://somebody:hidden-word@/postgres?host=/nowhere"
     for command in (["db", "status", "--database", url], ["db", "migrate", "--database", url]):

@@ -62,7 +62,7 @@ class TenantRecords:
         if not rows:
             return
         names = ["tenant", *rows[0]]
-        insert = SQL("INSERT INTO reverie.calls ({}) VALUES ({}) ON CONFLICT (tenant, id) DO NOTHING").format(
+        insert = SQL("INSERT INTO reverie.calls ({}) VALUES ({}) ON CONFLICT DO NOTHING").format(
             SQL(", ").join(map(Identifier, names)), SQL(", ").join(map(Placeholder, names))
         )
         with self._connections.transaction("calls") as connection, connection.cursor() as cursor:

@@ -10,7 +10,7 @@ from ...values import record
 from .connections import Connections
 
 _MAX_WORD_BYTES: Final = 200
-_MAX_LOGS_PER_WORD: Final = 4_000
+_MAX_LOGS_PER_WORD: Final = 20_000
 """The most logs that one word may propose: a word that is in more of them says little."""
 _BEHIND: Final = """
 SELECT head.key, head.file, head.size, coalesce(max(part.upto) FILTER (WHERE part.file = head.file), 0), held.fence

@@ -20,4 +20,7 @@ ALTER TABLE reverie.calls
     ADD COLUMN expected_usd double precision,
     ADD COLUMN broke text NOT NULL DEFAULT '',
     ADD COLUMN lost_tokens bigint NOT NULL DEFAULT 0,
-    ADD COLUMN lost_usd double precision NOT NULL DEFAULT 0;
+    ADD COLUMN lost_usd double precision NOT NULL DEFAULT 0,
+    DROP CONSTRAINT calls_pkey,
+    ADD PRIMARY KEY (tenant, session, id);
+DROP INDEX reverie.calls_tenant_session_idx;
