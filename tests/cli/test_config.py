@@ -52,6 +52,23 @@ def test_each_setting_names_the_source_that_it_comes_from(
     assert set(origins(reverie, "compact")) == {key for key in everything if key.startswith("compact.")}
 
 
+def test_shared_rules_are_shown_once_they_are_trusted(
+    reverie: Reverie, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".reverie.toml").write_text('[permissions]\nallow = ["Bash(make)"]\ndeny = ["Read(.env)"]\n')
+    file.write_text('[permissions]\nallow = ["Bash(go test)"]\n')
+    assert origins(reverie) == {"permissions.allow": (["Bash(go test)"], str(file))}
+    assert "'reverie trust' shows and accepts them" in reverie("config")[2]
+    reverie("trust")
+    project = str(tmp_path / ".reverie.toml")
+    assert origins(reverie) == {
+        "permissions.allow": (["Bash(go test)", "Bash(make)"], f"{file}, {project}"),
+        "permissions.deny": (["Read(.env)"], project),
+    }
+    assert reverie("config")[2] == ""
+
+
 def test_a_change_keeps_the_comments_and_is_in_use_at_once(reverie: Reverie, file: Path, home: Path) -> None:
     for key, value in (
         ("preset", "thrifty"),

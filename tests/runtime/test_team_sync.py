@@ -63,6 +63,15 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Person, Per
     return found
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_folder_without_a_repository_is_an_error_that_says_what_to_do(tmp_path: Path, is_there: bool) -> None:
+    folder = tmp_path / "team"
+    if is_there:
+        folder.mkdir()
+    with pytest.raises(InputError, match="clone your team's"):
+        TeamSync(folder, tmp_path)
+
+
 def test_a_dry_run_names_the_files_to_send_and_writes_nothing_here_or_there(
     people: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

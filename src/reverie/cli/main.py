@@ -292,7 +292,7 @@ def usage_line(error: click.ClickException) -> str:
     """Return a usage error as one line that names the command's --help."""
     where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "reverie"
     message = error.format_message()
-    return f"{message}{'' if message.endswith(('.', '?')) else '.'} Try '{where} --help'."
+    return f"{message}{'' if message.endswith(('.', '?', ')')) else '.'} Try '{where} --help'."
 
 
 def os_line(error: OSError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,6 +19,10 @@ from .sources import DISABLERS, disabled_by, from_environment, read_toml
 FILE_NAME: Final = "config.toml"
 
 
+_SHARED: Final = ("permissions", "hooks")
+"""Settings of a project's file that need trust."""
+
+
 @record
 class SettingOrigin:
     """One setting: its value in use, its default, and the file or variable that it comes from."""
@@ -31,17 +35,30 @@ class SettingOrigin:
 
 
 def setting_origins(
-    *, home: Path, project: Path | None = None, environ: Mapping[str, str] | None = None
+    *,
+    home: Path,
+    project: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    shared: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> list[SettingOrigin]:
-    """Return every setting with its origin, by key; a table without entries has no row."""
+    """Return every setting with its origin, by key; a table without entries has no row.
+
+    ``shared`` adds the rules and hooks of the project's file, if they are trusted.
+    """
     environment = os.environ if environ is None else environ
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SettingIgnored)
-        used = dict(_rows(load_settings(home=home, project=project, environ=environment)))
+        own = load_settings(home=home, project=project, environ=environment)
+    used, before = dict(_rows(shared(own))), dict(_rows(own))
     defaults = dict(_rows(Settings(home=home)))
     sources: dict[str, str] = {}
     for file in (home / FILE_NAME, *([project / PROJECT_FILE] if project is not None else [])):
-        sources.update(dict.fromkeys(_keys(read_toml(file)), str(file)))
+        for key in _keys(read_toml(file)):
+            if file.name != PROJECT_FILE or key.partition(".")[0] not in _SHARED:
+                sources[key] = str(file)
+    for key in used:
+        if project is not None and used[key] != before.get(key):
+            sources[key] = ", ".join(filter(None, (sources.get(key, ""), str(project / PROJECT_FILE))))
     for key in _keys(from_environment(environment)):
         head, _, rest = key.partition(".")
         sources[key] = f"REVERIE_SWITCH_{rest.upper()}" if head == "switches" else f"REVERIE_{head.upper()}"

@@ -10,9 +10,11 @@ import click
 
 from ...errors import InputError
 from ...runtime.places.projects import canonical_root
-from ...settings import default_home
+from ...runtime.places.shared_settings import with_shared
+from ...runtime.places.trust import root_of
+from ...settings import Settings, default_home
 from ...settings.origins import FILE_NAME, SettingOrigin, changed_file, setting_origins, write_settings
-from ..output import counted, emit_json, say, table
+from ..output import counted, emit_json, say, table, warn
 
 
 @click.command()
@@ -33,7 +35,17 @@ def command(key: str | None, value: str | None, unset: bool, everything: bool, d
         raise InputError("--unset needs KEY and no VALUE")
     if key is not None and (unset or value is not None):
         return _change(home, key, None if unset else _parsed(value or ""), dry_run, as_json)
-    found = setting_origins(home=home, project=canonical_root(Path.cwd()))
+    here = Path.cwd()
+    notices: list[str] = []
+
+    def shared(settings: Settings) -> Settings:
+        settings, notice = with_shared(settings, root_of(here))
+        notices.extend(filter(None, [notice]))
+        return settings
+
+    found = setting_origins(home=home, project=canonical_root(here), shared=shared)
+    for notice in notices:
+        warn(notice)
     if key is not None:
         found = [one for one in found if one.key == key or one.key.startswith(f"{key}.")]
         if not found:

@@ -55,7 +55,10 @@ class TeamSync:
         self._home = home
         if not folder.is_dir():
             raise InputError(f"{folder} does not exist; clone your team's repository there")
-        top, objects = self._git("rev-parse", "--show-toplevel", "--git-path", "objects").split("\n")
+        found = run_git(folder, "rev-parse", "--show-toplevel", "--git-path", "objects")
+        if found.returncode:
+            raise InputError(f"{folder} is in no git repository; clone your team's there, or run 'git init' in it")
+        top, objects = found.stdout.strip().split("\n")
         self._top, self._objects = Path(top), folder / objects
         self._scratch = home / "cache" / "team-git" / hex_of(os.fsencode(self._top))[:16]
 
