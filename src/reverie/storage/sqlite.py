@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,15 +24,7 @@ def open_database(path: Path, *, busy_seconds: float, autocommit: bool = False) 
     The connection may move between threads and waits ``busy_seconds`` for the locks of others. With ``autocommit`` the
     caller begins and ends every transaction.
     """
-    folder = open_root(str(path.parent), create=True)
-    try:
-        descriptor = os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-        try:
-            os.fchmod(descriptor, 0o600)  # the file may exist with a wider mode
-        finally:
-            os.close(descriptor)
-    finally:
-        os.close(folder)
+    _make_private(path)
     isolation = None if autocommit else "DEFERRED"
     connection = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False, isolation_level=isolation)
     try:
@@ -46,7 +41,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
     Raise ``FileNotFoundError`` if there is none.
     """
-    os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
+    _refuse_other_kinds(path, path.lstat().st_mode)
     for option in ("mode=ro", "immutable=1"):  # without a writable folder, SQLite opens a WAL file only as immutable
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{option}", uri=True, check_same_thread=False)
         try:
@@ -70,6 +65,34 @@ def is_damage(error: Exception) -> bool:
     if not isinstance(error, sqlite3.OperationalError):
         return True
     return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema", "decode"))
+
+
+def _make_private(path: Path) -> None:
+    """Create a file that only its owner can read; raise OSError for a link, or if this user cannot write the file.
+
+    An existing file is not opened: closing it would end the locks that other connections of this process hold on it,
+    and another process could then remove the write-ahead log that they use.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = open_root(str(path.parent), create=True)
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(path.name, flags, 0o600, dir_fd=folder))
+            return
+        mode = os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode
+        _refuse_other_kinds(path, mode)
+        if not os.access(path.name, os.R_OK | os.W_OK, dir_fd=folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        if stat.S_IMODE(mode) != 0o600:
+            os.chmod(path.name, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _refuse_other_kinds(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        number = errno.ELOOP if stat.S_ISLNK(mode) else errno.EISDIR
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def _set_wal_mode(connection: sqlite3.Connection, busy_seconds: float) -> None:
