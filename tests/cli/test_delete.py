@@ -17,6 +17,7 @@ from agent_stage import Stage, plays, task, use
 from reverie import FileStorage, Library, Mailbox, Memory
 from reverie.cli.main import run
 from reverie.hosts.hook import answer
+from reverie.hosts.queue import OWN, Job, Queue
 from reverie.runtime.deletion.session import SessionDeletion
 from reverie.runtime.places.home_search import search_home, written_forms
 from reverie.runtime.places.projects import log_key, project_slug, session_key
@@ -75,6 +76,22 @@ def test_people_read_a_receipt_without_content(reverie: Reverie, keys: list[str]
     removed, searched = out.splitlines()
     assert removed == "removed fence-1: 3 files, 1 memory"
     assert re.fullmatch(r"searched \d+ files for \d+ texts?: nothing of it is left", searched)
+
+
+@pytest.mark.requirement("K14")
+def test_a_session_that_a_worker_reads_is_not_removed_under_it(
+    reverie: Reverie, keys: list[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reverie.cli.sessions.delete._WORKER_SECONDS", 0.0)
+    before = files(home)
+    queue, job = Queue(home), Job(OWN, "fence-1", "", "")
+    queue.save_state(job, {"begun": 1})
+    with queue.worker_lock() as mine:
+        assert mine
+        code, _, err = reverie("delete", "fence-1", "--yes")
+        assert (code, "a background worker saves memories from it now" in err) == (2, True)
+        assert files(home) == before
+    assert reverie("delete", "fence-1", "--yes")[0] == 0  # a worker that died does not keep it
 
 
 @pytest.mark.parametrize("arguments", [("fence-1",), ("--matching", "fence")])

@@ -124,6 +124,11 @@ class Queue:
         finally:
             os.close(lock)
 
+    def is_at(self, session: str, hosts: Sequence[str]) -> bool:
+        """Return whether a worker runs a job of this session now."""
+        jobs = [Job(host, session, "", "") for host in hosts]
+        return any(self.load_state(job).get("begun") for job in jobs) and self.has_worker()
+
     def forget(self, sessions: Sequence[str], hosts: Sequence[str], *, dry_run: bool = False) -> int:
         """Delete the jobs, states and stored words of these sessions of these hosts; return the number of files."""
         digests = {session_digest(host, session) for host in hosts for session in sessions}

@@ -1,4 +1,4 @@
-"""``reverie delete`` (also ``purge``): delete sessions and everything derived from them, with a receipt."""
+"""``reverie delete``: delete sessions and everything derived from them, with a receipt."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from ...values import fields_of
 from ..output import confirmed, counted, emit_json, say, tracked, warn
 from .recordings import opened_storage, slug_of
 
+_WORKER_SECONDS = 10.0
+"""How long a deletion waits for a background worker that uses the session."""
 NOUNS = {
     "files": "file",
     "memories": "memory",
@@ -78,14 +80,14 @@ def command(
         keys = list(dict.fromkeys(one for key in keys for one in (*library.recorded_agents(key), key)))
         why = "subject" if subject else "expired" if expired else "command"
         deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)], why=why)
-        planned, busy = _run(deletion, keys, dry_run=True)
+        planned, busy = _run(deletion, keys, settings, dry_run=True)
         if dry_run or not planned:
             return _report(planned, busy, None, dry_run=dry_run, as_json=as_json)
         if not yes and not _agreed(planned):
             warn("removed nothing")
             return 1
         texts = sampled_texts(storage, [one.key for one in planned])
-        receipts, late = _run(deletion, [*texts], dry_run=False)
+        receipts, late = _run(deletion, [*texts], settings, dry_run=False)
         searched = search_for_remains(settings.home, storage, texts, receipts)
         return _report(receipts, [*busy, *late], searched, dry_run=False, as_json=as_json)
 
@@ -98,16 +100,32 @@ def _moment(text: str) -> float:
         raise InputError(f"--before {text!r} is no date; give one such as 2026-01-31") from None
 
 
-def _run(deletion: SessionDeletion, keys: Sequence[str], *, dry_run: bool) -> tuple[list[DeletionReceipt], list[str]]:
-    """Delete these sessions, or count in a dry run; return the receipts, and the reasons of those that are open."""
+def _run(
+    deletion: SessionDeletion, keys: Sequence[str], settings: Settings, *, dry_run: bool
+) -> tuple[list[DeletionReceipt], list[str]]:
+    """Delete these sessions, or count in a dry run; return the receipts, and the reasons of those that are in use."""
     receipts: list[DeletionReceipt] = []
     busy: list[str] = []
     for key in tracked(keys, "counting" if dry_run else "deleting"):
+        session = key.rpartition("/")[2].removesuffix(".jsonl")
+        if not dry_run and not _worker_is_done(settings, session):
+            busy.append(f"{session} stays: a background worker saves memories from it now; try again in a minute")
+            continue
         try:
             receipts.append(deletion.run(key, dry_run=dry_run))
         except SessionBusy as error:
             busy.append(str(error))
     return receipts, busy
+
+
+def _worker_is_done(settings: Settings, session: str) -> bool:
+    """Wait a few seconds for a worker that runs a job of a session; return whether none does."""
+    until = time.monotonic() + _WORKER_SECONDS
+    while Queue(settings.home).is_at(session, (*HOSTS, OWN)):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _forget_queued(settings: Settings, names: Sequence[str], dry_run: bool) -> int:
