@@ -111,6 +111,14 @@ def test_a_file_that_was_not_there_is_gone_again(host: Host, tmp_path: Path) -> 
     assert not path.parent.exists()
 
 
+def test_the_diff_of_a_file_on_one_line_has_a_line_for_each_hook(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"model": "opus"}')
+    lines = install("claude-code", path, tmp_path / "home", dry_run=True).diff.splitlines()
+    assert sum('"command":' in line for line in lines) == len(hook_entries("claude-code", str))
+    assert '-  "model": "opus"' in lines
+
+
 def test_in_a_file_that_was_edited_since_only_our_lines_go(tmp_path: Path) -> None:
     path, home = tmp_path / "settings.json", tmp_path / "home"
     text = '{\n  "model": "opus",\n  "hooks": {\n    "Stop": [\n      {"command": "x"}\n    ]\n  }\n}\n'

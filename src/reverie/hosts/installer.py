@@ -481,7 +481,8 @@ def _decoded(text: str | None) -> bytes | None:
 
 def _diff(before: str, after: str, path: Path) -> str:
     """Return the difference in lines; a file with everything on one line is shown as if it had several."""
-    if any(len(line) > _LONG_LINE for line in before.splitlines()):
+    lines = before.splitlines()
+    if len(lines) == 1 or any(len(line) > _LONG_LINE for line in lines):
         before, after = (f"{json.dumps(read(text), indent=2, ensure_ascii=False)}\n" for text in (before, after))
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path}", f"{path} (with Reverie)"
