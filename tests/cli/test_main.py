@@ -89,6 +89,7 @@ def test_a_mistyped_command_is_no_prompt_and_gets_a_suggestion(wrong: str, right
     assert done.returncode == 2
     assert done.stderr == f"reverie: No such command '{wrong}'. Did you mean '{right}'? Try 'reverie --help'.\n"
     assert "Did you mean" not in reverie("qqqqqq").stderr
+    assert 'reverie chat "qqqqqq xx"' in reverie("qqqqqq", "xx").stderr
 
 
 @pytest.mark.requirement("U4")

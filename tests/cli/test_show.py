@@ -45,6 +45,9 @@ def test_lines_that_every_turn_has_are_left_out_and_thinking_without_text_is_nam
     assert "(thinking, returned without its text)" in shown
 
 
+SAMPLE = Path(__file__).parents[2] / "examples" / "sessions" / "sample.jsonl"
+
+
 @pytest.mark.requirement("S7")
 @pytest.mark.parametrize("how", [[], ["--view"], ["--raw"], ["--raw", "--view"], ["--json"]], ids=" ".join)
 def test_nothing_shown_can_drive_a_terminal(reverie: Reverie, stocked: str, how: list[str]) -> None:
@@ -61,6 +64,7 @@ def test_the_view_is_what_the_model_is_shown_now(reverie: Reverie, asked: Asked,
     report = asked("show", stocked, "--view")
     assert report["request"] == json.loads(json.dumps(build_request(script.view)))
     assert report["count"] == script.view.token_count.tokens
+    assert "Reverie adds the last message, 'Continue.'" in reverie("show", SAMPLE, "--view")[1]
 
 
 def test_json_has_every_entry_whole(asked: Asked, stocked: str, script: Script) -> None:

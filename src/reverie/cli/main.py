@@ -126,7 +126,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = "".join(f" Did you mean '{name}'?" for name in get_close_matches(args[0], self.table, n=1))
-            prompt = f" To send it as a prompt: reverie chat {args[0]}." if ctx.parent is None and not near else ""
+            words = args[0] if len(args) == 1 else f'"{" ".join(args)}"'
+            prompt = f" To send it as a prompt: reverie chat {words}." if ctx.parent is None and not near else ""
             raise click.UsageError(f"No such command '{args[0]}'.{near}{prompt}", ctx)
         return super().resolve_command(ctx, args)
 

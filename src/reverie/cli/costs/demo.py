@@ -250,7 +250,7 @@ def _show_windows(windows: dict[str, list[int]]) -> None:
     """Print the size of the window over the session, one line per policy, all on one scale."""
     highest = max(size for sizes in windows.values() for size in sizes)
     say("")
-    say(f"window over the session, up to {highest:,} tokens")
+    say(f"window over the session, up to {highest:,} tokens (append-only falls where its window was full)")
     for name, sizes in windows.items():
         step = -(-len(sizes) // _LINE)
         highs = [max(sizes[at : at + step]) for at in range(0, len(sizes), step)]

@@ -12,7 +12,7 @@ import msgspec
 from ...conversation.entries import encode_entry
 from ...conversation.reads import cleared_results
 from ...conversation.view import View
-from ...conversation.wire.request import build_request
+from ...conversation.wire.request import CONTINUE, build_request
 from ...importers import ImportedSession
 from ..output import counted, emit_json, paint, say, warn
 from .recordings import recordings, session_argument
@@ -50,7 +50,10 @@ def view_pieces(recording: ImportedSession) -> Iterator[tuple[str, str]]:
     """Yield (text, style) pieces of the view, with a line in place of each result that the provider left out."""
     view = View().fold_all(recording.entries)
     cleared = cleared_results(view)
-    yield from of_messages(build_request(view)["messages"], cleared)
+    messages = build_request(view)["messages"]
+    yield from of_messages(messages, cleared)
+    if view.final is not None and view.final.role == "assistant" and messages[-1]["content"] == CONTINUE:
+        yield f"\nReverie adds the last message, {CONTINUE!r}: a request ends with a message of the user.\n", "dim"
     if cleared:
         results = counted(len(cleared), "result")
         yield f"\nThe provider cleared {results}: {view.token_count.cleared_tokens:,} tokens, not billed.\n", "dim"
