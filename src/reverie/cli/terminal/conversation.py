@@ -397,7 +397,7 @@ class Conversation:
         below = [self.paint(f"> {one_line(text, 60)} (waiting)", "dim") for text, _ in waiting]
         steps = self.transcript.steps()
         if self.state.number and self.screen.choice is None and any(one.status != "completed" for one in steps):
-            below = ["", *self.transcript.step_lines(), *below]
+            below = ["", *self.transcript.step_lines(), *([""] if below else []), *below]
         return [*self.transcript.live(below=len(below)), *below]
 
     def _running_output(self) -> tuple[str, int]:
