@@ -67,7 +67,6 @@ def test_a_path_that_cannot_be_used_is_one_line_and_2(reverie: Reverie, unusable
         ["context", "nothing-like-it"],
         ["export", "nothing-like-it"],
         ["delete", "nothing-like-it", "--yes"],
-        ["purge", "nothing-like-it", "--yes"],
         ["sessions", "--project", "/no/such/place"],
         ["import", "/no/such/place", "--project", "/no/such/place"],
         ["context", "x", "--window", "0"],
