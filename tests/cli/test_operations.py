@@ -224,6 +224,26 @@ def test_jobs_are_listed_queued_and_checked_from_the_command_line(
     assert "1 waiting" in reverie("stats", "--days", "36500")[1]
 
 
+@pytest.mark.requirement("X5")
+def test_expired_sessions_are_named_by_a_dry_run_and_deleted_after_it(
+    settings: Settings, reverie: Reverie, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_RETENTION_DAYS", "30")
+    talk(settings, "old", "hello")  # at a fixed time in the past
+
+    async def talk_now() -> None:
+        async with Session.open("new", settings=settings, clock=lambda: AT + 400 * 86_400) as session:
+            await session.say("hello")
+
+    anyio.run(talk_now)
+    monkeypatch.setattr("time.time", lambda: AT + 400 * 86_400)
+    dry = asked("delete", "--expired", "--dry-run")
+    assert [one["session"] for one in dry["sessions"]] == ["old"]
+    assert {one["session"] for one in asked("sessions")["sessions"]} == {"old", "new"}
+    assert reverie("delete", "--expired", "--yes")[0] == 0
+    assert {one["session"] for one in asked("sessions")["sessions"]} == {"new"}
+
+
 def test_nothing_expires_until_a_number_of_days_is_set(settings: Settings, reverie: Reverie) -> None:
     code, _, err = reverie("delete", "--expired", "--dry-run")
     assert code == 2

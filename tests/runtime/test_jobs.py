@@ -213,6 +213,16 @@ def test_memories_that_a_worker_extracts_are_recalled_on_another_machine(
         assert [head for head in memory.list() if "linter" in memory.get(head.file).body]
 
 
+@pytest.mark.requirement("X4")
+def test_a_job_adds_the_words_of_new_lines_for_search(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    talk(settings, tmp_path, "one", "The herons are back.")
+    for result in ("indexed 1 log", "indexed 0 logs"):
+        queue.put("index")
+        assert work(worker_url, settings) == [("index", result)]
+
+
 _DYING = """
 import os, sys
 from functools import partial

@@ -193,6 +193,21 @@ def test_the_first_machine_brings_its_files_beside_the_memories(tmp_path: Path) 
     assert other.forget(saved.file, dry_run=True).surfaced == ["herons"]
 
 
+def test_memories_are_exported_as_markdown_and_imported_from_it(machines: Machines, tmp_path: Path) -> None:
+    first = machines.memory(machines.first)
+    saved = first.save("Herons nest in March.", type="project", why="it was said")
+    exported = tmp_path / "exported"
+    shutil.copytree(first.path, exported, ignore=shutil.ignore_patterns(".*"))
+    assert "Herons nest in March." in (exported / saved.file).read_text()
+    first.forget(saved.file)
+    second = machines.memory(machines.second)
+    assert second.list() == []
+    shutil.copytree(exported, second.path, dirs_exist_ok=True)
+    second.reindex()
+    assert [head.file for head in machines.memory(machines.first).list()] == [saved.file]
+    assert machines.memory(machines.first).get(saved.file).body == second.get(saved.file).body
+
+
 class Letters:
     """Mailboxes of one team in one storage."""
 

@@ -93,7 +93,7 @@ def read_text(key: str, text: str) -> object:
     """Return the text of the setting ``key`` in its own type; invalid text stays text and is rejected later."""
     try:
         match key:
-            case "window_tokens":
+            case "window_tokens" | "retention_days":
                 return int(text)
             case "compact_percent":
                 return float(text)

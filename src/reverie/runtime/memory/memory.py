@@ -122,8 +122,7 @@ class Memory:
     def get(self, file_or_name: str) -> MemoryRecord:
         """Return one memory with its body, by file name or by name; raise ``InputError`` if there is none."""
         scope, file = self._scopes.find(file_or_name)
-        found = self._store(scope).get(file)
-        if found is None:
+        if (found := self._store(scope).get(file)) is None:
             raise InputError(f"there is no memory {file_or_name[:100]!r}; 'reverie memory list' lists the memories")
         return self._scopes.outward(scope, found)
 
@@ -437,7 +436,8 @@ class Memory:
 
     def reindex(self, scope: Scope = "private", *, author: str = "user", dry_run: bool = False) -> JournalEntry | None:
         """Rewrite the index of a scope from its files and return the change; None if the index was right."""
-        plan = self._store(scope).commit(lambda change: drafts.reindex(change, who=author), dry_run=dry_run)
+        store = self._store(scope)  # files that were copied into it are journaled first
+        plan = store.commit(lambda one: drafts.reindex(one, who=author), notice=not dry_run, dry_run=dry_run)
         return self._outward(scope, plan)
 
     def append_daily(self, text: str, *, source: str = "", trust: Trust = "agent") -> Path:
