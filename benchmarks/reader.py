@@ -17,6 +17,7 @@ that share most words with what it quotes, rare ones first: a reader would look 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -26,7 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -46,7 +47,7 @@ from reverie.runtime.search.sessions import SessionSearch
 from reverie.runtime.session.parts import SessionOptions
 from reverie.storage.files import FileStorage
 
-CONDITIONS = ("ceiling", "ours", "tail", "ours + search")
+CONDITIONS = ("ours", "ceiling", "ours + search", "tail")
 ROLES = {"user": "user", "assistant": "agent"}
 SYSTEM = "You answer questions about a text. Answer with the exact name, number or words from the text, nothing else."
 SNIPPETS, SNIPPET_CHARS, READ_BACK, WINDOW_CHARS = 10, 160, 2, 600
@@ -167,7 +168,7 @@ def in_a_sentence(text: str, answers: Sequence[str]) -> bool:
 
 
 def _pattern(answer: str) -> str:
-    words = r"\s+".join(re.escape(word) for word in answer.rstrip(".,;:!?").split())
+    words = r"\s+".join(re.escape(word) for word in answer.rstrip(".,;:!?()").split())
     return rf"(?<!\w){words}(?!\w)"
 
 
@@ -181,22 +182,39 @@ def wilson(right: int, of: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-async def ask(model: Model, context: str, question: Question, seed: int) -> str:
-    """Ask a model one question about a text."""
-    content = f"{context}\n\n---\nQuestion: {question.text}\nAnswer with the exact words of the text only."
-    request = {
-        "model": model.model_id,
-        "max_tokens": MOST_ANSWER_TOKENS,
-        "temperature": 0,
-        "system": SYSTEM,
-        "messages": [{"role": "user", "content": content}],
-    }
-    blocks: list[dict[str, Any]] = (await model.complete(request)).body.get("content") or []
-    return " ".join(part for block in blocks for part in strings_of(block.get("text"))).strip()
+class Reader:
+    """A model that answers one question a prompt; with a file it asks nothing twice, so that a stopped run goes on."""
+
+    def __init__(self, model: Model, answers: Path | None = None) -> None:
+        self._model, self._file = model, answers
+        lines = answers.read_text("utf-8").splitlines() if answers is not None and answers.exists() else ()
+        self._known: dict[str, str] = {one["prompt"]: one["answer"] for one in map(json.loads, lines)}
+
+    async def answer(self, context: str, question: Question) -> str:
+        """Return the answer to a question about a text."""
+        content = f"{context}\n\n---\nQuestion: {question.text}\nAnswer with the exact words of the text only."
+        key = hashlib.sha256(f"{self._model.model_id}\n{content}".encode()).hexdigest()
+        if key not in self._known:
+            self._known[key] = await self._ask(content)
+            if self._file is not None:
+                with self._file.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"prompt": key, "answer": self._known[key]}) + "\n")
+        return self._known[key]
+
+    async def _ask(self, content: str) -> str:
+        request = {
+            "model": self._model.model_id,
+            "max_tokens": MOST_ANSWER_TOKENS,
+            "temperature": 0,
+            "system": SYSTEM,
+            "messages": [{"role": "user", "content": content}],
+        }
+        blocks: list[dict[str, Any]] = (await self._model.complete(request)).body.get("content") or []
+        return " ".join(part for block in blocks for part in strings_of(block.get("text"))).strip()
 
 
 async def measured(
-    path: Path, model: Model | None, options: ReaderOptions, told: Callable[[Answer], None]
+    path: Path, reader: Reader | None, options: ReaderOptions, told: Callable[[Answer], None]
 ) -> list[Answer]:
     """Compact a session, and ask all questions under all conditions."""
     found = next(iter(read_sessions(path)))
@@ -207,18 +225,11 @@ async def measured(
         for times in options.times:
             context = await compacted(entries, times, options.window, Path(folder) / str(times))
             if not asked:
-                every = questions(entries[: context.first_kept], Random(options.seed), most_per_kind=options.most)
-                asked = every
+                asked = questions(entries[: context.first_kept], Random(options.seed), most_per_kind=options.most)
             for condition in options.conditions if times == options.times[0] else ("ours", "ours + search"):
                 if condition not in options.conditions:
                     continue
                 for question in asked:
-                    known = next(
-                        (row for row in rows if options.search_missed and _answers(row, times, question)), None
-                    )
-                    if condition == "ours + search" and known is not None:
-                        rows.append(replace(known, condition=condition, seconds=0.0))
-                        continue
                     text = _text(condition, context, question)
                     row = Answer(
                         path.stem,
@@ -230,19 +241,14 @@ async def measured(
                         in_a_sentence(text, question.answers),
                         holds(nearest(text, question.text, EVIDENCE_CHARS), question.answers),
                     )
-                    if model is not None:
+                    if reader is not None:
                         began = time.perf_counter()
-                        row.answer = await ask(model, text, question, options.seed)
+                        row.answer = await reader.answer(text, question)
                         row.seconds = time.perf_counter() - began
                         row.right = holds(row.answer, question.answers)
                     told(row)
                     rows.append(row)
     return rows
-
-
-def _answers(row: Answer, times: int, question: Question) -> bool:
-    """Say whether a row is a right answer from ours alone to a question."""
-    return (row.times, row.condition, row.question) == (times, "ours", question.text) and row.right is True
 
 
 def _text(condition: str, context: Context, question: Question) -> str:
@@ -264,15 +270,14 @@ def _unbilled(entry: Entry) -> Entry:
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """The window, the numbers of compactions, the questions of a kind, the conditions, and the seed."""
+    """The window, the numbers of compactions, the questions of a kind, the conditions, the seed, a file of answers."""
 
     window: int = 32_768
     times: tuple[int, ...] = (1, 3, 5)
     most: int = 10
     conditions: tuple[str, ...] = CONDITIONS
     seed: int = 1
-    search_missed: bool = False
-    """Search only where the answer from ours alone was wrong, which takes far less reading."""
+    answers: Path | None = None
 
 
 def table(rows: Sequence[Answer], *, read: bool) -> list[str]:
@@ -301,15 +306,16 @@ def table(rows: Sequence[Answer], *, read: bool) -> list[str]:
     return lines
 
 
-def run(paths: Sequence[Path], reader: str, options: ReaderOptions, told: Callable[[Answer], None]) -> list[Answer]:
+def run(paths: Sequence[Path], name: str, options: ReaderOptions, told: Callable[[Answer], None]) -> list[Answer]:
     """Measure all sessions with the reader of a name, or by literal match alone if it is empty."""
 
     async def act() -> list[Answer]:
-        model = open_model(reader) if reader else None
+        model = open_model(name) if name else None
+        reader = Reader(model, options.answers) if model is not None else None
         try:
             rows: list[Answer] = []
             for path in paths:
-                rows += await measured(path, model, options, told)
+                rows += await measured(path, reader, options, told)
             return rows
         finally:
             if model is not None:
@@ -326,8 +332,3 @@ def printed(rows: Sequence[Answer], *, read: bool) -> None:
     print("\n".join(table(rows, read=read)))
     if read:
         print(f"{sum(row.seconds for row in rows):,.0f} s of reading", file=sys.stderr)
-
-
-def as_records(rows: Sequence[Answer]) -> list[dict[str, Any]]:
-    """Return the rows as JSON records."""
-    return [asdict(row) for row in rows]

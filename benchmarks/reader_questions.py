@@ -23,6 +23,10 @@ EVIDENCE_CHARS = 860  # about 240 tokens
 LOOKING = frozenset(
     ("ls", "cat", "head", "tail", "grep", "rg", "find", "sed", "awk", "wc", "pwd", "echo", "which", "tree", "for")
 )
+LOOKING_GIT = frozenset(
+    ("log", "show", "diff", "status", "ls-tree", "ls-files", "blame", "branch", "cat-file", "rev-parse", "reflog")
+)
+"""Commands of git that only print; as with the programs above, a line that they print is no outcome of the work."""
 NUMBER = re.compile(r"(?<![\w.,/#-])\d+(?:[.,]\d+)*(?:[a-z]{1,2}\b|%)?(?![\w/-]|\.\d)")
 DEFINED = re.compile(r"^\s*(?:async )?(?:def|class|func|function|fn)\s+(?:\([^)\n]*\)\s*)?(\w{4,})", re.MULTILINE)
 TEST = re.compile(r"\b(?:test_\w{3,}|Test[A-Z]\w{3,})")
@@ -30,6 +34,7 @@ FAILED = re.compile(r"(?m)^.*(?:\bFAIL\b|\bFAILED\b|\bError:|\berror:|\bpanic:|\
 EXIT = re.compile(r"[Ee]xit code:? ?([1-9]\d*)|<returncode>[1-9]")
 REFUSED = re.compile(r"the user said:\s*\n(.+)\Z", re.DOTALL)
 WORD = re.compile(r"[A-Za-z][\w/.()-]{5,}")
+NAME = re.compile(r"(?<![\w./-])(?=[\w./-]*[a-z][\w./-]*[A-Z]|[\w./-]*\w[._/-]\w)[A-Za-z./~][\w./-]{4,}\w")
 CODE = re.compile(r"`([^`\n]{3,60})`")
 
 
@@ -100,9 +105,9 @@ def _spoken(entries: Sequence[Entry]) -> Iterator[Question]:
 
 
 def _given(words: str, at: int) -> Iterator[Question]:
-    """Yield questions about the numbers in a message, and about its longest name or word."""
+    """Yield questions about the numbers in a message, and about its longest name."""
     spans = [(found.start(), found.end(), "number") for found in NUMBER.finditer(words) if len(found.group()) > 1]
-    names = list(CODE.finditer(words)) or list(WORD.finditer(words))
+    names = list(CODE.finditer(words)) or list(NAME.finditer(words))
     if names:
         longest = max(names, key=lambda one: len(one.group()))
         spans.append((*longest.span(longest.lastindex or 0), "name"))
@@ -166,9 +171,9 @@ def _edited(said: str, edits: Sequence[Edit], at: int) -> Iterator[Question]:
 
 def _ran(runs: Sequence[Run]) -> Iterator[Question]:
     for number, run in enumerate(runs):
-        program = _program(run.command)
-        if program in LOOKING:
+        if _only_looks(run.command):
             continue
+        program = _program(run.command)
         later = [other for other in runs[number + 1 :] if _program(other.command) == program]
         error = FAILED.search(run.result)
         if run.failed and error is not None:
@@ -214,7 +219,7 @@ def _endings(runs: Sequence[Run]) -> Iterator[Question]:
     """Yield whether the last run of a command succeeded, for commands that failed at least once."""
     for command in dict.fromkeys(_line(run.command) for run in runs):
         mine = [run for run in runs if _line(run.command) == command]
-        if _program(command) not in LOOKING and any(run.failed for run in mine):
+        if not _only_looks(command) and any(run.failed for run in mine):
             text = (
                 f"The agent ran `{command}` {len(mine)} times. Did the last run fail or succeed? Answer with one word."
             )
@@ -255,8 +260,13 @@ def _has_failed(block: dict[str, Any], result: str) -> bool:
 def _program(command: str) -> str:
     """Return the first words of a command, without a leading change of folder."""
     command = re.sub(r"^\s*cd \S+ *(?:&&|;) *", "", command)
-    first = command.split()[:1]
-    return first[0] if first and first[0] in LOOKING else " ".join(command.split()[:3])
+    words = command.split()
+    return words[0] if words and words[0] in LOOKING else " ".join(words[:3])
+
+
+def _only_looks(command: str) -> bool:
+    words = _program(command).split()
+    return words[0] in LOOKING or (words[0] == "git" and not LOOKING_GIT.isdisjoint(words)) if words else True
 
 
 def _line(command: str) -> str:

@@ -31,6 +31,7 @@ OPENAI_BASE_URL for a server of your own. ``--reader none`` tells by literal mat
 
 Run: python benchmarks/retention.py [PATH...] [--plain] [--json] [--check] [--seed N]
      python benchmarks/retention.py [PATH...] --reader FILE.gguf [--window N] [--times 1,3,5] [--most N] [--seed N]
+                                   [--answers FILE]
 """
 
 from __future__ import annotations
@@ -383,7 +384,7 @@ def main() -> None:
     parser.add_argument("--times", default="1,3,5", help="compactions in a row")
     parser.add_argument("--most", type=int, default=10, help="questions of a kind and session")
     parser.add_argument("--conditions", default=",".join(reader.CONDITIONS))
-    parser.add_argument("--search-missed", action="store_true", help="search only where ours alone gave no answer")
+    parser.add_argument("--answers", type=Path, help="a file of the reader's answers: a stopped run goes on")
     options = parser.parse_args()
     if not all(path.exists() for path in options.paths):
         sys.exit("no recorded sessions here: name files or folders that hold some")
@@ -408,7 +409,7 @@ def read_by_a_model(options: argparse.Namespace) -> None:
     name = "" if options.reader == "none" else options.reader
     times = tuple(int(part) for part in options.times.split(","))
     asked = reader.ReaderOptions(
-        options.window, times, options.most, tuple(options.conditions.split(",")), options.seed
+        options.window, times, options.most, tuple(options.conditions.split(",")), options.seed, options.answers
     )
     rows = reader.run(files, name, asked, lambda row: print(json.dumps(asdict(row)), flush=True) if name else None)
     reader.printed(rows, read=bool(name))

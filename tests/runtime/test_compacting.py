@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings, load_settings
+from reverie.cache.economics import RelativeRates
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
 from reverie.conversation.decisions import (
@@ -72,7 +74,7 @@ class Talk:
 
     def __init__(self, session: Session, events: list[Event] | None = None) -> None:
         self.session = session
-        self.turns = 0
+        self.turns = self.cached = 0
         self.now = START
         self.events: list[Event] = events if events is not None else []
         self.requests: list[dict[str, Any]] = []
@@ -105,13 +107,18 @@ class Talk:
                 return found[-1]
         raise AssertionError("it was never compacted")
 
-    async def billed_answer(self, per_byte: float) -> None:
+    async def billed_answer(self, per_byte: float, *, is_cached: bool = False) -> None:
         """Answer the last request with a reply that reports usage: so many tokens a byte of the request."""
         request = self.requests[-1]
         self.turns += 1
         n = self.turns
         call = {"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"file_path": f"src/part_{n}/model.py"}}
-        usage = {"input_tokens": int(len(repr(request)) * per_byte), "output_tokens": 30}
+        tokens = int(len(repr(request)) * per_byte)
+        usage = {"input_tokens": tokens, "output_tokens": 30}
+        if is_cached:
+            read = min(tokens, self.cached)
+            written = {"cache_read_input_tokens": read, "cache_creation_input_tokens": tokens - read}
+            usage, self.cached = {**usage, **written, "input_tokens": 0}, tokens
         reply = {"id": f"m{n}", "role": "assistant", "model": MODEL, "content": [call], "usage": usage}
         await self.session.observe(reply)
         await self.session.result(f"t{n}", f"part {n} " + PROSE * 40)
@@ -710,18 +717,42 @@ def test_a_window_that_cost_enough_is_compacted_unless_a_model_checks_its_thinki
             await session.say("Look.")
             if binds:  # a reply of a model that checks thinking came before
                 session.parts.thinking.bind("another reply", "digest")
-            cache = session.parts.cache
-            for number in range(40):
+            for _ in range(40):
                 await talk.prepare()
                 await talk.billed_answer(0.25)
                 now[0] += 5.0
-                if number == 20:
-                    cache.bill = replace(cache.bill, kept=0, plain=50 * cache.bill.plain)  # savings that cover its risk
             ended = talk.of(CompactionEnded)
             assert bool(ended) is not binds
             reasons = [one.cause.reason for one in talk.decisions() if isinstance(one, Compacted)]
             assert all("carrying the window has cost" in reason for reason in reasons)
             assert talk.of(CacheBroken) == []
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.18")
+@pytest.mark.parametrize("good", [True, False])
+def test_a_session_whose_provider_caches_nothing_is_compacted_earlier(monkeypatch: pytest.MonkeyPatch, good: bool):
+    if not good:  # the twin takes the prices of a cache that is not there
+        monkeypatch.setattr(RelativeRates, "uncached", property(lambda rates: rates))
+
+    async def first_compaction(is_cached: bool) -> float:
+        now = [START]
+        settings = replace(small(200_000, **keeping()), compact=CompactPolicy(patience=0.1))
+        async with opened(InMemoryStorage(), settings, clock=lambda: now[0]) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            for number in range(60):
+                await talk.prepare()
+                if talk.of(CompactionEnded):
+                    return number
+                await talk.billed_answer(0.25, is_cached=is_cached)
+                now[0] += 5.0
+        return inf
+
+    async def steps() -> None:
+        uncached, cached = await first_compaction(False), await first_compaction(True)
+        assert (uncached < cached) is good, (uncached, cached)
 
     run(steps)
 

@@ -63,6 +63,12 @@ class RelativeRates:
         """Return the price of reading a whole window from the cache once."""
         return self.at(window).read * window
 
+    @property
+    def uncached(self) -> RelativeRates:
+        """The rates of a session in which nothing is cached: every token costs as much as a new one."""
+        steps = tuple((above, rates.uncached) for above, rates in self.steps)
+        return replace(self, read=self.input, write_5m=self.input, write_1h=self.input, steps=steps)
+
 
 @record
 class ClearingOption:
@@ -341,6 +347,12 @@ class SessionBill:
     """The tokens of the last request."""
     kept: int = 0
     """The tokens before the last long-lived breakpoint."""
+    misses: int = 0
+    """The requests in a row that reported no token of a cache although they changed nothing old."""
+
+    def rates(self, listed: RelativeRates) -> RelativeRates:
+        """Return the rates that the session pays now: those of uncached tokens while nothing is cached."""
+        return listed.uncached if self.misses else listed
 
     @property
     def room(self) -> float:
@@ -349,7 +361,7 @@ class SessionBill:
 
     def summarised(self, output: int, rates: RelativeRates) -> SessionBill:
         """Return the bill with that of a summary of so many tokens, whose request read the last prompt."""
-        paid = rates.at(self.cached)
+        paid = self.rates(rates).at(self.cached)
         return replace(self, spent=self.spent + paid.read * self.cached + paid.output * output)
 
     def lifetime(self, window: int, life: Life, rates: RelativeRates) -> str:
@@ -382,6 +394,9 @@ class SessionBill:
         ``is_changed`` if it changed old messages: then its growth may be removed tokens that came back. ``added`` are
         the tokens that its new results have more than the session was given.
         """
+        is_miss = not (used.read or used.write_5m or used.write_1h)
+        misses = self.misses + 1 if is_miss and (self.misses or not is_changed) else 0
+        rates = rates.uncached if misses else rates
         paid = rates.at(used.input)
         spent = used.read * paid.read + used.write_5m * paid.write_5m + used.write_1h * paid.write_1h
         shrunk = self.cached - used.input
@@ -401,4 +416,5 @@ class SessionBill:
             risk + (self.risk if kept == self.kept else 0.0),
             used.input,
             kept,
+            misses,
         )

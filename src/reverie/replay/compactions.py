@@ -81,7 +81,7 @@ class ReplayCompactions:
         if not self._patience or cache is None or cache.placed is None:
             return ""
         live = cache.live_tokens(view, now)
-        option = expected_compaction(view, self._policy, self._effective, live=live, calls=1, rates=cache.rates)
+        option = expected_compaction(view, self._policy, self._effective, live=live, calls=1, rates=cache.paid_rates)
         verdict = cache.compaction_due(view, option, self._patience)
         return verdict.reason if verdict.act else ""
 

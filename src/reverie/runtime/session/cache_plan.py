@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -51,7 +51,7 @@ class _CacheState:
     held: tuple[tuple[int, int, str], ...] = ()
     boundary: int = -1
     carried: tuple[float, int] = (0.0, 0)
-    bill: tuple[float, float, int, float, int, int] = (0.0, 0.0, 0, 0.0, 0, 0)
+    bill: Annotated[tuple[float | int, ...], msgspec.Meta(max_length=7)] = ()
     turns_left: float | None = None
 
 
@@ -187,7 +187,7 @@ class CachePlan:
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses, self._boundary = found.requests, found.pauses, found.boundary
         self.meter, self.turns_left = CarryingMeter(*found.carried), found.turns_left
-        self.bill = SessionBill(*found.bill)
+        self.bill = SessionBill(*cast("tuple[Any, ...]", found.bill))
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
@@ -223,14 +223,6 @@ class CachePlan:
 
     def billed(self, used: Usage, compacted: float) -> None:
         """Add the tokens of a reply to the carrying cost; ``compacted`` is the size that a compaction leaves."""
-        self.meter = self.meter.after(
-            read=used.read,
-            total=used.input,
-            output=used.output,
-            compacted=compacted,
-            rates=self.rates,
-            cleared=self._is_rewrite,
-        )
         self.bill = self.bill.after(
             used,
             is_late=self._is_late,
@@ -240,18 +232,31 @@ class CachePlan:
             is_changed=self._is_changed,
             added=self._added,
         )
+        self.meter = self.meter.after(
+            read=used.read,
+            total=used.input,
+            output=used.output,
+            compacted=compacted,
+            rates=self.paid_rates,
+            cleared=self._is_rewrite,
+        )
+
+    @property
+    def paid_rates(self) -> RelativeRates:
+        """The rates that this session pays: every token at the full price while its provider caches nothing."""
+        return self.bill.rates(self.rates)
 
     def max_pings(self) -> int:
         """Return how often the cache may be renewed before the next request (C9)."""
         bill = self.bill
-        return max_pings(self.rates, 1 - bill.kept / bill.cached if bill.cached else 1.0)
+        return max_pings(self.paid_rates, 1 - bill.kept / bill.cached if bill.cached else 1.0)
 
     def pinged(self, now: float, compacted: float | None = None) -> None:
         """Record that the last request was sent again, which renews its cache entries and costs a read."""
         if self.placed is not None:
             self.placed = replace(self.placed, at=now)
         if compacted is not None:
-            self.meter = self.meter.kept_warm(self.bill.cached, compacted=compacted, rates=self.rates)
+            self.meter = self.meter.kept_warm(self.bill.cached, compacted=compacted, rates=self.paid_rates)
 
     def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> BreakpointPlan:
         """Return the breakpoints that a request with these messages would get, without recording them."""
@@ -342,7 +347,7 @@ class CachePlan:
         return weigh_compaction(
             compaction,
             turns=self.turns_ahead(view),
-            rates=self.rates,
+            rates=self.paid_rates,
             growth=self.growth(view),
         )
 
@@ -354,12 +359,12 @@ class CachePlan:
             requests=self._requests,
             growth=self.growth(view),
             patience=patience,
-            rates=self.rates,
+            rates=self.paid_rates,
             room=self.bill.room,
         )
         self.turns_left, self.patience = None, patience
-        if self.rates.read > 0 and compaction.frees:
+        if self.paid_rates.read > 0 and compaction.frees:
             self.turns_left = self.meter.turns_until(
-                patience * verdict.cost, excess=compaction.frees, growth=self.growth(view), read=self.rates.read
+                patience * verdict.cost, excess=compaction.frees, growth=self.growth(view), read=self.paid_rates.read
             )
         return verdict

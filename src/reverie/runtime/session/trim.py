@@ -275,7 +275,7 @@ class Trimmer:
             prefix_tokens=round(counted.overhead),
             least_cached=cache.least_cached,
             growth=cache.growth(view),
-            rates=cache.rates,
+            rates=cache.paid_rates,
             pinned=view.facts.pinned,
             cleared=self._cleared,
             read_backs=self.read_backs,

@@ -443,7 +443,7 @@ class CompactionDraft:
             at.effective,
             live=cache.live_tokens(session.view, now),
             calls=1,
-            rates=cache.rates,
+            rates=cache.paid_rates,
         )
         verdict = cache.compaction_due(session.view, option, patience)
         return verdict.reason if verdict.act else ""
@@ -457,7 +457,7 @@ class CompactionDraft:
             self._session.thresholds.effective,
             live=cache.live_tokens(view, self._session.clock()),
             calls=1 if calls else 0,
-            rates=cache.rates,
+            rates=cache.paid_rates,
             lost_thinking=lost_thinking,
         )
         return cache.weigh_compaction(view, replace(option, after=after))
