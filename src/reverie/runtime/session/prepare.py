@@ -41,8 +41,11 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
         is_cut = is_other_model or log.view.cuts != parts.cache.cuts
         await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew, is_cut=is_cut)
     request = await parts.thinking.request(log, facts)
-    await log.sync(briefly=True)  # a request leaves only after its log is on disk
-    return _marked(log, parts, request)
+    # A request leaves only after its log is on disk.
+    parts.sent = await log.synced(lambda: _marked(log, parts, request))
+    tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
+    log.emit(RequestPrepared(log.name, len(request["messages"]), tokens, window))
+    return parts.sent
 
 
 def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:
@@ -59,11 +62,8 @@ def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:
 
 
 def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request with its cache breakpoints, after telling the cache watch and emitting its event."""
+    """Return a request with its cache breakpoints, after telling the cache watch."""
     parts.accounts.before(request, registered_by(log.pop_decisions()), log.view.finished_messages)
     messages: list[Any] = request["messages"]
     planned = parts.cache.mark(log.view, messages, log.clock())
-    tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
-    log.emit(RequestPrepared(log.name, len(messages), tokens, window))
-    parts.sent = with_marks(request, planned, own=True)
-    return parts.sent
+    return with_marks(request, planned, own=True)
