@@ -46,6 +46,14 @@ def _prompt(name: str) -> str:
     return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
 
 
+@lru_cache(maxsize=1)
+def reference_sentences() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return sentences that express standing wishes, and sentences about one task."""
+    text = (_HERE / "prompts" / "reference_sentences.txt").read_text("utf-8")
+    wishes, talk = (tuple(half.replace(" | ", "\n").split("\n")) for half in text.strip().split("\n\n"))
+    return wishes, talk
+
+
 def directive(
     form: Form,
     *,

@@ -2,8 +2,9 @@
 
 A wish that holds for later work is said again where it was forgotten; a task is not. Two wordings are alike if they
 share half of their stems; with an embedding also two sentences that are much nearer to each other than to any third.
-Tasks and reports are repeated too, so the grammar of one of the two must make a rule of it, in the languages whose
-grammar is known.
+Tasks and reports are repeated too. With an embedding both wordings must be nearer to reference sentences that express
+standing wishes than to those about one task; without, the grammar of one of the two must make a rule of it, in the
+languages whose grammar is known.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final, TypeAlias
 from ...memories.recall.terms import tokens, without_noise
 from ...text.directives import has_known_words, is_question, is_rule, typed_sentences
 from ...values import record, replace
+from .prompts import reference_sentences
 from .sayings import TypedMessage, word_count
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
@@ -39,8 +41,10 @@ _MOST_SYMBOLS: Final = 0.1
 _NAME_PART: Final = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
 _SAME_SHARE: Final = 0.5
 _EQUAL_SHARE: Final = 0.9
-_SAME_LEAD: Final = 0.4
-"""The least cosine of two sentences in other words, less half of that of either to a sentence of a third message."""
+_SAME_LEAD: Final = 0.42
+"""The least cosine of two sentences in other words, less half of that of either to a third one, plus their likeness."""
+_LEAST_LIKENESS: Final = 0.05
+"""How much nearer to a standing wish than to talk about a task both wordings are that share words."""
 _QUOTE_CHARS: Final = 300
 _RULE_WORDS: Final = 5
 """A message of fewer words is a command unless its grammar makes a rule of it."""
@@ -146,6 +150,7 @@ class PastSayings:
         self._places: dict[str, list[int]] = {}
         self._spread: Counter[str] = Counter()
         self._vectors: dict[str, Sequence[float]] = {}
+        self._likenesses: dict[str, float] = {}
         self.add(sayings)
 
     def add(self, sayings: Iterable[TypedMessage]) -> None:
@@ -185,24 +190,34 @@ class PastSayings:
 
     def _matches(self, new: TypedMessage, wording: _Phrase) -> Iterator[_Match]:
         """Yield the wordings of earlier messages that say the same wish as one of a new message."""
-        for match in (*self._by_words(wording), *self._by_meaning(new.session, wording)):
-            earlier = self._sayings[match.other.saying]
-            if not _is_copy(new, earlier) and _is_wish(_quote(new, wording).text, _quote(earlier, match.other).text):
+        for match in (*self._by_words(new, wording), *self._by_meaning(new.session, wording)):
+            if not _is_copy(new, self._sayings[match.other.saying]):
                 yield match
 
-    def _by_words(self, wording: _Phrase) -> Iterator[_Match]:
+    def _by_words(self, new: TypedMessage, wording: _Phrase) -> Iterator[_Match]:
         shared = Counter(place for stem in wording.stems for place in self._places.get(stem, ()))
         for place, count in shared.items():
             other = self._wordings[place]
             share = 2 * count / (len(wording.stems) + len(other.stems))
             if share >= _SAME_SHARE and (weight := self._weight(wording.stems & other.stems)) >= _LEAST_WEIGHT:
-                yield _Match(share * weight, wording, other)
+                quotes = _quote(new, wording).text, _quote(self._sayings[other.saying], other).text
+                if not all(map(is_question, quotes)) and self._is_wish(wording, other, *quotes):
+                    yield _Match(share * weight, wording, other)
+
+    def _is_wish(self, wording: _Phrase, other: _Phrase, *quotes: str) -> bool:
+        """Say whether both wordings are nearer to wishes than to talk; without vectors, whether a quote is a rule."""
+        if self._embed is not None:
+            return self._likeness_to_wishes(wording.text, other.text) >= _LEAST_LIKENESS
+        return any(map(_is_rule, quotes)) or not any(map(has_known_words, quotes))
 
     def _by_meaning(self, session: str, sentence: _Phrase) -> Iterator[_Match]:
         """Yield the nearest earlier sentence to a new one, if to neither of the two another is nearly as near."""
         for cosine, other in self._nearest(session, sentence)[:1]:
             rivals = self._nearest(session, sentence)[1:] + self._nearest(self._sayings[other.saying].session, other)
-            if cosine - max((near for near, _ in rivals), default=0.0) / 2 >= _SAME_LEAD:
+            lead = cosine - max((near for near, _ in rivals), default=0.0) / 2
+            if lead < _SAME_LEAD - 1 or (is_question(sentence.text) and is_question(other.text)):
+                continue
+            if lead + self._likeness_to_wishes(sentence.text, other.text) >= _SAME_LEAD:
                 yield _Match(cosine * min(self._weight(sentence.stems), self._weight(other.stems)), sentence, other)
 
     def _nearest(self, session: str, sentence: _Phrase) -> list[tuple[float, _Phrase]]:
@@ -211,10 +226,21 @@ class PastSayings:
         best: dict[int, tuple[float, _Phrase]] = {}
         for other in self._wordings if vector is not None else ():
             if other.is_sentence and self._sayings[other.saying].session != session:
-                cosine = sum(map(mul, vector or (), self._vectors.get(other.text, ())))
+                cosine = _cosine(vector, self._vectors.get(other.text))
                 if cosine > best.get(other.saying, (0.0,))[0]:
                     best[other.saying] = (cosine, other)
         return nlargest(2, best.values(), key=itemgetter(0))
+
+    def _likeness_to_wishes(self, *texts: str) -> float:
+        """Return how much nearer each of these texts is to a standing wish than to talk about one task, at least."""
+        halves = reference_sentences()
+        self._embed_missing((*halves[0], *halves[1], *texts))
+        for text in texts:
+            if text not in self._likenesses:
+                vector = self._vectors[text]
+                wish, talk = (max(_cosine(vector, self._vectors[one]) for one in half) for half in halves)
+                self._likenesses[text] = wish - talk
+        return min(self._likenesses[text] for text in texts)
 
     def _weight(self, stems: Iterable[str]) -> float:
         """Return the number of these stems, those that many messages have counted for less than one."""
@@ -225,9 +251,12 @@ class PastSayings:
         if self._embed is None or not new or not self._wordings:
             return
         every = (one for one in (*new, *self._wordings) if one.is_sentence)
-        wanted = [one.text for one in every if self._weight(one.stems) >= _LEAST_WEIGHT]
-        missing = [text for text in dict.fromkeys(wanted) if text not in self._vectors]
-        self._vectors.update(zip(missing, self._embed(missing), strict=True))
+        self._embed_missing(one.text for one in every if self._weight(one.stems) >= _LEAST_WEIGHT)
+
+    def _embed_missing(self, texts: Iterable[str]) -> None:
+        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if missing and self._embed is not None:
+            self._vectors.update(zip(missing, self._embed(missing), strict=True))
 
     def _wish(self, new: TypedMessage, match: _Match) -> RepeatedWish:
         said = [
@@ -241,6 +270,10 @@ class PastSayings:
         return RepeatedWish(tuple(quote for quote, _ in said), clearest[0].text)
 
 
+def _cosine(one: Sequence[float] | None, other: Sequence[float] | None) -> float:
+    return 0.0 if one is None or other is None else sum(map(mul, one, other))
+
+
 def _is_copy(new: TypedMessage, earlier: TypedMessage) -> bool:
     """Say whether two messages are of one session, or one message in two logs: a fork or a resumed recording."""
     is_same_time = new.at == earlier.at > 0 and new.text == earlier.text
@@ -250,13 +283,6 @@ def _is_copy(new: TypedMessage, earlier: TypedMessage) -> bool:
 def _is_command(text: str) -> bool:
     """Say whether a message has few words, and none that makes a rule of it: "run the tests"."""
     return word_count(text) < _RULE_WORDS and not _is_rule(text)
-
-
-def _is_wish(*quotes: str) -> bool:
-    """Say whether the grammar of a quote makes a rule of it, where it is known, and not all quotes ask."""
-    if all(is_question(text) for text in quotes):
-        return False
-    return any(map(_is_rule, quotes)) or not any(map(has_known_words, quotes))
 
 
 def _is_rule(text: str) -> bool:
