@@ -51,9 +51,11 @@ SETS = (
     "extraction_second",
     "extraction_third",
     "extraction_fourth",
+    "extraction_fifth",
+    "extraction_sixth",
 )
 NOT_ENGLISH = "extraction_languages"
-WORTH = ("extraction_worth", "extraction_worth_stranger")
+WORTH = ("extraction_worth", "extraction_worth_stranger", "extraction_worth_fifth")
 START = 1_790_000_000.0
 LEAST_PASSED = 0.95
 LEAST_PRECISION = 0.8
@@ -148,7 +150,7 @@ def gate_rows(corpus: Sequence[tuple[str, Sequence[Entry]]]) -> dict[str, tuple[
         for one in json.loads((DATA / f"{name}.json").read_text())["sessions"].values()
         for text in one
     ]
-    kinds = {"worth keeping": worth[0], "worth keeping, by a stranger": worth[1], "of the sets": said}
+    kinds = {f"of {name}": texts for name, texts in zip(WORTH, worth, strict=True)} | {"of the sets": said}
     rows = {
         kind: (sum(has_new_prose(entries_of("s", 0, [text])) for text in texts), len(texts))
         for kind, texts in kinds.items()
@@ -214,7 +216,7 @@ def main() -> int:
             print(f"recorded sessions: {len(wrong)} proposals, each of them wrong")
         for text in wrong:
             print(f"  WRONG  {text}")
-    words, worth = summary(by_words), [row for kind, row in gate.items() if kind.startswith("worth")]
+    words, worth = summary(by_words), [row for kind, row in gate.items() if kind.startswith("of extraction_worth")]
     limits = {
         "gate": all(passed / total >= LEAST_PASSED for passed, total in worth),
         "precision": words["precision"] >= LEAST_PRECISION and not wrong,

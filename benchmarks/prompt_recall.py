@@ -34,6 +34,7 @@ SETS = {
     "second stranger": "prompt_recall_second",
     "third stranger": "prompt_recall_third",
     "fourth stranger": "prompt_recall_fourth",
+    "fifth stranger": "prompt_recall_fifth",
 }
 LIMITS = {"precision": 0.6, "neutral": 0.05, "times the answers of words": 2}
 

@@ -134,6 +134,8 @@ def test_what_is_said_in_other_words_is_left_alone(one: str, other: str) -> None
         ("Der Import ist bis zum 10.11.2026 gesperrt.", True),
         ("临时频率使用到2026年11月10日为止。", True),
         ("The freeze holds until the end of October 2026.", False),
+        ("Die Sperre gilt bis zum 10. November 2026.", True),
+        ("Die Tablets liegen bis Ende Oktober 2026 im Schrank.", False),
         ("The freeze holds until November 10th, 2026, for all.", True),
         ("Write to both calendars until 2027-01-31.", False),
         ("Winter rules hold from 2026-11-10 until 2027-03-15.", False),
@@ -231,13 +233,16 @@ def test_a_merge_unites_sources_and_keeps_every_field() -> None:
     assert gone.into == file
 
 
-def test_types_keep_memories_apart_and_team_files_are_left_alone() -> None:
+def test_equal_words_of_two_types_are_a_question_and_team_files_are_left_alone() -> None:
     text = "The billing service listens on port 8081."
     files = {"a.md": memory(text), "b.md": memory(text, kind="reference"), "c.md": memory(text, scope="team")}
     files["team/d.md"] = memory(text)
     dreamed, after = dreamt(files)
     assert dreamed.changes == ()
     assert after == files
+    assert [one.files for one in dreamed.questions] == [("a.md", "b.md")]
+    files["b.md"] = memory("The billing service listens on port 8082.", kind="reference")
+    assert dreamt(files)[0].questions == (), "of two types, other words are left alone"
 
 
 # -- dates

@@ -48,7 +48,7 @@ def adds_words(one: MemoryRecord, other: MemoryRecord | None = None) -> int:
 def similar_groups(
     memories: Mapping[str, MemoryRecord], least: float, alike: Collection[tuple[str, str]] = ()
 ) -> list[list[str]]:
-    """Return groups of files whose memories have the same type and nearly the same words, or are ``alike``.
+    """Return groups of files whose memories have the same words, the same type and nearly those, or are ``alike``.
 
     Two are similar if they differ in one word, if they differ in at most two words at one place and those are at most
     a third, or if they have at least ``least`` of their words in common (Dice). Two that put other words into the
@@ -61,11 +61,11 @@ def similar_groups(
         group.update((file, equal) for file in equal)
     meant = [pair for pair in sorted(alike) if memories.keys() >= {*pair}]
     for one, other in (*_candidates(claims, least), *meant):
-        same_type = memories[one].type == memories[other].type
+        may_match = memories[one].type == memories[other].type or said[one] == said[other]
         if group[one] is group[other] or _are_of_two_things(said[one], said[other]):
             continue
         by_words = _is_similar(claims[one], claims[other], least) or _differs_at_one_place(said[one], said[other])
-        if (same_type and by_words) or (one, other) in alike:
+        if (may_match and by_words) or (one, other) in alike:
             group[one] |= group[other]
             group.update(dict.fromkeys(group[other], group[one]))
     found = {id(files): sorted(files) for files in group.values() if len(files) > 1}

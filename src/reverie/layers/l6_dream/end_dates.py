@@ -1,4 +1,4 @@
-"""Read the absolute dates of a text, by their figures and by the English names of months."""
+"""Read the absolute dates of a text, by their figures and by the English and German names of months."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 
 from ...text.dates import without_quotes
 
-_NAMES: Final = {
+_GERMAN: Final = {"januar": 1, "februar": 2, "märz": 3, "mai": 5, "juni": 6, "juli": 7, "oktober": 10, "dezember": 12}
+_NAMES: Final = _GERMAN | {
     name.lower(): number for names in (month_name, month_abbr) for number, name in enumerate(names) if name
 }
 _MONTH: Final = "|".join(sorted(_NAMES, key=len, reverse=True))
