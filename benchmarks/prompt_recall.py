@@ -3,11 +3,11 @@
     python benchmarks/prompt_recall.py [--embedder NAME] [--set NAME] [--json] [--check]
 
 Saves the memories of a set and asks ``Memory.recall`` each of its prompts, which use other words, and its neutral
-prompts: by words alone, and with the embedder. Precision is the share of fitting memories among those shown. The
-thresholds (``RecallPolicy``) were chosen on all sets but the fourth stranger's; ``memory.md`` says how each fares if it
-is left out. The author of the code wrote "own" and "choosing"; two people who had not seen the code wrote the set
-"stranger", one the memories and prompts, the other the neutral prompts, and others wrote the three other sets of
-strangers in the same way.
+prompts: by words alone, with the embedder, and with the least certainty at which the embedder is as precise as words.
+Precision is the share of fitting memories among those shown. The thresholds (``RecallPolicy``) were chosen on all sets
+but the fourth and fifth stranger's; ``memory.md`` says how each fares if it is left out. The author of the code wrote
+"own" and "choosing"; two people who had not seen the code wrote the set "stranger", one the memories and prompts, the
+other the neutral prompts, and others wrote the four other sets of strangers in the same way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from reverie.memories.recall.policy import RecallPolicy
 from reverie.memories.store.names import file_for
 from reverie.memories.store.records import new_text
 from reverie.models.embedders import open_embedder
 from reverie.ports import Embedder
 from reverie.runtime.memory.memory import Memory
+from reverie.values import replace
 
 DATA = Path(__file__).resolve().parent / "data"
 FIELDS = ("name", "description", "type")
@@ -36,20 +38,29 @@ SETS = {
     "fourth stranger": "prompt_recall_fourth",
     "fifth stranger": "prompt_recall_fifth",
 }
+AS_PRECISE = "embeddings, at least as precise as words"
 LIMITS = {"precision": 0.6, "neutral": 0.05, "times the answers of words": 2}
 
 
-def measured(given: dict[str, Any], embedder: Embedder | None) -> dict[str, Any]:
-    """Ask all prompts and return how many were answered, the precision, and the neutral prompts that were answered."""
+def measured(given: dict[str, Any], embedder: Embedder | None, least_precision: float = 0.0) -> dict[str, Any]:
+    """Ask all prompts with the least certainty, from the default on, that reaches a precision."""
     with tempfile.TemporaryDirectory() as folder:
-        memory = Memory(folder, embedder=embedder)
-        files = [saved(memory, one) for one in given["memories"]]
-        answered = shown = fitting = 0
-        for prompt, wanted in given["prompts"]:
-            found = [one.file for one in memory.recall(prompt)]
-            right = {files[number] for number in wanted} & set(found)
-            answered, shown, fitting = answered + bool(right), shown + len(found), fitting + len(right)
-        disturbed = [prompt for prompt in given["neutral"] if memory.recall(prompt)]
+        files = [saved(Memory(folder), one) for one in given["memories"]]
+        for step in range(20):
+            policy = replace(RecallPolicy(), min_certainty=RecallPolicy().min_certainty + 0.02 * step)
+            found = asked(Memory(folder, embedder=embedder, recall=policy), given, files)
+            if not found["shown"] or found["precision"] >= least_precision:
+                break
+    return found
+
+
+def asked(memory: Memory, given: dict[str, Any], files: list[str]) -> dict[str, Any]:
+    """Ask all prompts and return how many were answered, the precision, and the neutral prompts that were answered."""
+    answered = shown = fitting = 0
+    for prompt, wanted in given["prompts"]:
+        found = [one.file for one in memory.recall(prompt)]
+        right = {files[number] for number in wanted} & set(found)
+        answered, shown, fitting = answered + bool(right), shown + len(found), fitting + len(right)
     return {
         "memories": len(files),
         "prompts": len(given["prompts"]),
@@ -57,7 +68,7 @@ def measured(given: dict[str, Any], embedder: Embedder | None) -> dict[str, Any]
         "shown": shown,
         "precision": round(fitting / shown, 3) if shown else None,
         "neutral": len(given["neutral"]),
-        "neutral_answered": disturbed,
+        "neutral_answered": [prompt for prompt in given["neutral"] if memory.recall(prompt)],
     }
 
 
@@ -77,9 +88,9 @@ def met(report: dict[str, dict[str, Any]]) -> dict[str, bool]:
     for label, one in report.items():
         out[f"{label}: neutral prompts"] = len(one["neutral_answered"]) <= LIMITS["neutral"] * one["neutral"]
     if "embeddings" in report:
-        words, both = report["words"], report["embeddings"]
-        out["embeddings: precision"] = (both["precision"] or 0) >= max(LIMITS["precision"], words["precision"] or 0)
-        out["times the answers of words"] = both["answered"] >= max(1, 2 * words["answered"])
+        out["embeddings: precision"] = (report["embeddings"]["precision"] or 0) >= LIMITS["precision"]
+        least = max(1, LIMITS["times the answers of words"] * report["words"]["answered"])
+        out["times the answers of words at their precision"] = report[AS_PRECISE]["answered"] >= least
     return out
 
 
@@ -94,7 +105,9 @@ def main() -> int:
     data = json.loads((DATA / f"{SETS[given.name]}.json").read_text())
     report = {"words": measured(data, None)}
     if given.embedder:
-        report["embeddings"] = measured(data, open_embedder(given.embedder))
+        embedder = open_embedder(given.embedder)
+        report["embeddings"] = measured(data, embedder)
+        report[AS_PRECISE] = measured(data, embedder, report["words"]["precision"] or 0.0)
     limits = met(report)
     if given.as_json:
         print(json.dumps({"report": report, "met": limits}, indent=2))

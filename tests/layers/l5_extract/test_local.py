@@ -20,6 +20,7 @@ from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.rules.taxonomy import TYPES, body_for, lint_memory, refusal
 from reverie.memories.store.records import MemoryRecord
 
+WISHES = reference_sentences()[0]
 WEDNESDAY = "2026-11-11T10:00:00Z"
 LATER = "2026-11-12T10:00:00Z"
 REPEATED = [
@@ -113,7 +114,7 @@ def test_common_words_of_a_project_are_no_repetition() -> None:
 
 def near_wishes(*texts: str) -> Callable[[Sequence[str]], list[list[float]]]:
     """Return an embedding in which these texts are like standing wishes, and all others like talk about a task."""
-    wishes = {*texts, *reference_sentences()[0]}
+    wishes = {*texts, *WISHES}
     return lambda given: [[1.0, 0.0] if text in wishes else [0.0, 1.0] for text in given]
 
 
@@ -125,7 +126,7 @@ def test_vectors_find_a_wish_in_other_words_and_no_talk_about_tasks(monkeypatch:
     assert len(extract("now", [said(second)], past(first, embed=embed)).candidates) == 1
     assert kept(first, second) == []
     assert extract("now", [said(other)], past(statement, embed=embed)).candidates == ()
-    monkeypatch.setattr(PastSayings, "_likeness_to_wishes", lambda *_: 0.0)
+    monkeypatch.setattr(PastSayings, "_likeness_to_wishes", lambda *_: 1.0)
     assert len(extract("now", [said(other)], past(statement, embed=embed)).candidates) == 1, "the known-bad twin"
 
 
@@ -146,10 +147,11 @@ def test_with_vectors_no_word_list_decides_whether_repeated_words_are_a_wish() -
 def test_vectors_find_nothing_where_a_third_message_is_nearly_as_near() -> None:
     wish, near = "Figures must be vector graphics in the paper.", "png again, export everything as svg always"
     third = "Captions of the plots stay below them."
-    places = {wish: [1.0, 0.0], near: [0.7, 0.714], third: [0.0, 1.0]}
+    middle = [0.58, 0.58, 0.572]
+    places = {wish: [1.0, 0.0, 0.0], near: middle, third: [0.0, 1.0, 0.0]} | dict.fromkeys(WISHES, middle)
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [places.get(text, [0.0, 0.0]) for text in texts]
+        return [places.get(text, [0.0, 0.0, 0.0]) for text in texts]
 
     assert extract("now", [said(near)], past(wish, third, embed=embed)).candidates == ()
     assert len(extract("now", [said(near)], past(wish, embed=embed)).candidates) == 1, "the twin: without the third"

@@ -41,10 +41,10 @@ _MOST_SYMBOLS: Final = 0.1
 _NAME_PART: Final = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
 _SAME_SHARE: Final = 0.5
 _EQUAL_SHARE: Final = 0.9
-_SAME_LEAD: Final = 0.42
-"""The least cosine of two sentences in other words, less half of that of either to a third one, plus their likeness."""
+_SAME_LEAD: Final = 0.3
+"""The least cosine of two sentences in other words, less half of that of either to a sentence of a third message."""
 _LEAST_LIKENESS: Final = 0.05
-"""How much nearer to a standing wish than to talk about a task both wordings are that share words."""
+"""How much nearer both wordings are to a standing wish than to talk about a task."""
 _QUOTE_CHARS: Final = 300
 _RULE_WORDS: Final = 5
 """A message of fewer words is a command unless its grammar makes a rule of it."""
@@ -190,34 +190,37 @@ class PastSayings:
 
     def _matches(self, new: TypedMessage, wording: _Phrase) -> Iterator[_Match]:
         """Yield the wordings of earlier messages that say the same wish as one of a new message."""
-        for match in (*self._by_words(new, wording), *self._by_meaning(new.session, wording)):
-            if not _is_copy(new, self._sayings[match.other.saying]):
+        for match in (*self._by_words(wording), *self._by_meaning(new, wording)):
+            earlier = self._sayings[match.other.saying]
+            quotes = _quote(new, wording).text, _quote(earlier, match.other).text
+            if not _is_copy(new, earlier) and self._is_wish(wording, match.other, *quotes):
                 yield match
 
-    def _by_words(self, new: TypedMessage, wording: _Phrase) -> Iterator[_Match]:
+    def _by_words(self, wording: _Phrase) -> Iterator[_Match]:
         shared = Counter(place for stem in wording.stems for place in self._places.get(stem, ()))
         for place, count in shared.items():
             other = self._wordings[place]
             share = 2 * count / (len(wording.stems) + len(other.stems))
             if share >= _SAME_SHARE and (weight := self._weight(wording.stems & other.stems)) >= _LEAST_WEIGHT:
-                quotes = _quote(new, wording).text, _quote(self._sayings[other.saying], other).text
-                if not all(map(is_question, quotes)) and self._is_wish(wording, other, *quotes):
-                    yield _Match(share * weight, wording, other)
+                yield _Match(share * weight, wording, other)
 
     def _is_wish(self, wording: _Phrase, other: _Phrase, *quotes: str) -> bool:
-        """Say whether both wordings are nearer to wishes than to talk; without vectors, whether a quote is a rule."""
+        """Say whether both wordings are nearer to wishes than to talk; without vectors, whether a quote is a rule.
+
+        Two questions are no wish.
+        """
+        if all(map(is_question, quotes)):
+            return False
         if self._embed is not None:
             return self._likeness_to_wishes(wording.text, other.text) >= _LEAST_LIKENESS
         return any(map(_is_rule, quotes)) or not any(map(has_known_words, quotes))
 
-    def _by_meaning(self, session: str, sentence: _Phrase) -> Iterator[_Match]:
+    def _by_meaning(self, new: TypedMessage, sentence: _Phrase) -> Iterator[_Match]:
         """Yield the nearest earlier sentence to a new one, if to neither of the two another is nearly as near."""
-        for cosine, other in self._nearest(session, sentence)[:1]:
-            rivals = self._nearest(session, sentence)[1:] + self._nearest(self._sayings[other.saying].session, other)
-            lead = cosine - max((near for near, _ in rivals), default=0.0) / 2
-            if lead < _SAME_LEAD - 1 or (is_question(sentence.text) and is_question(other.text)):
-                continue
-            if lead + self._likeness_to_wishes(sentence.text, other.text) >= _SAME_LEAD:
+        for cosine, other in self._nearest(new.session, sentence)[:1]:
+            earlier = self._sayings[other.saying].session
+            rivals = self._nearest(new.session, sentence)[1:] + self._nearest(earlier, other)
+            if cosine - max((near for near, _ in rivals), default=0.0) / 2 >= _SAME_LEAD:
                 yield _Match(cosine * min(self._weight(sentence.stems), self._weight(other.stems)), sentence, other)
 
     def _nearest(self, session: str, sentence: _Phrase) -> list[tuple[float, _Phrase]]:
