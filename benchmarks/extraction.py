@@ -8,11 +8,12 @@ alone. Recorded sessions (``--corpus``) hold no wish that is repeated, so each p
     extraction_sessions, _fresh, _unseen    English, written by the author of the method
     extraction_languages                    German and Chinese, likewise
     extraction_stranger, _second, _third    written by people who had not seen the code
-    extraction_fourth                       likewise; measured once, when the method was settled
+    extraction_fourth                       written by somebody who had read parts of the code
+    extraction_fifth, _sixth                written by two people who had not seen the code
 
-All but the last were used to choose the method; ``memory.md`` has the first measure of each.
+All were used to choose the method in the end; ``memory.md`` has the first measure of each.
 
-The gate is measured by ``data/extraction_worth.txt``, messages that are worth keeping, and by the messages of the
+The gate is measured by ``data/extraction_worth*.txt``, messages that are worth keeping, and by the messages of the
 sets and of recorded sessions, most of which are not.
 
 With ``--embedder`` a second table is made with its vectors. With ``--check`` it exits with 1 unless the gate passes

@@ -467,6 +467,11 @@ def test_each_finding_names_its_own_line_and_column() -> None:
     ("text", "is_refused"),
     [
         ("db password: hunter2", True),
+        ("Passwort der Datenbank: hunter2", True),
+        ("The password of the db user is hunter2.", True),
+        ("pw for staging: hunter2", True),
+        ("The password rules of 2024: see page 12x4b.", False),
+        ("The password policy is in PCI4.", False),
         ("The password is sunshine42.", True),
         ("Das Passwort ist sommer2024", True),
         ("数据库密码：abc12345", True),

@@ -217,10 +217,10 @@ class PastSayings:
 
     def _by_meaning(self, new: TypedMessage, sentence: _Phrase) -> Iterator[_Match]:
         """Yield the nearest earlier sentence to a new one, if to neither of the two another is nearly as near."""
-        for cosine, other in self._nearest(new.session, sentence)[:1]:
-            earlier = self._sayings[other.saying].session
-            rivals = self._nearest(new.session, sentence)[1:] + self._nearest(earlier, other)
-            if cosine - max((near for near, _ in rivals), default=0.0) / 2 >= _SAME_LEAD:
+        near = self._nearest(new.session, sentence)
+        for cosine, other in near[:1]:
+            rivals = near[1:] + self._nearest(self._sayings[other.saying].session, other)
+            if cosine - max((rival for rival, _ in rivals), default=0.0) / 2 >= _SAME_LEAD:
                 yield _Match(cosine * min(self._weight(sentence.stems), self._weight(other.stems)), sentence, other)
 
     def _nearest(self, session: str, sentence: _Phrase) -> list[tuple[float, _Phrase]]:
