@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from log_script import Script, text
-from reverie import Session
+from reverie import InMemoryStorage, Session
 from reverie.conversation import view
 from reverie.conversation.decisions import (
     Cause,
@@ -71,6 +71,23 @@ def test_a_change_in_the_summarised_part_is_told_again_although_a_later_change_i
         assert "Rule one." in repr(told(last))
         assert desk.refusals == []
         assert desk.decisions(ThinkingDropped) == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("V6")
+@pytest.mark.parametrize("model", [CHECKED, OLD])
+def test_a_system_prompt_that_a_later_call_leaves_out_stays_and_an_empty_one_removes_it(model: str) -> None:
+    async def main() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            await session.say("One.")
+            first = await session.prepare(model=model, max_tokens=100, system=SYSTEM)
+            rendered = session.view.facts.prefix
+            assert (await session.prepare(model=model, max_tokens=100))["system"] == first["system"]
+            assert session.view.facts.prefix is rendered
+            assert session.view.facts.amended is None
+            emptied = await session.prepare(model=model, max_tokens=100, system="")
+            assert emptied.get("system") != first["system"] or session.view.facts.amended is not None
 
     anyio.run(main)
 

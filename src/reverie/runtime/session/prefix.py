@@ -196,7 +196,8 @@ async def amend_prefix(
     if told is not None and told.message.get("role") == "user" and "tool_changes" in prefix.capabilities:
         # Another model learned of new tools in words; this one takes their definitions.
         before = told.system, told_in_part(prefix, [amended for _, amended in amendments], ()).tools
-    after = (asked.system, asked.tools or (amendments[-1][1].tools if amendments else prefix.tools))
+    system = before[0] if asked.system is None else asked.system  # left out: as it was
+    after = (system, asked.tools or (amendments[-1][1].tools if amendments else prefix.tools))
     kept, choices = after, ""
     if asked.program is not None:
         choices = asked.program.choices
