@@ -491,7 +491,11 @@ def test_relative_dates_are_made_absolute_when_a_memory_is_saved(tmp_path: Path)
     wednesday = datetime(2026, 11, 11, 12, tzinfo=UTC)
     memory = Memory(tmp_path / "memory", clock=lambda: wednesday)
     kept = {
-        "The freeze starts on Thursday": ("project", "The freeze starts on Thursday 2026-11-12"),
+        "The freeze starts on Thursday": ("project", "The freeze starts on Thursday"),
+        "Deploys run every Tuesday and Thursday, not on Black Friday": (
+            "project",
+            "Deploys run every Tuesday and Thursday, not on Black Friday",
+        ),
         "The audit is due next month": ("project", "The audit is due 2026-12"),
         "Never deploy on Friday": ("feedback", "Never deploy on Friday"),
         "The user is away until tomorrow": ("user", "The user is away until 2026-11-12"),
@@ -505,6 +509,8 @@ def test_relative_dates_are_made_absolute_when_a_memory_is_saved(tmp_path: Path)
         found = memory.get(saved.file)
         assert found.body.split("\n")[0] == written
         assert found.description == written
+        told = [warning for warning in saved.warnings if warning.startswith("wrote ")]
+        assert bool(told) is (text != written), "a changed word is told"
     saved = memory.save("The demo is planned", type="project", why="asked")
     memory.update(saved.file, "The demo is tomorrow", why="moved")
     assert memory.get(saved.file).body.startswith("The demo is 2026-11-12")

@@ -1,6 +1,8 @@
 """Make relative English dates absolute, counted from the date they were written; change nothing else.
 
-Quotes, code and links stay: a quoted "tomorrow" belongs to the quoted person. A phrase beside an ISO date stays too.
+A phrase that may recur, may be a duration or is vague stays: a bare weekday, "December 5", "in two weeks", "last week",
+"the end of the month". Quotes, code and links stay: a quoted "tomorrow" belongs to the quoted person. A phrase beside
+an ISO date stays too.
 """
 
 from __future__ import annotations
@@ -14,36 +16,22 @@ from typing import Final
 from ..values import record
 
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_FRIDAY: Final = 4
-_RECENT_DAYS: Final = 60
-"""The most days that a date without a year may lie in the past; an earlier one means next year's."""
 _NUMBERS: Final = {
     **{"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6},
     **{"seven": 7, "eight": 8, "nine": 9, "ten": 10},
 }
 _DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tues?|wed|thu(?:rs)?|fri|sat|sun"
-_MONTH: Final = (
-    r"january|february|march|april|may|june|july|august|september|october|november|december"
-    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
-)
 _COUNT: Final = rf"\d{{1,3}}|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))}"
 _UNIT: Final = r"days?|weeks?|months?|years?"
-_SPANS: Final = ("week", "month", "quarter", "year")
+_SPANS: Final = ("month", "quarter", "year")
 _SPAN: Final = "|".join(_SPANS)
 _PHRASE: Final = re.compile(
     rf"""(?<![\w/.@#-])(?:
       (?P<near>(?:the\ )?day\ (?:after\ tomorrow|before\ yesterday)|today|tonight|tomorrow|yesterday)
-    | (?P<end>(?:the\ )?end\ of\ (?:the\ |this\ |next\ )?(?:{_SPAN})|eo[wmqy])
+    | (?P<end>(?:the\ )?end\ of\ (?:this|next)\ (?:{_SPAN}))
     | (?<!\bevery\ )(?<!\beach\ )(?P<which>next|this|last|coming)\ (?P<span>{_SPAN}|{_DAY})(?!\ of\b)
-    | in\ (?P<count>{_COUNT})\ (?P<unit>{_UNIT})(?P<time>['’]?s?\ time)?
-    | (?P<past>{_COUNT})\ (?P<past_unit>{_UNIT})\ (?P<way>ago|from\ (?:now|today))
-    | (?P<month>{_MONTH})\.?\ (?P<month_day>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\ (?P<year>\d{{4}}))?
-    | (?P<day>\d{{1,2}})(?:st|nd|rd|th)?\ (?:of\ )?(?P<day_month>{_MONTH})(?:,?\ (?P<day_year>\d{{4}}))?
-    | (?<!\bevery\ )(?<!\beach\ )(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)(?!\ of\b)
+    | in\ (?P<count>{_COUNT})\ (?P<unit>{_UNIT})['’]?s?\ time
+    | (?P<past>{_COUNT})\ (?P<past_unit>days?|months?|years?)\ (?P<way>ago|from\ (?:now|today))
     )(?![\w@-]|['’]\w|\.\w|/\w|[ ,]*\(?\d{{4}}-\d\d)""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -52,8 +40,6 @@ _MASKED: Final = re.compile(
     r"|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|<!--(?:(?!<!--).)*?-->|^>[^\n]*$|(?<!\w)'[^'\n]{1,200}'(?!\w)",
     re.MULTILINE | re.DOTALL,
 )
-_VERBS: Final = ("may", "march", "mar")
-"""Words that mean a month only if they are capitalised."""
 _NEAR_CHARS: Final = 40
 _BOUNDARY: Final = ".!?:;,"
 
@@ -82,12 +68,8 @@ def without_quotes(text: str) -> str:
     return _MASKED.sub(" ", text)
 
 
-def absolute(text: str, written_on: date | None, *, only_certain: bool = False) -> DatedText:
-    """Return the text with each relative date as an absolute one, counted from ``written_on`` (None: unknown).
-
-    With ``only_certain`` a phrase that may recur, may be a duration or is vague stays: a bare weekday, "December 5",
-    "in two weeks", "last week", "two weeks ago", "the end of the month".
-    """
+def absolute(text: str, written_on: date | None) -> DatedText:
+    """Return the text with each relative date as an absolute one, counted from ``written_on`` (None: unknown)."""
     masked = deque(found.span() for found in _MASKED.finditer(text))
     replaced: list[tuple[str, str]] = []
     unknown: list[str] = []
@@ -97,7 +79,7 @@ def absolute(text: str, written_on: date | None, *, only_certain: bool = False) 
         start, end = found.span()
         while masked and masked[0][1] <= start:
             masked.popleft()
-        if (masked and masked[0][0] < end) or _is_no_date(found) or (only_certain and not _is_certain(found)):
+        if (masked and masked[0][0] < end) or _is_span_to_now(found) or _is_name(found):
             continue
         named = _days_of(found, written_on)
         if not named:
@@ -117,22 +99,10 @@ def _joined(before: str, shown: str) -> str:
     return re.sub(r"\b(by|on|until|before|after) the \Z", r"\1 ", before) if shown[:1].isdigit() else before
 
 
-def _is_no_date(found: re.Match[str]) -> bool:
-    """Say whether a phrase is the verb "may" or "march", or a span that ends now, as in "over the last month"."""
-    if found["month"] in _VERBS:
-        return True
+def _is_span_to_now(found: re.Match[str]) -> bool:
+    """Say whether a phrase is a span that ends now, as in "over the last month"."""
     before = found.string[max(0, found.start() - 4) : found.start()].lower()
     return (found["span"] or "").lower() in _SPANS and before == "the "
-
-
-def _is_certain(found: re.Match[str]) -> bool:
-    """Say whether a phrase can only mean one day or span; the days of a week depend on the country."""
-    in_weeks = (found["span"] or found["past_unit"] or "").lower().startswith("week")
-    if in_weeks or (found["count"] and not found["time"]):
-        return False
-    if found["end"]:
-        return re.search(r"(?:this|next) (?:month|quarter|year)", found["end"], re.IGNORECASE) is not None
-    return not (found["month"] or found["day_month"] or found["weekday"] or _is_name(found))
 
 
 def _is_name(found: re.Match[str]) -> bool:
@@ -145,15 +115,10 @@ def _shown(found: re.Match[str], days: tuple[date, ...]) -> str:
     iso = days[0].isoformat()
     unit = (found["unit"] or found["past_unit"] or "").lower().rstrip("s")
     span = (found["span"] or "").lower()
-    shapes = {
-        "week": f"the week of {iso}",
-        "month": iso[:7],
-        "quarter": f"Q{(days[0].month + 2) // 3} {days[0].year}",
-        "year": iso[:4],
-    }
+    shapes = {"month": iso[:7], "quarter": f"Q{(days[0].month + 2) // 3} {days[0].year}", "year": iso[:4]}
     if span in shapes or unit in ("month", "year"):
         shown = shapes[span or unit]
-    elif found["weekday"] or span:
+    elif span:
         shown = f"{_DAYS[days[0].weekday()].capitalize()} {' or '.join(map(str, days))}"
     else:
         shown = f"the night of {iso}" if found.group().lower() == "tonight" else iso
@@ -166,22 +131,9 @@ def _shown(found: re.Match[str], days: tuple[date, ...]) -> str:
 def _days_of(found: re.Match[str], today: date | None) -> tuple[date, ...]:
     """Return the one or two days that a phrase may mean, counted from ``today``; empty if it means none."""
     try:
-        if month := found["month"] or found["day_month"]:
-            number = int(found["month_day"] or found["day"])
-            return _in_year(month, number, found["year"] or found["day_year"], today)
         return _relative(found, today) if today is not None else ()
     except (ValueError, OverflowError):
         return ()
-
-
-def _in_year(month: str, day: int, year: str | None, today: date | None) -> tuple[date, ...]:
-    number = next(at for at, name in enumerate(_MONTHS, 1) if name.startswith(month.lower()[:3]))
-    if year:
-        return (date(int(year), number, day),)
-    if today is None:
-        return ()
-    found = date(today.year, number, day)
-    return (found if found >= today - timedelta(days=_RECENT_DAYS) else date(today.year + 1, number, day),)
 
 
 def _relative(found: re.Match[str], today: date) -> tuple[date, ...]:
@@ -190,8 +142,6 @@ def _relative(found: re.Match[str], today: date) -> tuple[date, ...]:
         return (today + timedelta(days=ahead.get(near.lower(), 2 if "after" in near.lower() else -2)),)
     if found["end"]:
         return (_end(found["end"].lower(), today),)
-    if found["weekday"]:
-        return _weekdays(found["weekday"], "", today)
     if found["span"]:
         which, span = found["which"].lower(), found["span"].lower()
         if span in _SPANS:
@@ -228,10 +178,8 @@ def _moved(day: date, count: int, unit: str) -> date:
 
 
 def _span_start(span: str, today: date, step: int) -> date:
-    """Return the first day of the week, month, quarter or year ``step`` spans after today's."""
+    """Return the first day of the month, quarter or year ``step`` spans after today's."""
     match span:
-        case "week":
-            return today - timedelta(days=today.weekday()) + timedelta(days=7 * step)
         case "month":
             return _moved(today.replace(day=1), step, "months")
         case "quarter":
@@ -241,10 +189,7 @@ def _span_start(span: str, today: date, step: int) -> date:
 
 
 def _end(phrase: str, today: date) -> date:
-    """Return the last day of the span in a phrase such as "end of next month" or "eow"; a week ends on Friday."""
-    short = {"eow": "week", "eom": "month", "eoq": "quarter", "eoy": "year"}
-    span = short.get(phrase) or phrase.rsplit(" ", 1)[-1]
-    start = _span_start(span, today, 1 if " next " in f" {phrase} " else 0)
-    if span == "week":
-        return start + timedelta(days=_FRIDAY)
+    """Return the last day of the span in a phrase such as "end of next month"."""
+    span = phrase.rsplit(" ", 1)[-1]
+    start = _span_start(span, today, 1 if " next " in phrase else 0)
     return _moved(start, {"month": 1, "quarter": 3, "year": 12}[span], "months") - timedelta(days=1)

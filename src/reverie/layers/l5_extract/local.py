@@ -91,7 +91,7 @@ def extract(
 
 def _candidate(wish: RepeatedWish, trust: Trust) -> MemoryCandidate:
     """Return the memory for a repeated wish: the clearest sentence, then all of them as quotes."""
-    dated = absolute(wish.text, wish.quotes[-1].day, only_certain=True)
+    dated = absolute(wish.text, wish.quotes[-1].day)
     said = "The user said it" if trust == "user" else "It was said"  # the author of a recording may be another person
     why = f"{said} in {len(wish.quotes)} sessions: {wish.quoted()}."
     sources = tuple(f"{saying.session} {saying.message}" for saying in wish.quotes)

@@ -25,6 +25,6 @@ def missing(old: str, new: str, *, written_on: date | None = None) -> list[str]:
     plain = without_links(old)
     lost = [one for one in sentences(plain) if one not in there]
     if lost and written_on is not None:
-        dated = absolute(plain, written_on, only_certain=True).text
+        dated = absolute(plain, written_on).text
         lost = [one for one in sentences(dated) if one not in there]
     return [" ".join(one)[:_SHOWN_CHARS] for one in lost]

@@ -74,9 +74,7 @@ def _tidy(copy: WorkingCopy, file: str, policy: DreamPolicy, facts: DreamFacts, 
     """Make a memory's dates absolute, repair its links and shorten its description, all in the working copy."""
     memory = copy.record(file)
     day = day_of(memory)
-    name, hook, body = (
-        absolute(text, day, only_certain=True) for text in (memory.name, memory.description, memory.body)
-    )
+    name, hook, body = (absolute(text, day) for text in (memory.name, memory.description, memory.body))
     links = relinked(file, body.text, there=there, moved=copy.moved, gone=facts.missing_paths)
     has_front_matter = copy.files[file].startswith(b"---")
     description, text = shortened(hook.text or (_described(links.text) if has_front_matter else ""), links.text)
@@ -126,7 +124,7 @@ def _undated(copy: WorkingCopy) -> list[Question]:
     found: list[Question] = []
     for file, memory in copy.ours.items():
         if memory.type == "project" and day_of(memory) is None:
-            for phrase in absolute(memory.body, None, only_certain=True).unknown[:1]:
+            for phrase in absolute(memory.body, None).unknown[:1]:
                 text = f"{file} says “{phrase}” and not when it was written. Write the date that is meant."
                 found.append(Question("vague", (file,), text))
     return found

@@ -225,7 +225,7 @@ def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
     if memory.type in ("feedback", "project") and "**Why" not in memory.body:
         found.append("does not say why; --why, or a line '**Why:** ...', gives the reason")
     if memory.type == "project" and (relative := _RELATIVE.search(memory.body)):
-        found.append(f"says {relative.group()!r}, which means nothing later; write the date")
+        found.append(f"says {relative.group()!r}; if that is one day, write its date")
     if memory.expires and today and memory.expires[:10] < today[:10]:
         found.append(f"expired on {memory.expires[:10]}; update or forget it")
     return [one for one in found if one]

@@ -108,7 +108,7 @@ def drafts_from_logs(lines: Sequence[LogLine], existing: Iterable[MemoryRecord] 
     for line in lines:
         label = _LABEL.match(line.text)
         text = line.text[label.end() :] if label else line.text
-        text = absolute(text, iso_day(line.day), only_certain=True).text
+        text = absolute(text, iso_day(line.day)).text
         said = words(text)
         if said and said not in known:
             known.add(said)

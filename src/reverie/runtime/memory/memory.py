@@ -24,7 +24,7 @@ from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
 from ...ports import Embedder
 from ...settings import Settings, load_settings
-from ...text.dates import absolute
+from ...text.dates import DatedText, absolute
 from ...tools.git import git_identity
 from ...values import replace
 from ..search.vectors import settings_embedder
@@ -209,10 +209,11 @@ class Memory:
         trust further, for text derived from untrusted input.
         """
         self._refuse(text, type, why)
-        text = self._dated(text, type)
+        dated = self._dated(text, type)
+        text = dated.text
         title = " ".join((name or title_for(text)).split())
         file = file_for(type, title, text="" if name else text)
-        about = self._dated(" ".join((description or description_for(text)).split()), type)
+        about = self._dated(" ".join((description or description_for(text)).split()), type).text
         vouched = author_trust(author, trust)
         chosen = self._scopes.route(type, scope, vouched)
         sources = source_tuple(source)
@@ -230,7 +231,8 @@ class Memory:
         entry = self._store(chosen).commit(
             lambda change: drafts.save(change, file, fields, body, who=author, why=why), dry_run=dry_run
         )
-        return self._saved(chosen, MemoryRecord(file, title, about, type, trust=vouched, body=body), entry, dry_run)
+        made = MemoryRecord(file, title, about, type, trust=vouched, body=body)
+        return self._saved(chosen, made, entry, dry_run, dated.replaced)
 
     def update(
         self,
@@ -258,8 +260,10 @@ class Memory:
         old = self.get(file_or_name)
         if text is not None or type is not None:
             self._refuse(old.body if text is None else text, type or old.type or "project", why)
-        if text is not None and self._dated(old.body, "project") == old.body:
-            text = self._dated(text, type or old.type or "project")
+        replaced: tuple[tuple[str, str], ...] = ()
+        if text is not None and not self._dated(old.body, "project").replaced:
+            dated = self._dated(text, type or old.type or "project")
+            text, replaced = dated.text, dated.replaced
         body = body_for(text, why, how) if text is not None else None
         given = {"name": name, "description": description, "type": type, "expires": iso_time(expires) or None}
         changes = {key: " ".join(value.split()) for key, value in given.items() if value is not None}
@@ -276,7 +280,7 @@ class Memory:
             if scope != "team" or body is None:
                 raise
             return self._keep_both(old, changes, body, author, why)
-        return self._saved(scope, self._store(scope).get(file) or old, entry, dry_run)
+        return self._saved(scope, self._store(scope).get(file) or old, entry, dry_run, replaced)
 
     def _keep_both(
         self, old: MemoryRecord, changes: Mapping[str, str], body: str, author: str, why: str
@@ -313,7 +317,7 @@ class Memory:
         type_name = matter.fields.get("type") or (old.type if old else "")
         type_name = type_name if isinstance(type_name, str) else ""
         self._refuse(matter.body, type_name)
-        body = matter.body if old else self._dated(matter.body, type_name)
+        body = matter.body if old else self._dated(matter.body, type_name).text
         vouched = author_trust(author, trust)
         fields = {key: value for key, value in matter.fields.items() if key not in _OURS}
         if scope == "team":
@@ -473,14 +477,18 @@ class Memory:
         if reason := refusal(text, type_name, instructions=said, reason_given=bool(why.strip())):
             raise InputError(reason)
 
-    def _dated(self, text: str, type_name: str) -> str:
-        """Return a text with its relative dates made absolute; only in a project memory a bare weekday is a date."""
-        if type_name == "reference":
-            return text
-        today = self._clock().astimezone().date()
-        return absolute(text, today, only_certain=type_name != "project").text
+    def _dated(self, text: str, type_name: str) -> DatedText:
+        """Return a text with its relative dates made absolute; a reference stays as it is."""
+        return DatedText(text) if type_name == "reference" else absolute(text, self._clock().astimezone().date())
 
-    def _saved(self, scope: Scope, memory: MemoryRecord, entry: JournalEntry | None, dry_run: bool) -> SavedMemory:
+    def _saved(
+        self,
+        scope: Scope,
+        memory: MemoryRecord,
+        entry: JournalEntry | None,
+        dry_run: bool,
+        replaced: Sequence[tuple[str, str]] = (),
+    ) -> SavedMemory:
         if self.recalls_meaning and not dry_run:
             self._found.refresh()  # the vector is computed now, not when a prompt waits for it
         return SavedMemory(
@@ -490,7 +498,10 @@ class Memory:
             self._scopes.id(scope, entry.id) if entry is not None and not dry_run else "",
             scope,
             memory.trust,
-            [f"{memory.name!r} {problem}" for problem in lint_memory(memory)],
+            [
+                *(f"wrote {shown!r} instead of {phrase!r}" for phrase, shown in replaced),
+                *(f"{memory.name!r} {problem}" for problem in lint_memory(memory)),
+            ],
             dry_run,
         )
 
