@@ -200,7 +200,7 @@ def draw_needed(found: dict[str, dict[str, Any]]) -> None:
         paint([("\nNeeded again: removed content that the agent quoted or read again later\n", "bold")])
         headings = ["policy", "tokens removed", "needed again", "in requests", "read back for"]
         table(headings, rows, right=(1, 2, 3, 4))
-        about = "Read back: what a reply quotes. Files that the agent read again itself are in its requests already."
+        about = "Charged is content that a reply quotes; files that the agent read again itself are in its requests."
         paint([(f"{about}\n", "dim")], wrap=True)
 
 
