@@ -33,6 +33,7 @@ from .losses import draw_causes
 WIDE: Final = 118
 LISTED: Final = 12
 MAX_BAR: Final = 30
+_LEGEND: Final = "/uncached and /append: cost against that policy; peak and mean: tokens in the window.\n"
 
 
 def show(report: ReplayReport, since: float | None = None) -> None:
@@ -60,7 +61,7 @@ def show(report: ReplayReport, since: float | None = None) -> None:
         headings = ["policy", "read", "written", "uncached", "breaks", "backs", "peak", "mean"]
         table(headings, token_rows(found), right=range(1, 8))
     if cheapest(report):
-        paint([("* cheapest input; the cost of read-backs is included\n", "dim")])
+        paint([("* cheapest input; the cost of read-backs (backs) is included. ", "dim"), (_LEGEND, "dim")], wrap=True)
     for one in losses(report, found):
         paint([(one + "\n", "dim")], wrap=True)
     draw_invalid(found)
@@ -180,7 +181,7 @@ def draw_presets(found: dict[str, dict[str, Any]]) -> None:
     paint([("\nPresets\n", "bold")])
     decimals = places(found[name]["input_usd"] for name in shown)
     rows = [(name, money_text(found[name]["input_usd"], decimals), effect) for name, effect in shown.items()]
-    table(["preset", "input", "effect"], rows, right=(1,), cut=2)
+    table(["preset", "input", "effect"], rows, right=(1,))
 
 
 def draw_needed(found: dict[str, dict[str, Any]]) -> None:
