@@ -224,6 +224,17 @@ NO_SECRETS = {
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3In0.SflKxwRJSMeKKF2QT4f",
     ),
     "word as a token": ('token == "s3cret-XYZ"', 'token == "s3cqxt-XYZkw9-Lp2"'),
+    "salt behind a word": ('("password", "78578E5A5D63CB06", 16)', '("password", "78578E5A5Q63CZ06", 16)'),
+    "field of a short name": ("{cf:a,pw:t.localX,mw:1}", "{cf:a,pw:t.l0calX7,mw:1}"),
+    "slice": ("const PASS1_CONSTANT_FOLDERS: &[(&str9, x", "const PASS1_CONSTANT_FOLDERS: &x7Q&str9, x"),
+    "counts of a pattern": (
+        'tokens = r"H{1,2}|h{1,2}|S+|YYYY|Z{1,2}|zz9"',
+        'tokens = r"H1x2Qx7hq1x2pS7Yk4YYZ3x2zz9"',
+    ),
+    "names of algorithms": (
+        "method used by `generate_password_hash` is `pbkdf2:sha256`, which",
+        "method used by `generate_password_hash` is `pbkqx2:shz25q`, which",
+    ),
     "two logins": ("'sentinel://u1:p1@h1:26379;:ambiguous@h2'", "'sentinel://u1:p1@h1:26379x:amb9gQous@h2'"),
     "cut value": ('"sessionToken": "fICCQD6m7oRw0uXOjAN..."', '"sessionToken": "fICCQD6m7oRw0uXOjAN"'),
     "id of a request": (

@@ -234,16 +234,20 @@ def test_no_line_of_the_hostile_set_leaks_or_changes_anything(world: ShellWorld,
 
 @pytest.mark.slow
 @pytest.mark.requirement("S1", "S2", "S3")
-def test_no_line_in_a_hostile_repository_leaks_changes_runs_or_connects(world: ShellWorld, torture: bool) -> None:
-    """The lines were written by somebody who had not seen the rules."""
-    cases = cases_of("hostile_repository.json")
-    assert len(cases) >= 590
+@pytest.mark.parametrize(("name", "count"), [("hostile_repository.json", 590), ("hostile_more.json", 360)])
+def test_no_line_in_a_hostile_repository_leaks_changes_runs_or_connects(
+    world: ShellWorld, torture: bool, name: str, count: int
+) -> None:
+    """The lines were written by people who had not seen the rules."""
+    cases = cases_of(name)
+    assert len(cases) >= count
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         port = str(server.getsockname()[1])
         lines = [{**case, "command": case["command"].replace("$PORT", port)} for case in cases]
-        for some in [[line] for line in lines] if torture else [lines[::25]]:
-            world.furnish((FOLDER / "hostile_repository.sh").read_text())
+        together = [line for line in lines if "setup" not in line][::25]
+        for some in [[line] for line in lines] if torture else [together]:
+            world.furnish(f"{(FOLDER / 'hostile_repository.sh').read_text()}\n{some[0].get('setup', '')}")
             ran = world.run(*(case["command"] for case in some))
             assert leaks(world, ran, some) == []
             assert ran.changed == (), some
@@ -260,7 +264,7 @@ def test_plain_bash_in_the_hostile_repository_leaks_or_runs_its_program(world: S
 
 @pytest.mark.slow
 @pytest.mark.requirement("S3")
-@pytest.mark.parametrize("name", ["everyday.json", "everyday_more.json"])
+@pytest.mark.parametrize("name", ["everyday.json", "everyday_more.json", "looking.json"])
 def test_lines_of_every_day_run_without_asking(world: ShellWorld, name: str, torture: bool) -> None:
     lines = [case["command"] for case in cases_of(name)]
     assert len(lines) >= 100

@@ -20,6 +20,7 @@ from .secret_values import (
     DIGIT,
     FORMATS,
     HEX,
+    SHORT_HEX,
     UUID,
     is_counted,
     is_issued,
@@ -48,7 +49,7 @@ _STANDS_ALONE: Final = re.compile(
 _NO_PASSWORD: Final = re.compile(r"[()\[\]{}|\\=:/,\u2010\u2011]|&&|&[a-z]{2,8}\Z")
 _SHORT: Final = re.compile(r"(?:pass|pw|psk|pwd|auth)(?!\w)|pass(?!w|p|c)|pw(?!d)|psk", re.IGNORECASE)
 _CODE: Final = re.compile(
-    r"[{}]|&&|\|\||\)\(|^\*?[,)\]]|^/\*|^(?:this|self)\.|^\[?[A-Za-z_$][\w.$]*(?:\((?:[^()]*\)|[\w$]+\.[\w.$]*$)|\[\d*$)|^-(?![\w-]{30})|=(?=[A-Za-z_$])"
+    r"[{}]|&&|\|\||\)\(|^\*?[,)\]]|^/\*|^&\[|^(?:this|self)\.|^[A-Za-z$_]\.[A-Za-z$_]+$|^\[?[A-Za-z_$][\w.$]*(?:\((?:[^()]*\)|[\w$]+\.[\w.$]*$)|\[\d*$)|^-(?![\w-]{30})|=(?=[A-Za-z_$])"
     r"|^[a-z_]\w*(?:\.[a-z_]\w*)+:[A-Za-z_]+$"
 )
 """Signs of an expression or of an option in a value without quotes."""
@@ -305,7 +306,10 @@ def _is_secret_value(text: str, found: re.Match[str], value: str, at: int, *, we
     if found["blank"] is not None:
         return _is_after_blank(text, found, value, at, weak=weak)
     if found["pair"] is not None and (
-        _ID.search(found["name"]) or BRACKET.search(value) or not (weak or (DIGIT.search(value) and value.isalnum()))
+        _ID.search(found["name"])
+        or BRACKET.search(value)
+        or SHORT_HEX.fullmatch(value)
+        or not (weak or (DIGIT.search(value) and value.isalnum()))
     ):
         return False
     named = text[at : at + 3].isupper() or "api" in text[max(0, at - 5) : at].lower()

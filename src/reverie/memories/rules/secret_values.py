@@ -25,13 +25,14 @@ _HEAD: Final = 80
 """The number of characters searched for a placeholder: a long random value spells any short word."""
 DIGIT, _LOWER, _UPPER, _SIGN = (re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"(?<=.)[^\w./\s-](?=.)"))
 _CALL: Final = re.compile(r"(?:\d[\d.]*[*+/-])?([A-Za-z_](?:[\w.$]|::)*)[(\[]")
-_MIN_HEX_CHARS: Final = 24
 _MIN_KEY_CHARS: Final = 16
 _PATH: Final = re.compile(r"[./_-]")
 BRACKET: Final = re.compile(r"[()\[\]{}|]")
 _PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _DIGITS: Final = re.compile("[0-9]+")
 HEX: Final = re.compile(r"(?:0x)?[0-9a-fA-F]{16,}")
+SHORT_HEX: Final = re.compile(r"(?=.{16,23}\Z)(?:0x)?[0-9a-fA-F]+")
+"""Too short for a key: a checksum, a salt or an id."""
 COMMIT: Final = re.compile("[0-9a-fA-F]{7,40}")
 _PAIRS: Final = frozenset(
     row[0] + second
@@ -154,7 +155,7 @@ def is_chosen(value: str) -> bool:
     """Say whether a person chose a value and no program made it: a word or a name, digits behind it or for letters."""
     word = _TAIL.sub("", value)
     plain = word.translate(_LETTERS_FOR_SIGNS)
-    changed = sum(not letter.isalpha() for letter in word)
+    changed = sum(ord(letter) in _LETTERS_FOR_SIGNS for letter in word)
     return len(word) >= 3 and changed <= 0.2 * len(word) and bool(_WORDS.fullmatch(plain)) and is_name(plain)
 
 
@@ -164,8 +165,8 @@ def is_random(value: str, *, quoted: bool = False) -> bool:
         return False
     if _PASSPHRASE.fullmatch(value):
         return True
-    if len(value) < _MIN_HEX_CHARS and HEX.fullmatch(value):
-        return False  # too short for a key: a checksum or an id
+    if SHORT_HEX.fullmatch(value):
+        return False
     if is_expression(value) or is_chosen(value):
         return False
     if _classes(value) == 4 and len(value) <= 64 and value[-1] not in "=(" and "(" not in value:

@@ -104,11 +104,12 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-_AWK_FIELD: Final = r"(?:\$(?:[0-9]+|NF)|NR|NF|FILENAME)"
+_AWK_FIELD: Final = r"(?:\$(?:[0-9]+|NF)|F?NR|NF|FILENAME)"
 _AWK_TEXT: Final = r'"[^"\\]*"'
 _AWK_REGEX: Final = r"/(?:[^/\\\[\]]|\\.|\[\^?\]?[^/\]\\\[]+\])*/"
 _AWK_TEST: Final = (
-    rf"(?:{_AWK_FIELD} ?(?:[=!]=|[<>]=?) ?(?:[0-9]+|{_AWK_TEXT})|{_AWK_FIELD} ?!?~ ?{_AWK_REGEX}|!?{_AWK_REGEX}|NF|END)"
+    rf"(?:(?:{_AWK_FIELD}|length(?:\(\$0\))?) ?(?:[=!]=|[<>]=?) ?(?:[0-9]+|{_AWK_TEXT})"
+    rf"|{_AWK_FIELD} ?!?~ ?{_AWK_REGEX}|!?{_AWK_REGEX}|NF|END)"
 )
 _AWK_NAME: Final = r"(?:[a-z]|count|max|min|sum|total)"
 _AWK_VALUE: Final = rf"(?:{_AWK_FIELD}|{_AWK_TEXT}|{_AWK_NAME}(?![A-Za-z0-9_(]))"
