@@ -97,7 +97,7 @@ def has_known_words(text: str) -> bool:
     return bool(_CJK.search(text)) or any(one in _LISTED for one in _WORD.findall(_plain(text)))
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def binding_passages(text: str) -> tuple[tuple[float, str], ...]:
     """Return the passages of a message, each with how likely it binds later work.
 
@@ -119,7 +119,7 @@ def binding_passages(text: str) -> tuple[tuple[float, str], ...]:
     return tuple((score, part) for part, score in found.items())
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=1_024)
 def binding_part(sentence: str) -> tuple[float, str]:
     """Return how likely a sentence binds later work, and the sentence, or of a long one the clauses that bind most.
 
