@@ -1,30 +1,35 @@
-"""Measure what the gateway adds to a request on loopback: the round trip, and the time to the first byte under load.
+"""Measure what the gateway adds on loopback: to a round trip, to the first byte under load, to the end of a client.
 
     python benchmarks/gateway.py [--check] [--rounds N]
 
 Three processes share the machine: a scripted server, the gateway as `reverie gateway` starts it (recording into a new
-home), and this client. Every figure is taken direct and through the gateway in turns. The scripted server reads the
-whole body, parses it as JSON, as any server of these APIs must, and answers; `bare` is the same without parsing: the
-worst case for a gateway, because then nothing but copying is left.
+home), and this client. Every figure is taken direct and through the gateway in turns; before each turn the recorder has
+ended its work, so that it slows neither. The scripted server reads the whole body, parses it as JSON, as any server of
+these APIs must, and answers; `bare` is the same without parsing: the worst case for a gateway, because then nothing but
+copying is left. Clients are killed before the reply, in it, and while a server does not read their request.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import IO
 
 BODY = 2_000_000
 STREAM = 1_000_000
 AT_ONCE = 32
-MAX_ADDED, MAX_FIRST_BYTE = 3.0, 1.2
+MAX_ADDED, MAX_FIRST_BYTE, MAX_CANCEL = 3.0, 1.2, 1.0
+PHASES = ("before the reply", "in the reply", "in the request")
 SIZES = {"1 kB": 1_000, "100 kB": 100_000, "2 MB": BODY}
 
 
@@ -36,6 +41,26 @@ def events(size: int) -> bytes:
     return chunk * (size // len(event)) + b"0\r\n\r\n"
 
 
+async def hang(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Leave a request without an end, and print the time at which its connection ended."""
+    phase = next(name for name in PHASES if name.replace(" ", "-").encode() in head)
+    if phase == "in the reply":
+        await reader.readexactly(2)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n")
+    print("reached", flush=True)
+    if phase == "in the request":
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        poll = select.poll()
+        poll.register(writer.get_extra_info("socket").fileno(), select.POLLRDHUP | select.POLLHUP)
+        while not poll.poll(0):
+            await asyncio.sleep(0.001)
+    else:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    print(time.monotonic(), flush=True)
+    writer.close()
+
+
 async def serve() -> None:
     """Answer requests: the path says whether the body is parsed, and how long the stream is."""
     streams = {0: b"2\r\n{}\r\n0\r\n\r\n", STREAM: events(STREAM)}
@@ -44,6 +69,8 @@ async def serve() -> None:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                if b"/hang/" in head:
+                    return await hang(head, reader, writer)
                 body = await reader.readexactly(int(head.split(b"content-length:")[1].split(b"\r\n")[0]))
                 if b"/parsed/" in head:
                     json.loads(body)
@@ -108,6 +135,26 @@ async def round_trips(ports: dict[str, int], size: int, rounds: int) -> dict[str
     return {name: median(values) * 1_000 for name, values in found.items()}
 
 
+def processor_ticks() -> int:
+    """Return the processor time of all processes that this one started, and of theirs."""
+    found: dict[int, tuple[int, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            found[int(path.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    ours = {os.getpid()}
+    while more := {pid for pid, (parent, _) in found.items() if parent in ours} - ours:
+        ours |= more
+    return sum(found[pid][1] for pid in ours - {os.getpid()})
+
+
+async def quiet() -> None:
+    """Wait until the processes have been idle for more than the time that the recorder waits for a pause."""
+    last = -1
+    while last != (last := processor_ticks()):
+        await asyncio.sleep(1.2)
+
+
 async def first_bytes(ports: dict[str, int], mode: str, rounds: int) -> dict[str, tuple[float, float]]:
     """Return the median time to the first byte and to the last in milliseconds, 32 requests at once."""
     body, found = request(BODY), {name: list[tuple[float, float]]() for name in ports}
@@ -116,6 +163,7 @@ async def first_bytes(ports: dict[str, int], mode: str, rounds: int) -> dict[str
             clients = [await Client(port).__aenter__() for _ in range(AT_ONCE)]
             for client in clients:  # the connection to the server behind is open too
                 await client.ask(f"/{mode}/v1/messages", b"{}")
+            await quiet()
             got = await asyncio.gather(*(client.ask(f"/{mode}/stream/v1/messages", body) for client in clients))
             for client in clients:
                 await client.__aexit__()
@@ -124,6 +172,29 @@ async def first_bytes(ports: dict[str, int], mode: str, rounds: int) -> dict[str
     return {
         name: (median(a for a, _ in rows) * 1_000, median(b for _, b in rows) * 1_000) for name, rows in found.items()
     }
+
+
+def cancellations(port: int, server: IO[str], rounds: int) -> bool:
+    """Kill clients in each phase of a request, print the time until the server sees it, and return if it is short."""
+    held = True
+    print(f"\n| client killed, {rounds} times | its server sees it after, at most (limit {MAX_CANCEL} s) |\n|---|---|")
+    for phase in PHASES:
+        size, slowest = (30_000_000 if phase == "in the request" else 2), 0.0
+        path = f"/hang/{phase.replace(' ', '-')}/v1/messages"
+        head = f"POST {path} HTTP/1.1\\r\\nhost: 127.0.0.1:{port}\\r\\ncontent-length: {size}\\r\\n\\r\\n"
+        code = f"import socket; s = socket.create_connection(('127.0.0.1', {port}))\n"
+        code += f"s.sendall(b'{head}' + b'x' * {size}); s.recv(9); s.recv(1 << 20); input()"
+        for _ in range(rounds):
+            client = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+            assert server.readline() == "reached\n"
+            time.sleep(0.5)  # the pipes between them are full, or empty
+            killed = time.monotonic()
+            client.kill()
+            slowest = max(slowest, float(server.readline()) - killed)
+            client.wait()
+        held &= slowest <= MAX_CANCEL
+        print(f"| {phase} | {slowest:.3f} s |")
+    return held
 
 
 async def measure(ports: dict[str, int], rounds: int) -> bool:
@@ -171,7 +242,9 @@ def main() -> int:
             words += ["--upstream", f"http://127.0.0.1:{direct}"]
             said = start(*words, REVERIE_HOME=str(Path(home) / "reverie"))
             port = int(json.loads(said)["url"].rsplit(":", 1)[1])
-            held = asyncio.run(measure({"direct": direct, "gateway": port}, given.rounds))
+            assert running[0].stdout is not None
+            held = cancellations(port, running[0].stdout, given.rounds)
+            held &= asyncio.run(measure({"direct": direct, "gateway": port}, given.rounds))
         finally:
             for process in reversed(running):
                 process.terminate()

@@ -34,18 +34,24 @@ def test_a_real_agent_works_as_before_and_its_session_is_recorded_whole(name: st
         sent = world.sent()
         assert len(sent) == 4
         assert all(f"word-{number}" in sent[-1] for number in (1, 2))
-        texts = recorded(tmp_path / name / "reverie", messages=sent[-1].count('"role"'))
+        texts = recorded(tmp_path / name / "reverie")
+        world.reverie("keep")
+        assert main_sessions(tmp_path / name / "reverie") == main_sessions(tmp_path / name / "reverie", "/gateway-")
     assert all(f"word-{number}" in texts for number in (1, 2))
     assert texts.count("Finished the task.") == 2
 
 
-def recorded(home: Path, messages: int) -> str:
+def main_sessions(home: Path, name: str = "") -> list[str]:
+    """Return the keys of the sessions that are no agents of others."""
+    return [key for key in sorted(Library(FileStorage(home)).keys()) if name in key and ".agent-" not in key]
+
+
+def recorded(home: Path) -> str:
     """Wait until the main session has both results and both replies, and return it as text."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         library = Library(FileStorage(home))
-        keys = [key for key in sorted(library.keys()) if "/gateway-" in key and ".agent-" not in key]
-        texts = [str(library.view(key).messages()) for key in keys]
+        texts = [str(library.view(key).messages()) for key in main_sessions(home, "/gateway-")]
         if len(texts) == 1 and texts[0].count("Finished the task.") == 2:
             return texts[0]
         time.sleep(0.2)

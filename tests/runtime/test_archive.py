@@ -30,6 +30,8 @@ from reverie.runtime.library import Library
 from reverie.runtime.places.archive_index import NAME as INDEX
 from reverie.runtime.places.archive_index import load_index
 from reverie.runtime.places.projects import project_slug
+from reverie.servers.gateway.exchange import SeenExchange
+from reverie.servers.gateway.recorder import Recorder
 from reverie.storage.files import FileStorage
 from reverie.values import replace
 
@@ -683,3 +685,65 @@ def test_the_check_notices_a_lost_and_a_doubled_message(
     machine.keep()
     with pytest.raises(AssertionError):
         world.check()
+
+
+def through_the_gateway(machine: Machine, session: str, turns: int, *, agent: str = "") -> str | None:
+    """Record the turns of a session of Claude Code as its gateway sees them; return the key of the log."""
+    key = None
+    with Recorder(machine.home, lambda sentence: None) as recorder:
+        for turn in range(turns):
+            said = [text for one in range(turn) for text in (f"question {one}", f"answer {one}")]
+            texts = [f"{session} {text}" for text in (*said, f"question {turn}")]
+            messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+            answer = [{"type": "text", "text": f"{session} answer {turn}"}]
+            reply = {"id": f"{session}-a{turn}", "role": "assistant", "model": "m", "content": answer}
+            usage = {"input_tokens": 9, "output_tokens": 1}
+            request = {"model": "m", "system": "s", "tools": [{"name": "Bash"}], "messages": messages}
+            key = recorder.take(
+                SeenExchange(
+                    "messages",
+                    machine.now + turn,
+                    200,
+                    True,
+                    {"x-claude-code-session-id": session} | ({"x-claude-code-agent-id": agent} if agent else {}),
+                    {},
+                    json.dumps(request).encode(),
+                    json.dumps({**reply, "type": "message", "stop_reason": "end_turn", "usage": usage}).encode(),
+                )
+            )
+    return key
+
+
+@pytest.mark.requirement("A1", "G2")
+def test_a_session_that_the_gateway_recorded_is_not_filed_twice(machine: Machine) -> None:
+    key = through_the_gateway(machine, "s1", 3)
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 3))
+    report = machine.keep()
+    assert machine.keys == [key]
+    assert [(one.kept, one.added, one.grown) for one in report.agents] == [(1, 0, 0)]
+    assert report.failed == ()
+    machine.library.remove(str(key))
+    machine.write("claude-code", "s1", lines_of("claude-code", "s1", 4))
+    machine.keep()
+    assert machine.keys == []  # the user deleted it, whichever way it comes
+
+
+def test_replies_that_passed_the_gateway_by_are_kept_once_it_had_the_time_to_record_them(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = through_the_gateway(machine, "s1", 2)
+    path = machine.write("claude-code", "s1", lines_of("claude-code", "s1", 4))
+    last = read_session(path)[0].entries[-1].at
+    monkeypatch.setattr("time.time", lambda: last + 5)
+    assert machine.keep().failed == ()
+    assert machine.keys == [key]
+    monkeypatch.setattr("time.time", lambda: last + 500)
+    machine.keep()
+    assert len(machine.keys) == 2
+    assert len(machine.said("s1")) == 8
+
+
+def test_a_keeper_that_does_not_ask_the_gateway_is_found_out(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recordings, "_held_by_gateway", lambda self, recording, session: None)
+    with pytest.raises(AssertionError):
+        test_a_session_that_the_gateway_recorded_is_not_filed_twice(machine)

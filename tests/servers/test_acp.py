@@ -38,6 +38,7 @@ from reverie.cli.terminal.calls import call_title  # noqa: E402
 from reverie.cli.terminal.recent_messages import remove_if_unused  # noqa: E402
 from reverie.errors import InputError  # noqa: E402
 from reverie.servers.acp.content import prompt_of, servers_of  # noqa: E402
+from reverie.servers.acp.editor_session import EditorSession  # noqa: E402
 from reverie.servers.acp.server import AcpServer, ServerOptions, serve  # noqa: E402
 from reverie.servers.acp.transport import LineTransport  # noqa: E402
 from reverie.settings.agent import McpServer  # noqa: E402
@@ -313,6 +314,43 @@ def test_a_cancel_ends_the_turn_and_two_sessions_work_at_once(
             assert editor.said(one) == "Done."
 
     run(steps())
+
+
+def test_each_turn_ends_with_its_usage(connected: Connected, place: Path) -> None:
+    async def steps() -> None:
+        editor = Editor()
+        async with connected(editor) as agent:
+            name = (await agent.new_session(cwd=str(place), mcp_servers=[])).session_id
+            await editor.until(lambda: editor.of("usage_update"))
+            for text in ("hello", "write it", "/todos", "edit it", "sleep"):
+                before = len(editor.updates)
+                turn = asyncio.create_task(agent.prompt(session_id=name, prompt=[text_block(text)]))
+                if text == "sleep":
+                    await editor.until(lambda: editor.of("tool_call_update")[-1].status == "in_progress")
+                    await agent.cancel(session_id=name)
+                await turn
+                new = [one for _, one in editor.updates[before:]]
+                assert new[-1].session_update == "usage_update"
+                assert new[-1].size >= 200_000
+
+    run(steps())
+
+
+def test_a_turn_without_its_usage_is_found_out(
+    connected: Connected, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = EditorSession._put
+    monkeypatch.setattr(
+        EditorSession,
+        "_put",
+        lambda self, *updates: put(self, *(one for one in updates if len(updates) > 1 or not is_usage(one))),
+    )
+    with pytest.raises(AssertionError):
+        test_each_turn_ends_with_its_usage(connected, place)
+
+
+def is_usage(update: Any) -> bool:
+    return update.session_update == "usage_update"
 
 
 def test_a_cancel_while_the_user_is_asked_runs_nothing(connected: Connected, place: Path) -> None:

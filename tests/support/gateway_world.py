@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import select
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -50,7 +51,10 @@ class RawServer:
                 self.reached.set()
                 if not self.reads:
                     writer.transport.pause_reading()  # type: ignore[attr-defined]
-                    await asyncio.wait_for(self.gone.wait(), WAIT_SECONDS)
+                    poll = select.poll()
+                    poll.register(writer.get_extra_info("socket").fileno(), select.POLLRDHUP)
+                    while not poll.poll(0) and not self.gone.is_set():
+                        await asyncio.sleep(0.01)
                     raise ConnectionError
                 self.requests.append((head, await _body(reader, head)))
                 for piece in self.answers.pop(0):
@@ -79,14 +83,14 @@ async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
     low = head.lower()
     if b"content-length:" in low:
         return await reader.readexactly(int(low.split(b"content-length:")[1].split(b"\r\n")[0]))
-    body = b""
+    body: list[bytes] = []
     while b"chunked" in low:
         line = await reader.readline()
         size = int(line, 16)
-        body += line + await reader.readexactly(size + 2)
+        body += [line, await reader.readexactly(size + 2)]
         if not size:
             break
-    return body
+    return b"".join(body)
 
 
 class ListedExchanges:

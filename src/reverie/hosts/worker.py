@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry
 from ..conversation.log import parse_log
 from ..conversation.view import View
-from ..errors import InputError, ReverieError
+from ..errors import InputError, ReverieError, SessionBusy
 from ..importers import ImportedSession, read_session
 from ..importers.import_result import RecordSource, SessionDraft
 from ..layers.l5_extract import CURSOR, after_cursor, wrote_memories
@@ -268,7 +268,9 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
     transcript, project = Path(job.transcript), project_slug(Path(job.cwd))
     with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
         recordings = Recordings(Library(storage), index=load_index(str(settings.home)))
-        _, result = recordings.file(replace(found, session_id=job.session), project, transcript)
+        result = ""
+        with suppress(SessionBusy):  # `reverie keep` tries it again
+            _, result = recordings.file(replace(found, session_id=job.session), project, transcript)
         agents = transcript.parent / transcript.stem / "subagents"
         for path in sorted(agents.glob("agent-*.jsonl")) if transcript.is_absolute() else ():
             with suppress(ReverieError):  # `reverie keep` tries it again

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
@@ -12,11 +13,11 @@ from uuid import NAMESPACE_OID, uuid5
 from ...conversation.decisions import Cause, PrefixRendered, body_of
 from ...conversation.entries import ASSISTANT, DECISION, META, Entry
 from ...digests import hex_of
-from ...errors import InputError
+from ...errors import InputError, SessionBusy
 from ...importers import ImportedSession
 from ...paths import open_no_follow
-from ...values import replace
-from ..library import ADDED, GROWN, OTHER, Library
+from ...values import replace, rows_of
+from ..library import ADDED, GROWN, OTHER, UNCHANGED, Library
 from ..places.archive_index import ArchiveIndex
 from ..places.projects import log_key, project_slug
 
@@ -26,6 +27,9 @@ DELETED: Final = "deleted"
 """The result of ``Recordings.file`` for a session that the user deleted."""
 _RESULTS: Final = "tool-results"
 _MOST_RESULT_BYTES: Final = 2**26
+_LIVE_SECONDS: Final = 60.0
+_NO_MODEL: Final = "<synthetic>"
+"""The model of replies that a program wrote itself."""
 
 
 def project_of(recording: ImportedSession) -> str:
@@ -64,7 +68,9 @@ class Recordings:
 
     def is_deleted(self, name: str) -> bool:
         """Return whether the user deleted the session with this id, or the session that started this agent."""
-        return not self._deleted.isdisjoint((storable(name), storable(name).split(".agent-")[0]))
+        own = storable(name).removeprefix(f"{GATEWAY}-")
+        names = {own, own.split(".agent-")[0]}
+        return not self._deleted.isdisjoint(names | {f"{GATEWAY}-{one}" for one in names})
 
     def named(self, session: str) -> str | None:
         """Return the key of the log of a session; None if the library has none."""
@@ -74,9 +80,13 @@ class Recordings:
         """Store or extend a recording; return the key of its log and the result.
 
         A log of the same name that belongs to another session stays, and the recording gets a name of its own. A
-        deleted one is not stored, and only a copy of it that is there is extended.
+        deleted one is not stored, and only a copy of it that is there is extended. A session that the gateway has
+        recorded stays the gateway's, unless the recording has more replies. Raise ``SessionBusy`` if the newest of
+        these may still be on their way through the gateway.
         """
         session = storable(recording.session_id)
+        if recording.format != GATEWAY and (held := self._held_by_gateway(recording, session)):
+            return held, UNCHANGED
         named = hex_of(f"{recording.format}:{path.name}".encode("utf-8", "surrogateescape"))[:6]
         gone = ""
         for name in (session, f"{session[:120]}-{named}"):
@@ -96,6 +106,21 @@ class Recordings:
         if gone:
             return gone, DELETED
         raise InputError(f"{path}: the library has two other sessions of the name {session}; delete one of them")
+
+    def _held_by_gateway(self, recording: ImportedSession, session: str) -> str | None:
+        """Return the key of the gateway's log of a session if it and its agents have every reply of a recording."""
+        main = f"{GATEWAY}-{session.split('.agent-')[0]}"
+        key = self._there.get(f"{main}.jsonl")
+        if key is None:
+            return None
+        logs = [log for name, log in self._there.items() if name.startswith(f"{main}.agent-")]
+        known = set[str]().union(*(_replied(self._library.load(log).entries) for log in (key, *logs)))
+        if not (missing := _replied(recording.entries) - known):
+            return self._there.get(f"{GATEWAY}-{session}.jsonl", key)
+        last = [entry for entry in recording.entries if not missing.isdisjoint(_replied([entry]))]
+        if min(entry.at for entry in last) > time.time() - _LIVE_SECONDS:
+            raise SessionBusy(f"the gateway is recording session {session}")
+        return None
 
     def _keep_results(self, recording: ImportedSession, key: str, path: Path) -> None:
         """Copy the results that a program stored in the folder beside a transcript, each under the id of its call."""
@@ -129,6 +154,16 @@ def described(found: ImportedSession, session: str) -> list[Entry]:
             uuid = str(uuid5(NAMESPACE_OID, f"{first.uuid}:prefix"))
             entries.insert(1, Entry(uuid, first.uuid, first.time, session, DECISION, body_of(prefix)))
     return entries
+
+
+def _replied(entries: Iterable[Entry]) -> set[str]:
+    """Return the texts and the ids of the calls in replies, by which two recordings of one session compare."""
+    said = (entry for entry in entries if entry.kind == ASSISTANT and entry.reply.get("model") != _NO_MODEL)
+    contents: list[Any] = [(entry.message or {}).get("content") for entry in said]
+    texts = [one for one in contents if isinstance(one, str)]
+    blocks = [block for content in contents for block in rows_of(content)]
+    texts += [str(block.get("text") or block.get("id") or "") for block in blocks]
+    return {text.strip() for text in texts} - {""}
 
 
 def _thinks(entry: Entry) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from ...values import record
 from .http1 import BrokenMessage, Head, unframed
+from .slabs import Bytes
 
 APIS: Final = {b"/messages": "messages", b"/chat/completions": "chat", b"/responses": "responses"}
 """The end of the path of each recorded endpoint, and the name of its API."""
@@ -46,9 +47,9 @@ class Exchange:
         self.status = 0
         self.whole = False
         """Whether the reply came to its end."""
-        self.request = list[bytes]()
+        self.request = list[Bytes]()
         """The bytes of the request's body, in chunks if it is ``chunked``."""
-        self.response = list[bytes]()
+        self.response = list[Bytes]()
         self.saved: dict[str, Any] | None = None
         self._chunked = [chunked, False]
         self._headers = _safe(head)
@@ -74,7 +75,7 @@ class Exchange:
         """The bytes of both bodies."""
         return sum(map(len, self.request)) + sum(map(len, self.response))
 
-    def frame(self) -> list[bytes]:
+    def frame(self) -> list[Bytes]:
         """Return the exchange as bytes for ``read_exchanges``, in pieces.
 
         The credentials of the request are among them, so that the recorder can take them out of bodies that repeat
@@ -91,8 +92,9 @@ class Exchange:
             "secrets": [secret.decode("latin-1") for secret in self._secrets],
             "saved": self.saved,
         }
-        pieces: list[bytes] = []
-        for part in ([msgspec.json.encode(about)], self.request, self.response):
+        pieces: list[Bytes] = []
+        about_bytes: list[Bytes] = [msgspec.json.encode(about)]
+        for part in (about_bytes, self.request, self.response):
             pieces += [sum(map(len, part)).to_bytes(_PREFIX, "big"), *part]
         return pieces
 

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from ...values import record
+from .slabs import Bytes
 
 MAX_HEAD_BYTES: Final = 262_144
 _END: Final = b"\r\n\r\n"
@@ -18,6 +19,8 @@ _RESPONSE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n\0]*)?\Z")
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 _HEX: Final = re.compile(rb"[0-9A-Fa-f]{1,15}\Z")
 _NO_BODY: Final = frozenset({204, 304})
+_LAST_CHUNK: Final = re.compile(rb"(?:\A|\r\n)0+[ \t]*(?:;[^\r\n]*)?\r\n(?:[!-9;-~]+:[^\r\n]*\r\n)*\r\n\Z")
+_TAIL_BYTES: Final = 4_096
 
 
 class BrokenMessage(Exception):
@@ -78,10 +81,14 @@ def request_body(head: Head) -> MessageBody:
 
 
 def response_body(head: Head, method: bytes) -> MessageBody:
-    """Return the body that follows the head of a response to a request with this method."""
+    """Return the body that follows the head of a response to a request with this method.
+
+    A body in chunks takes all bytes and ends when they end like one.
+    """
     if method == b"HEAD" or head.status < 200 or head.status in _NO_BODY:
         return MessageBody(0)
-    return _body(head, until_close=True)
+    body = _body(head, until_close=True)
+    return ChunkedReply() if body.chunked else body
 
 
 def _body(head: Head, *, until_close: bool) -> MessageBody:
@@ -112,7 +119,7 @@ class MessageBody:
         self._line = b""
         self._expects = b"size"
 
-    def take(self, data: bytes) -> int:
+    def take(self, data: Bytes) -> int:
         """Take the bytes of this body from the start of data and return their number.
 
         Raise ``BrokenMessage`` if the chunks are invalid.
@@ -126,7 +133,7 @@ class MessageBody:
             self._left -= taken
             self.done = not self._left
             return taken
-        at = 0
+        at, data = 0, bytes(data)
         while at < len(data) and not self.done:
             if self._left:
                 at = self._counted(data, at)
@@ -184,6 +191,24 @@ class MessageBody:
             self._expects = b"size"
         else:
             self.done = not line
+
+
+class ChunkedReply(MessageBody):
+    """Chunks of a reply, unread: the server sends nothing behind them, so their end shows in the last bytes.
+
+    Content that ends a piece in the form of a last chunk is taken for the end too early. Its rest passes all the same,
+    as bytes behind a reply do, and the recorder reads the chunks themselves.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(None, chunked=True)
+        self._tail = b""
+
+    def take(self, data: Bytes) -> int:
+        """Take all bytes."""
+        self._tail = (self._tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        self.done = self._tail.endswith(_END) and _LAST_CHUNK.search(self._tail) is not None
+        return len(data)
 
 
 def unframed(data: bytes, *, chunked: bool) -> bytes:

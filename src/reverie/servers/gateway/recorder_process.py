@@ -17,10 +17,13 @@ from queue import SimpleQueue
 from typing import Final
 
 from .exchange import Exchange
+from .slabs import Bytes
 
 MAX_WAITING_BYTES: Final = 128_000_000
 _RESTART_SECONDS: Final = 5.0
 _END_SECONDS: Final = 20.0
+_LATEST_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.02
 _PIECES: Final = 512
 """The most pieces that one call writes; the system's limit is 1,024."""
 
@@ -37,10 +40,13 @@ class RecorderProcess:
         self._most = max_waiting_bytes
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
-        self._queue: SimpleQueue[Exchange | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[float, Exchange] | None] = SimpleQueue()
         self._waiting = 0
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._write_all, name="recorder", daemon=True)
+        self.is_busy: Callable[[], bool] = lambda: False
+        """Whether requests pass at the moment; the server sets it."""
         self.unrecorded = 0
         """The number of exchanges that passed unrecorded."""
 
@@ -55,7 +61,7 @@ class RecorderProcess:
             fits = self._waiting + size <= self._most
             self._waiting += size if fits else 0
         if fits:
-            self._queue.put(exchange)
+            self._queue.put((time.monotonic(), exchange))
         else:
             self._lose("the recorder is too slow")
 
@@ -70,7 +76,9 @@ class RecorderProcess:
 
     def _write_all(self) -> None:
         self._launch()
-        while (exchange := self._queue.get()) is not None:
+        while (offered := self._queue.get()) is not None:
+            over, exchange = offered
+            self._await_pause(over)
             try:
                 self._write(exchange.frame())
             except OSError:
@@ -79,7 +87,13 @@ class RecorderProcess:
                 with self._lock:
                     self._waiting -= exchange.size
 
-    def _write(self, pieces: Iterable[bytes]) -> None:
+    def _await_pause(self, over: float) -> None:
+        """Wait a moment while other requests pass, so that a burst of them has the processor."""
+        while self.is_busy() and self._waiting < self._most // 2 and time.monotonic() < over + _LATEST_SECONDS:
+            if self._closing.wait(_LOOK_SECONDS):
+                return
+
+    def _write(self, pieces: Iterable[Bytes]) -> None:
         process = self._process
         if process is None or process.poll() is not None:
             if time.monotonic() - self._started < _RESTART_SECONDS:
@@ -113,6 +127,7 @@ class RecorderProcess:
 
     def close(self) -> None:
         """Let the recorder finish its work, and end it if that takes too long."""
+        self._closing.set()
         self._queue.put(None)
         deadline = time.monotonic() + _END_SECONDS
         self._thread.join(_END_SECONDS)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import select
+import socket
 import ssl
+import struct
 from collections.abc import Callable
 from functools import cache
 from typing import Final, Protocol, cast
@@ -20,11 +22,15 @@ import msgspec
 from .entrance import Entrance
 from .exchange import Exchange, api_of
 from .http1 import BrokenMessage, Head, MessageBody, head_of, request_body, response_body
+from .slabs import Bytes, Slabs, kept
 from .upstreams import Routes, Upstream, forwarded
 
 _HIGH_WATER_BYTES: Final = 262_144
+_MOST_UNSENT_BYTES: Final = 33_554_432
+"""The largest request that providers take: one that is slow to send is read to its end, to see its client go."""
 _HANG_UP_SECONDS: Final = 0.25
 _HANG_UP: Final = cast(int, getattr(select, "POLLRDHUP", select.POLLHUP)) | select.POLLHUP | select.POLLERR
+_RESET: Final = struct.pack("ii", 1, 0)
 _ERROR_TYPES: Final = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -47,7 +53,7 @@ class Rewriter(Protocol):
         ...
 
 
-class ClientSide(asyncio.Protocol):
+class ClientSide(asyncio.BufferedProtocol):
     """The connection of a client: reads requests, passes them on, and answers those that may not pass."""
 
     def __init__(
@@ -57,12 +63,14 @@ class ClientSide(asyncio.Protocol):
         finished: Finished | None,
         rewriter: Rewriter | None,
         clients: set[ClientSide],
+        slabs: Slabs,
     ) -> None:
         """Pass requests by these rules; ``finished`` gets each recorded exchange when it is over.
 
-        ``clients`` holds this connection while it is open.
+        ``clients`` holds this connection while it is open; bytes are read into ``slabs``.
         """
         self._clients = clients
+        self.slabs = slabs
         self._entrance = entrance
         self._routes = routes
         self._finished = finished
@@ -74,11 +82,12 @@ class ClientSide(asyncio.Protocol):
         self._connecting: asyncio.Task[None] | None = None
         self._rewriting: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._held = list[bytes]()
+        self._held = list[Bytes]()
         """Bytes of a request whose connection is not open yet."""
         self._rewritten: bytes | None = None
         """The head of a request that is sent once it is complete."""
-        self._busy = False
+        self.busy = False
+        """Whether a request of this client has no whole reply yet."""
         self._tunnel = False
         self._gone = False
 
@@ -90,8 +99,13 @@ class ClientSide(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
         self._clients.add(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return memory to read into."""
+        return self.slabs.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on, or keep them until the head they belong to is complete."""
+        data = self.slabs.read(nbytes)
         if self._tunnel:
             self._send(data)
         elif self._body is not None and not self._buffer:
@@ -106,7 +120,7 @@ class ClientSide(asyncio.Protocol):
                 data = bytes(self._buffer)
                 self._buffer.clear()
                 self._take(data)
-            elif self._busy:
+            elif self.busy:
                 if len(self._buffer) > _HIGH_WATER_BYTES:
                     self.transport.pause_reading()
                 return
@@ -131,7 +145,7 @@ class ClientSide(asyncio.Protocol):
         body, upstream = request_body(head), self._routes.of(head, target)
         api = api_of(method, target) if self._finished is not None else None
         self._exchange = Exchange(api, head, chunked=body.chunked) if api is not None else None
-        self._busy, self._body = True, None if body.done else body
+        self.busy, self._body = True, None if body.done else body
         sent = forwarded(head, method, target, upstream)
         if self._server is None or self._server.upstream != upstream:
             if self._server is not None:
@@ -146,7 +160,7 @@ class ClientSide(asyncio.Protocol):
         if body.done:
             self._complete()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: Bytes) -> None:
         assert self._body is not None
         try:
             taken = self._body.take(data)
@@ -155,7 +169,7 @@ class ClientSide(asyncio.Protocol):
             return
         piece = data if taken == len(data) else data[:taken]
         if self._exchange is not None:
-            self._exchange.request.append(piece)
+            self._exchange.request.append(kept(piece))
         if self._rewritten is None:
             self._send(piece)
         if self._body.done:
@@ -195,19 +209,31 @@ class ClientSide(asyncio.Protocol):
         self.resume()  # writing may hold the client again
         server.write(b"".join(held))
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: Bytes) -> None:
         if self._server is not None and self._server.transport is not None:
             self._server.write(data)
         else:
             self._held.append(data)
-            if sum(map(len, self._held)) > _HIGH_WATER_BYTES:
+            if self._unsent() > _HIGH_WATER_BYTES:
                 self.hold()
+        if self._watch is not None and self._unsent() > _MOST_UNSENT_BYTES:
+            self.transport.pause_reading()
+
+    def _unsent(self) -> int:
+        """Return the bytes that wait for the server."""
+        transport = self._server.transport if self._server is not None else None
+        return sum(map(len, self._held)) + (transport.get_write_buffer_size() if transport is not None else 0)
 
     # -- the server's side
 
-    def reply(self, data: bytes) -> None:
+    def reply(self, data: Bytes) -> None:
         """Pass bytes of a reply to the client."""
         self.transport.write(data)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a part of the request has not come yet."""
+        return self._body is not None
 
     def replied(self, *, whole: bool = True) -> None:
         """End an exchange, and go on with the next request if the client has sent one."""
@@ -215,7 +241,7 @@ class ClientSide(asyncio.Protocol):
         if self._body is not None:  # the server answered before the request was complete
             self.leave()
             return
-        self._busy = False
+        self.busy = False
         self.resume()
         self._advance()
 
@@ -247,12 +273,14 @@ class ClientSide(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _look(self) -> None:
-        """Notice a client that went while nothing was read from it."""
+        """Notice a client that went while its server is slow: it has gone already, or it is read further."""
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket").fileno(), _HANG_UP)
         if poll.poll(0):
             self.transport.abort()
             return
+        if self._unsent() < _MOST_UNSENT_BYTES:
+            self.transport.resume_reading()  # the client's end comes behind its bytes
         self._watch = asyncio.get_running_loop().call_later(_HANG_UP_SECONDS, self._look)
 
     # -- the end
@@ -302,7 +330,7 @@ class ClientSide(asyncio.Protocol):
             self._server.transport.resume_reading()
 
 
-class ServerSide(asyncio.Protocol):
+class ServerSide(asyncio.BufferedProtocol):
     """The connection to a server: passes replies to the one client it belongs to."""
 
     def __init__(self, client: ClientSide, upstream: Upstream) -> None:
@@ -327,13 +355,18 @@ class ServerSide(asyncio.Protocol):
         """Expect the reply to a request."""
         self._method, self._exchange, self._expecting = method, exchange, True
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Bytes) -> None:
         """Send bytes of a request."""
         if self.transport is not None:
             self.transport.write(data)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return memory to read into."""
+        return self._client.slabs.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes of a reply on, whole heads first."""
+        data = self._client.slabs.read(nbytes)
         if self._tunnel:
             self._client.reply(data)
         elif self._body is not None:
@@ -369,10 +402,11 @@ class ServerSide(asyncio.Protocol):
                     self._exchange.answered(head, chunked=body.chunked)
                 self._body = body
                 self._take(rest)
-        if self._buffer and not self._expecting:
-            self._client.leave()  # bytes without a request
+        if self._buffer and not self._expecting:  # bytes without a request: the client's to judge
+            self._client.reply(bytes(self._buffer))
+            self._buffer.clear()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: Bytes) -> None:
         body = self._body
         assert body is not None
         try:
@@ -383,7 +417,7 @@ class ServerSide(asyncio.Protocol):
             piece = data if taken == len(data) else data[:taken]
             self._client.reply(piece)
             if self._exchange is not None:
-                self._exchange.response.append(piece)
+                self._exchange.response.append(kept(piece))
         if body.done:
             self._body, self._exchange, self._expecting = None, None, False
             self._client.replied()
@@ -415,10 +449,15 @@ class ServerSide(asyncio.Protocol):
             self.transport.close()
 
     def abort(self) -> None:
-        """End the connection at once; the client is not told."""
+        """End the connection at once; the client is not told.
+
+        A server that has not got the whole request learns it by a reset, also if it does not read.
+        """
         self._left = True
         if self.transport is not None:
             with contextlib.suppress(OSError):
+                if self._client.is_sending or self.transport.get_write_buffer_size():
+                    self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 self.transport.abort()
 
 

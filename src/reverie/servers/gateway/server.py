@@ -11,6 +11,7 @@ from .entrance import Entrance
 from .exchange import Exchange
 from .recorder_process import RecorderProcess
 from .relay import ClientSide, Rewriter
+from .slabs import Slabs
 from .upstreams import Routes
 
 
@@ -36,12 +37,13 @@ async def serve(
         for follow in following:
             follow(exchange)
 
-    if recorder is not None:
-        recorder.start()
     loop = asyncio.get_running_loop()
-    clients = set[ClientSide]()
+    clients, slabs = set[ClientSide](), Slabs()
+    if recorder is not None:
+        recorder.is_busy = lambda: any(client.busy for client in list(clients))
+        recorder.start()
     server = await loop.create_server(
-        lambda: ClientSide(entrance, routes, finished if following else None, rewriter, clients),
+        lambda: ClientSide(entrance, routes, finished if following else None, rewriter, clients, slabs),
         sock=listener,
         backlog=512,
     )
