@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway_world import ListedExchanges, RawServer, connected, reset, with_gateway
+from gateway_world import ListedExchanges, RawServer, connected, loopback_certificate, reset, with_gateway
 from played_sessions import played
 from reverie.conversation.entries import ASSISTANT
 from reverie.importers import find_sessions, read_session
@@ -145,6 +145,33 @@ def test_no_byte_of_a_request_or_reply_changes(torture: bool, seed: int) -> None
     recorder = ListedExchanges()
     with_gateway(act, recorder=recorder)
     assert all(one.whole for one in recorder.seen())
+
+
+@pytest.mark.requirement("G1")
+def test_no_byte_changes_on_the_way_to_a_server_with_tls(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(seed)
+    theirs, ours = loopback_certificate(tmp_path)
+    monkeypatch.setattr(relay, "_tls", lambda: ours)
+
+    async def act(server: RawServer, port: int) -> None:
+        requests = [
+            random_request(draw, port, draw.randbytes(3_000_000)),
+            *(random_request(draw, port) for _ in "1234"),
+        ]
+        await compare(server, port, draw, requests, [["grüße 世界"] * 9_000])
+
+    recorder = ListedExchanges()
+    with_gateway(act, recorder=recorder, tls=theirs)
+    monkeypatch.undo()
+
+    async def refused(server: RawServer, port: int) -> None:
+        reader, writer = await connected(port)
+        writer.write(random_request(draw, port, b"{}"))
+        assert b"certificate verify failed" in await reader.read()
+
+    with_gateway(refused, tls=theirs)
 
 
 @pytest.mark.slow

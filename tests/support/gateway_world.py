@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ipaddress
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +40,8 @@ class RawServer:
         self.reached = asyncio.Event()
         self.tasks = set[asyncio.Task[None]]()
 
-    async def start(self) -> int:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=LIMIT)
+    async def start(self, tls: ssl.SSLContext | None = None) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=LIMIT, ssl=tls)
         return self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,16 +149,19 @@ def gateway_thread(
 
 
 def with_gateway(
-    act: Callable[[RawServer, int], Coroutine[Any, Any, None]], *, recorder: Any = None, token: str | None = None
+    act: Callable[[RawServer, int], Coroutine[Any, Any, None]],
+    *,
+    recorder: Any = None,
+    token: str | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Run a test beside a raw server and a gateway to it, all in one loop; it gets the gateway's port."""
 
     async def run() -> None:
         server, listener = RawServer(), open_listener()
-        port = await server.start()
-        task = asyncio.ensure_future(
-            serve(listener, Routes(f"http://127.0.0.1:{port}"), token=token, recorder=recorder)
-        )
+        port = await server.start(tls)
+        routes = Routes(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
+        task = asyncio.ensure_future(serve(listener, routes, token=token, recorder=recorder))
         await asyncio.sleep(0)
         server.port = port  # type: ignore[attr-defined]
         try:
@@ -189,3 +195,28 @@ def reset(writer: asyncio.StreamWriter) -> None:
     sock: socket.socket = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     writer.transport.abort()
+
+
+def loopback_certificate(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the contexts of a server with a new certificate for 127.0.0.1, and of a client that trusts it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(address, critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    held = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / "loopback.pem"
+    path.write_bytes(held + made.public_bytes(pem))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(path)
+    return server, ssl.create_default_context(cafile=str(path))

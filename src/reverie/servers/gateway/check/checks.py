@@ -88,7 +88,7 @@ def check(name: str) -> Callable[[Check], Check]:
     return add
 
 
-async def run_checks(bench: Bench, told: Callable[[CheckResult], None] | None = None) -> list[CheckResult]:
+async def run_checks(bench: Bench) -> list[CheckResult]:
     """Run every check, one after the other."""
     results: list[CheckResult] = []
     for name, function in CHECKS.items():
@@ -101,8 +101,6 @@ async def run_checks(bench: Bench, told: Callable[[CheckResult], None] | None = 
         except Exception as error:
             result = CheckResult(name, False, f"the reply cannot be read: {type(error).__name__}: {error}")
         results.append(result)
-        if told is not None:
-            told(result)
     return results
 
 
