@@ -43,6 +43,7 @@ REFUSED = [
     ("project", "We just fixed the failing test in test_login", "passing"),
     ("project", "Commit 3f9a2b1c moved the parser into its own package", "history"),
     ("project", "PR #412 was merged by Ana", "history"),
+    ("project", "Ana merged pull request 412", "history"),
     ("project", "Recent commits include a rewrite of the cache", "history"),
     ("feedback", "The bug was caused by a missing await in handler", "recipe"),
     ("feedback", "The fix was to raise the timeout", "recipe"),

@@ -84,6 +84,7 @@ _HISTORY: Final = re.compile(
     r"(?<![\w-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])(?:[0-9a-f]{40}|[0-9a-f]{7,12})\b(?!-)"
     r"|\b(?:(?:pr|pull request|merge request|mr) #?\d+ (?:was |has been )?"
     r"(?:merged|closed|opened|changed|adds?|added|fixe[sd])"
+    r"|(?:merged|closed|opened|reverted) (?:pr|pull request|merge request|mr) #?\d+"
     r"|(?:was|were) (?:committed|merged|reverted|pushed) (?:by|in|on|to|yesterday|today)\b"
     r"|(?:recent|latest|last) (?:commits?|changes?|merges?)(?: (?:are|were|include)\b|:)"
     r"|git (?:log|blame|history) (?:shows|says)\b)",
