@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from contextlib import closing
@@ -14,9 +15,10 @@ import anyio
 import pytest
 
 from postgres_server import PostgresServer
-from reverie import Session
+from reverie import Agent, Session
 from reverie.errors import InputError, SessionBusy
 from reverie.memories.store.side_files import DirectoryFiles
+from reverie.models.scripted_model import ScriptedModel
 from reverie.runtime.agent.budgets import Budgets
 from reverie.runtime.deletion.session import SessionDeletion
 from reverie.runtime.dream.dreams import Dreams
@@ -84,8 +86,13 @@ def machines(postgres_url: str, tmp_path: Path) -> Machines:
     return Machines(postgres_url, tmp_path.name, tmp_path)
 
 
-def test_a_machine_that_lost_its_home_finds_everything_in_the_database(machines: Machines) -> None:
-    first, second = machines.first, machines.second
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_a_machine_that_lost_its_home_finds_everything_in_the_database(
+    machines: Machines, encrypted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_KEY", base64.b64encode(bytes(range(32))).decode())
+    key = "env:ACME_KEY" if encrypted else None
+    first, second = (replace(one, encryption_key=key) for one in (machines.first, machines.second))
     machines.talk(first, "herons", "When do the herons nest?")
     memory = machines.memory(first)
     saved = memory.save("Herons nest in March.", type="project", why="it was said", source="herons 00000000")
@@ -104,7 +111,7 @@ def test_a_machine_that_lost_its_home_finds_everything_in_the_database(machines:
     shutil.rmtree(first.home)
 
     with opened_search(second) as search:
-        assert [hit.session for hit in search.search("herons nest")][:1] == ["herons"]
+        assert encrypted or search.search("herons nest")[0].session == "herons"
     there = machines.memory(second)
     assert [head.file for head in there.list()].count(saved.file) == 1
     assert [line.source for line in logged_since(there.store.files)] == ["herons"]
@@ -336,3 +343,24 @@ def test_a_storage_that_answers_late_does_not_block_the_event_loop(tmp_path: Pat
             assert len(session.view.messages()) == 2
 
     anyio.run(run)
+
+
+def test_agents_on_two_machines_answer_each_other_by_name(machines: Machines) -> None:
+    asked = {"to": "planner", "message": "The dam holds.", "summary": "dam"}
+    sends = [{"type": "tool_use", "id": "t1", "name": "SendMessage", "input": asked}]
+
+    async def run() -> list[dict[str, Any]]:
+        reads, writes = ScriptedModel(["Understood."]), ScriptedModel([sends, "Sent."])
+        async with (
+            Agent(model=reads, cwd=machines.project, session="planner", settings=machines.second) as planner,
+            Agent(model=writes, cwd=machines.project, session="worker", settings=machines.first) as worker,
+        ):
+            async for _ in worker.ask("Tell the planner."):
+                pass
+            async for _ in planner.ask("Is there news?"):
+                pass
+        return [dict(one) for one in reads.requests]
+
+    (request, *_) = anyio.run(run)
+    assert "The dam holds." in json.dumps(request["messages"])
+    assert not (machines.first.home / "teams").exists()
