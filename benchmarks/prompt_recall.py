@@ -46,11 +46,11 @@ def measured(given: dict[str, Any], embedder: Embedder | None, least_precision: 
     """Ask all prompts with the least certainty, from the default on, that reaches a precision."""
     with tempfile.TemporaryDirectory() as folder:
         files = [saved(Memory(folder), one) for one in given["memories"]]
-        for step in range(20):
-            policy = replace(RecallPolicy(), min_certainty=RecallPolicy().min_certainty + 0.02 * step)
+        policy = RecallPolicy()
+        found = asked(Memory(folder, embedder=embedder), given, files)
+        while found["shown"] and found["precision"] < least_precision:
+            policy = replace(policy, min_certainty=policy.min_certainty + 0.02)
             found = asked(Memory(folder, embedder=embedder, recall=policy), given, files)
-            if not found["shown"] or found["precision"] >= least_precision:
-                break
     return found
 
 
