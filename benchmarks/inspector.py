@@ -41,10 +41,7 @@ LOADS = 3
 COMPACT_EVERY = 260
 LIMITS = {"first_paint": 6.0, "ready": 60.0, "scrub_ms": 16.7, "idle_share": 0.02}
 _READY = "return document.documentElement.dataset.ready === 'yes' || document.title === 'empty'"
-_TIMES = (
-    "const paint = performance.getEntriesByName('first-contentful-paint')[0];"
-    "return [paint ? paint.startTime : null, performance.getEntriesByName('ready')[0]?.startTime ?? null]"
-)
+_PAINT = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 _SCRUB = """
 const scrub = document.querySelector('.scrub'), last = Number(scrub.max), began = performance.now();
 const steps = Math.min(last + 1, 500);
@@ -84,14 +81,14 @@ def invented(messages: int, tokens: int) -> ImportedSession:
     return ImportedSession("reverie", "long", "A long session", "", MODEL, tuple(entries))
 
 
-def loaded(browser: Browser, file: Path) -> list[float | None]:
+def loaded(browser: Browser, file: Path) -> list[float]:
     """Open a file and return the milliseconds until its first paint and until it is ready."""
     browser.tell("POST", "/url", {"url": "about:blank"})
     began = time.perf_counter()
     browser.tell("POST", "/url", {"url": file.as_uri()})
     browser.wait(_READY)
     ready = (time.perf_counter() - began) * 1000
-    return [browser.run(_TIMES)[0], ready]
+    return [browser.wait(_PAINT), ready]
 
 
 def opened(browser: Browser, folder: Path, session: ImportedSession) -> dict[str, Any]:
@@ -101,7 +98,7 @@ def opened(browser: Browser, folder: Path, session: ImportedSession) -> dict[str
     file.write_text(page(page_data([film], version="1")), "utf-8")
     empty.write_text(EMPTY, "utf-8")
     pairs = [(loaded(browser, empty), loaded(browser, file)) for _ in range(LOADS)]
-    bare, full = ([statistics.median(one[side][at] or 0.0 for one in pairs) for at in (0, 1)] for side in (0, 1))
+    bare, full = ([statistics.median(one[side][at] for one in pairs) for at in (0, 1)] for side in (0, 1))
     requests, steps, scrub = browser.run(_SCRUB)
     return {
         "messages": len(session.entries),

@@ -10,11 +10,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import anyio
 
@@ -80,28 +78,19 @@ def shown(browser: Browser, view: str) -> None:
     time.sleep(0.4)  # transitions end
 
 
-def taken(address: str, width: int, height: int, scheme: str) -> None:
+def taken(browser: Browser, address: str, width: int, height: int, scheme: str) -> None:
     """Take the pictures of all views at one width and in one colour scheme."""
-
-    def cdp(command: str, **given: Any) -> Any:
-        return browser.tell("POST", "/goog/cdp/execute", {"cmd": command, "params": given})
-
-    with tempfile.TemporaryDirectory() as profile:
-        opened: Iterator[Browser] = opened_browser(Path(profile), width)
-        browser = next(opened)
-        cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        browser.tell("POST", "/url", {"url": address})
-        browser.wait(_READY)
-        for view in VIEWS:
-            shown(browser, view)
-            browser.run("window.scrollTo(0, 0)")
-            browser.run("document.querySelectorAll('.block').forEach(one => one.style.contentVisibility = 'visible')")
-            full = int(cdp("Page.getLayoutMetrics")["cssContentSize"]["height"])
-            clip = {"x": 0, "y": 0, "width": width, "height": min(height, full), "scale": 1}
-            found = cdp("Page.captureScreenshot", format="webp", quality=45, captureBeyondViewport=True, clip=clip)
-            (FOLDER / f"{view}-{width}-{scheme}.webp").write_bytes(base64.b64decode(found["data"]))
-        for _ in opened:
-            pass
+    browser.renew(width, prefers_color_scheme=scheme)
+    browser.tell("POST", "/url", {"url": address})
+    browser.wait(_READY)
+    for view in VIEWS:
+        shown(browser, view)
+        browser.run("window.scrollTo(0, 0)")
+        browser.run("document.querySelectorAll('.block').forEach(one => one.style.contentVisibility = 'visible')")
+        full = int(browser.cdp("Page.getLayoutMetrics")["cssContentSize"]["height"])
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, full), "scale": 1}
+        found = browser.cdp("Page.captureScreenshot", format="webp", quality=45, captureBeyondViewport=True, clip=clip)
+        (FOLDER / f"{view}-{width}-{scheme}.webp").write_bytes(base64.b64decode(found["data"]))
 
 
 def written() -> str:
@@ -127,9 +116,11 @@ def serve(settings: Settings) -> None:
     home = LiveHome(settings, partial(with_agents, settings=settings), session_doors(settings), target="", version="1")
     with InspectorServer(home.reads, home.acts, version="1", token="t" * 43) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        for width, height in SIZES:
-            for scheme in ("light", "dark"):
-                taken(server.address, width, height, scheme)
+        with tempfile.TemporaryDirectory() as profile:
+            for browser in opened_browser(Path(profile)):
+                for width, height in SIZES:
+                    for scheme in ("light", "dark"):
+                        taken(browser, server.address, width, height, scheme)
         server.shutdown()
 
 

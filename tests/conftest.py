@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from browser import Browser, opened_browser
 from postgres_server import PostgresServer, use_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -173,6 +174,19 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("REVERIE_HOME", str(folder))
     monkeypatch.setenv("REVERIE_WORKER", "off")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Give tests the browser of this worker; its start takes a second."""
+    yield from opened_browser(tmp_path_factory.mktemp("chromium"))
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest, chromium: Browser) -> Browser:
+    """Give a test a browser with an empty page, of the width that is its parameter."""
+    chromium.renew(getattr(request, "param", 1280))
+    return chromium
 
 
 @pytest.fixture(scope="session")

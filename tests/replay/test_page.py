@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from browser import Browser, opened_browser
+from browser import Browser
 from reverie.replay.outcome import LayerAction, Point, ReplayBreak, ReplayOutcome, ReplayReport
 from reverie.replay.report import figures
 from reverie.servers.inspector.page import page
@@ -75,7 +75,6 @@ def test_thousands_of_points_and_many_sessions_stay_small(made: Made) -> None:
     ids=["nothing", "no request", "one free request"],
 )  # fmt: skip
 @pytest.mark.slow
-@pytest.mark.parametrize("browser", [1280], indirect=True)
 def test_what_is_empty_makes_a_page_too(report: ReplayReport, browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(written(report), "utf-8")
     assert browser.visit(tmp_path / "page.html") == ([], [])
@@ -91,14 +90,8 @@ def test_neighbourhoods_keep_everything_in_order(items: list[int], most: int) ->
     assert all(found)
 
 
-@pytest.fixture
-def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
-    yield from opened_browser(tmp_path / "profile", request.param)
-
-
 @pytest.mark.slow
 @pytest.mark.requirement("B1", "S7")
-@pytest.mark.parametrize("browser", [1280], indirect=True)
 def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     for name in HOSTILE:

@@ -15,6 +15,7 @@ import pytest
 from played_sessions import ForgetfulProvider, played
 from random_logs import random_log
 from reverie import load_settings
+from reverie.cache.prices import prices_for
 from reverie.conversation.authorship import strings_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, encode_entry, iso
 from reverie.errors import InputError
@@ -148,6 +149,25 @@ def test_every_decision_is_an_act_with_its_line_its_reason_and_what_left(
     assert any(summary[:40] in json.dumps(data["blocks"][ref], ensure_ascii=False) for ref in compacted["stands"])
     last = [act for act in data["acts"] if act["name"] == "compacted"][-1]
     assert last["command"] == "reverie undo played"
+
+
+@pytest.mark.requirement("I3")
+def test_an_act_has_about_what_it_costs_once_and_saves_at_each_later_request(
+    worked: tuple[ImportedSession, list[str]],
+) -> None:
+    data = session_data(worked[0])
+    act = next(act for act in data["acts"] if act["name"] == "compacted")
+    row, prices = data["requests"][act["n"]], prices_for(data["requests"][act["n"]]["model"])
+    assert prices is not None
+    went, stands = (sum(data["tokens"][ref] for ref in act[side]) for side in ("went", "stands"))
+    assert act["once_usd"] == pytest.approx(stands * prices.cache_write_5m / 1e6)
+    assert act["each_usd"] == pytest.approx((stands - went) * prices.cache_read / 1e6)
+    assert act["each_usd"] < -0.01
+    [again] = [one for one in data["breaks"] if one["n"] == act["n"]]
+    assert again["announced"]
+    assert again["again_usd"] == pytest.approx(again["tokens"] * (prices.cache_write_5m - prices.cache_read) / 1e6)
+    assert row["usd"] > again["again_usd"]
+    assert all(act["each_usd"] is None for act in data["acts"] if not act["went"] and not act["stands"])
 
 
 @pytest.mark.requirement("I5")

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import base64
 import gzip
-import http.client
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from browser import Browser, opened_browser
+from browser import Browser
 from inspected_home import LEAD, UNTRUSTED, inspected_home, worked
-from reverie import Session, Settings, load_settings
-from reverie.cli.costs.inspect_session import session_doors
+from inspected_server import LOOK, TOKEN, done, get, served, values
+from reverie import Session, load_settings
 from reverie.cli.sessions.recordings import with_agents
 from reverie.conversation.decisions import AgentSpawned, Cause, Compacted, MessageQueued
 from reverie.events import Event, InboxDrained
 from reverie.runtime.memory.memory import Memory
+from reverie.runtime.places.projects import project_slug
 from reverie.servers.inspector.live import LiveHome
 from reverie.servers.inspector.memories import source_sentence
 from reverie.servers.inspector.now import SessionWatch
 from reverie.servers.inspector.server import InspectorServer
-
-TOKEN = "t" * 43
 
 
 @pytest.fixture
@@ -38,18 +38,6 @@ def server(home: Path) -> Iterator[InspectorServer]:
     """Return a running server over the sessions of this test's home, with one session in it."""
     asked("alpha", "look at the harbour")
     yield from served(load_settings())
-
-
-def served(settings: Settings, **options: Any) -> Iterator[InspectorServer]:
-    """Yield a running server over the home of the settings, with the doors of the command line."""
-    load = partial(with_agents, settings=settings)
-    home = LiveHome(settings, load, session_doors(settings), target="", version="1", **options)
-    with InspectorServer(home.reads, home.acts, version="1", token=TOKEN) as opened:
-        thread = Thread(target=opened.serve_forever, daemon=True)
-        thread.start()
-        yield opened
-        opened.shutdown()
-        thread.join(60)
 
 
 def asked(name: str, text: str) -> None:
@@ -64,22 +52,6 @@ def asked(name: str, text: str) -> None:
             await session.observe({**reply, "id": f"m-{text}", "model": "claude-sonnet-4-5", "usage": usage})
 
     anyio.run(turn)
-
-
-def get(server: InspectorServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """Ask the server; a header given as empty is left out."""
-    wire = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
-    given = {"Host": f"127.0.0.1:{server.server_port}", "Authorization": f"Bearer {TOKEN}"}
-    given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    wire.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-    for name, value in given.items():
-        if value:
-            wire.putheader(name, value)
-    wire.endheaders()
-    answer = wire.getresponse()
-    body, found = answer.read(), {name.lower(): value for name, value in answer.getheaders()}
-    wire.close()
-    return answer.status, found, gzip.decompress(body) if found.get("content-encoding") == "gzip" else body
 
 
 @pytest.mark.requirement("S8")
@@ -227,14 +199,8 @@ def test_a_compaction_is_undone_only_by_a_post_of_its_own_page_with_the_token(se
     assert get(server, "/do/undo?session=alpha", "POST")[0] == 404  # there is none left
 
 
-@pytest.fixture
-def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
-    yield from opened_browser(tmp_path / "profile", request.param)
-
-
 @pytest.mark.slow
 @pytest.mark.requirement("I1")
-@pytest.mark.parametrize("browser", [1280], indirect=True)
 def test_the_page_opens_a_session_and_grows_with_it(server: InspectorServer, browser: Browser) -> None:
     browser.tell("POST", "/url", {"url": server.address})
     browser.wait("return document.querySelectorAll('main tbody tr').length === 1")
@@ -242,18 +208,18 @@ def test_the_page_opens_a_session_and_grows_with_it(server: InspectorServer, bro
     browser.run("document.querySelector('main tbody button').click()")
     browser.wait("return document.querySelector('main h2')?.textContent === 'Request 1 of 1'")
     asked("alpha", "and the gate")
-    browser.wait("return document.querySelector('main h2')?.textContent === 'Request 2 of 2'")
+    browser.wait(f"{LOOK} return document.querySelector('main h2')?.textContent === 'Request 2 of 2'")
     assert "and the gate" in browser.run(
         "document.querySelector('[data-view=request]').click(); return document.querySelector('main').textContent"
     )
     compacted("alpha")
     browser.run("document.querySelector('[data-view=compactions]').click()")
-    browser.wait("return document.querySelector('.undo') !== null")
+    browser.wait(f"{LOOK} return document.querySelector('.undo') !== null")
     for _ in range(2):
         browser.run("document.querySelector('.undo').click()")
-    browser.wait("return document.querySelector('main').textContent.includes('undone later')")
+    browser.wait(f"{LOOK} return document.querySelector('main').textContent.includes('undone later')")
     assert cut_of(server)["undone"]
-    assert [entry["message"] for entry in browser.tell("POST", "/se/log", {"type": "browser"})] == []
+    assert browser.said() == []
 
 
 @pytest.fixture(scope="module")
@@ -268,18 +234,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InspectorServer
         patch.setenv("REVERIE_HOME", str(place / "home"))
         with portal.wrap_async_context_manager(inspected_home(cwd)) as settings:
             yield from served(settings)
-
-
-def values(server: InspectorServer, path: str) -> Any:
-    status, _, body = get(server, path)
-    assert status == 200, body
-    return json.loads(body)
-
-
-def done(server: InspectorServer, path: str) -> str:
-    status, _, body = get(server, path, "POST")
-    assert status == 200, body
-    return json.loads(body)["result"]
 
 
 @pytest.mark.slow
@@ -384,7 +338,7 @@ def test_a_person_sees_the_home_approves_a_memory_and_undoes_a_dream(filled: Ins
     browser.wait("return document.querySelector('.dream')?.textContent.includes('undone')")
     [report] = values(filled, "/dreams")["projects"][0]["reports"]
     assert report["undone"]
-    assert [entry["message"] for entry in browser.tell("POST", "/se/log", {"type": "browser"})] == []
+    assert browser.said() == []
 
 
 @pytest.mark.requirement("I2", "S8")
@@ -413,15 +367,84 @@ def test_a_compaction_from_the_page_is_one_of_the_command(server: InspectorServe
     assert values(server, "/film?session=long")["sessions"][0]["compactions"][0]["undone"] is True
 
 
-def test_more_sources_add_cards_to_now(home: Path) -> None:
-    row = {"kind": "job", "name": "job-1", "title": "nightly dream", "open": True, "at": 1.0}
-    live = LiveHome(load_settings(), with_agents, {}, target="", version="1", more_rows=[lambda: [row]])
-    assert live.now()["sessions"] == [row]
+@pytest.mark.requirement("I2")
+def test_every_open_session_is_shown_and_some_of_the_closed_ones(
+    server: InspectorServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> list[dict[str, Any]]:
+        async with Session.open("oldest", settings=load_settings()) as session:
+            await session.say("wait here")
+            await session.log.sync()
+            await anyio.to_thread.run_sync(lambda: [asked(name, "look") for name in ("b", "c", "d")])
+            return await anyio.to_thread.run_sync(lambda: values(server, "/now")["sessions"])
+
+    monkeypatch.setattr("reverie.servers.inspector.live._CLOSED_SHOWN", 2)
+    found = [(row["name"].rsplit("/", 1)[-1], row["open"]) for row in anyio.run(run)]
+    assert found == [("oldest", True), ("d", False), ("c", False)]
+
+
+@pytest.fixture
+def dreaming(home: Path) -> Iterator[subprocess.Popen[str]]:
+    """Yield a process that holds the lock of a dream over the memories of this directory and tells its progress."""
+    memory = Memory.open(".", settings=load_settings())
+    memory.save("Deploys happen on Thursdays.", type="project", name="Deploys", why="the team agreed")
+    code = """
+import sys, time
+from reverie.runtime.dream.lock import DreamLock
+from reverie.runtime.dream.progress import ProgressWriter
+
+held = DreamLock(sys.argv[1]).take(time.time())
+ProgressWriter(sys.argv[1], "d1", began=time.time()).on_text("I merge two notes about deploys")
+print("dreams", flush=True)
+time.sleep(600)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(memory.path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "dreams\n"
+    yield process
+    process.kill()
+    process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("I2")
+def test_a_person_sees_a_dream_run_and_stops_it(
+    server: InspectorServer, browser: Browser, dreaming: subprocess.Popen[str]
+) -> None:
+    browser.tell("POST", "/url", {"url": server.address})
+    browser.wait("return document.querySelector('main')?.textContent.includes('I merge two notes about deploys')")
+    browser.run("document.querySelector('.act-stop-dream').click()")
+    assert browser.run("return document.querySelector('.act-stop-dream').textContent") == (
+        "stop it? its changes are discarded"
+    )
+    assert dreaming.poll() is None, "the first click only asks"
+    browser.run("document.querySelector('.act-stop-dream').click()")
+    assert dreaming.wait(60) == -signal.SIGTERM
+    browser.wait(f"{LOOK} return !document.querySelector('main').textContent.includes('A dream runs')")
+    assert values(server, "/now")["dreams"] == []
+    assert done(server, f"/do/stop-dream?project={project_slug(Path.cwd())}") == "no dream is running"
+    assert browser.said() == []
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("I6")
+@pytest.mark.parametrize(("motion", "moves"), [("reduce", False), ("no-preference", True)])
+def test_nothing_moves_for_a_person_who_asked_for_that(
+    filled: InspectorServer, browser: Browser, motion: str, moves: bool
+) -> None:
+    browser.renew(1280, prefers_reduced_motion=motion)
+    browser.tell("POST", "/url", {"url": filled.address})
+    browser.wait("return document.querySelectorAll('.now').length === 2")
+    assert (browser.run("return document.getAnimations().length") > 0) == moves
+    assert (browser.run("return getComputedStyle(document.documentElement).scrollBehavior") == "smooth") == moves
+    browser.run("document.querySelector('.now h3 button').click()")
+    browser.wait("return document.querySelector('main .cursor') !== null")
+    taken = "return getComputedStyle(document.querySelector('main .cursor')).transitionDuration"
+    assert (browser.run(taken) != "0s") == moves
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("S8")
-@pytest.mark.parametrize("browser", [1280], indirect=True)
 def test_hostile_memories_agents_and_messages_are_shown_as_text(server: InspectorServer, browser: Browser) -> None:
     bad = "<img src=x onerror=\"document.title='owned'\"></script> \u202egnp.exe"
 
@@ -452,4 +475,4 @@ def test_hostile_memories_agents_and_messages_are_shown_as_text(server: Inspecto
         assert "\u202e" not in text
         assert "\\u202egnp.exe" in text or view in ("dreams", "costs")
     assert browser.run("return document.title") != "owned"
-    assert [entry["message"] for entry in browser.tell("POST", "/se/log", {"type": "browser"})] == []
+    assert browser.said() == []

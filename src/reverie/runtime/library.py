@@ -13,6 +13,7 @@ from ..conversation.log import ParsedLog, parse_log
 from ..conversation.view import View
 from ..conversation.wire.blocks import accepted_message, as_blocks
 from ..errors import InputError, SessionBusy, SessionNotFound
+from ..importers.import_result import first_words
 from ..memories.store.records import read_record
 from ..ports import Storage
 from ..storage.files import FileStorage
@@ -326,5 +327,5 @@ def _first_words(said: list[Entry]) -> str:
         message = accepted_message(entry.message, USER) if entry.kind == USER and entry.message is not None else None
         for block in as_blocks(message) if message is not None else []:
             if block["type"] == "text":
-                return " ".join(block["text"].split())[:80]
+                return first_words(block["text"])
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -50,8 +51,6 @@ def _serve(session: str, port: int, as_json: bool) -> None:
     if session:
         with_agents(session)  # refuse an unknown name before the server starts
     settings, known = load_settings(), version("reverie")
-    if settings.database is not None:
-        raise InputError("the live page follows sessions in files only; 'reverie inspect SESSION --html FILE' works")
     home = LiveHome(
         settings, partial(with_agents, settings=settings), session_doors(settings), target=session, version=known
     )
@@ -60,7 +59,7 @@ def _serve(session: str, port: int, as_json: bool) -> None:
         server = InspectorServer(home.reads, home.acts, version=known, token=token, port=port)
     except OSError as error:
         raise InputError(f"port {port} cannot be used ({error}); choose another, or 0 for a free one") from None
-    with server:
+    with server, closing(home):
         if as_json:
             emit_json({"address": server.address, "pid": os.getpid()})
         else:

@@ -23,24 +23,28 @@ _MARK_BYTES: Final = 4_096
 
 
 def logs_in(storage: Storage) -> Iterator[Stamp]:
-    """Yield the stamp of each session's log; in files without a look at the folders of sessions.
+    """Yield the stamp of each session's log.
 
     An encrypted storage yields none, because the index of each machine holds words in plain text.
     """
-    if isinstance(storage, EncryptedStorage):
-        return
+    if not isinstance(storage, EncryptedStorage):
+        yield from log_stamps(storage, "projects/*")
+
+
+def log_stamps(storage: Storage, folders: str) -> Iterator[Stamp]:
+    """Yield the stamp of each log in ``projects/*`` or ``agents``; in files without a look at folders of sessions."""
+    root, *projects = folders.split("/")
     if not isinstance(storage, FileStorage):
-        yield from (one for one in storage.stamps("projects") if one.key.endswith(".jsonl") and one.key.count("/") == 2)
+        found = storage.stamps(root)
+        yield from (one for one in found if one.key.endswith(".jsonl") and one.key.count("/") == 1 + len(projects))
         return
-    root = os.path.join(storage.root, "projects")
-    for project in _names(root):
-        for name in _names(os.path.join(root, project)):
+    for folder in [f"{root}/{name}" for name in _names(os.path.join(storage.root, root))] if projects else [root]:
+        for name in _names(os.path.join(storage.root, folder)):
             if name.endswith(".jsonl"):
                 with suppress(OSError):
-                    found = os.lstat(os.path.join(root, project, name))
+                    found = os.lstat(os.path.join(storage.root, folder, name))
                     if stat.S_ISREG(found.st_mode):
-                        key = f"projects/{project}/{name}"
-                        yield Stamp(key, found.st_size, found.st_mtime_ns, found.st_ino)
+                        yield Stamp(f"{folder}/{name}", found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def _names(folder: str) -> list[str]:

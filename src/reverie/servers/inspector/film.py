@@ -82,8 +82,11 @@ def session_data(
         "heads": tables.heads,
         "requests": rows,
         "rates": rates.rows,
-        "acts": [act.data(command_of(act, acts, name) if name else "") for act in acts],
-        "breaks": [one.data() for one in breaks],
+        "acts": [
+            {**act.data(command_of(act, acts, name) if name else ""), **_price(act, rows, rates, tokens)}
+            for act in acts
+        ],
+        "breaks": [{**one.data(), "again_usd": _again_usd(one, rows, rates)} for one in breaks],
         "bill": bill_data(calls, breaks),
         "compactions": [_compaction(one, acts, name) for one in losses(session.entries)],
         "agents": _agents(acts),
@@ -135,6 +138,30 @@ class _Rates:
         if row not in self.rows:
             self.rows.append(row)
         return self.rows.index(row)
+
+
+def _price(act: Act, rows: Sequence[dict[str, Any]], rates: _Rates, tokens: Sequence[int]) -> dict[str, float | None]:
+    """Return about what an act cost once, to send the new blocks, and what it changed at each later request."""
+    row = rows[min(act.number, len(rows) - 1)] if rows else None
+    if row is None or row["rates"] is None or not (act.went or act.stands):
+        return {"once_usd": None, "each_usd": None}
+    read, new = rates.rows[row["rates"]][0], _new_rate(row, rates)
+    came, left = (sum(tokens[ref] for ref in refs) for refs in (act.stands, act.went))
+    return {"once_usd": came * new / 1e6, "each_usd": (came - left) * read / 1e6}
+
+
+def _again_usd(one: PricedBreak, rows: Sequence[dict[str, Any]], rates: _Rates) -> float | None:
+    """Return what the tokens of a break cost more than if they had been read from the cache."""
+    row = rows[one.number]
+    if row["rates"] is None:
+        return None
+    return one.tokens * (_new_rate(row, rates) - rates.rows[row["rates"]][0]) / 1e6
+
+
+def _new_rate(row: Mapping[str, Any], rates: _Rates) -> float:
+    """Return the price of new content in a request: that of a cache write if it wrote one, else the full price."""
+    _, short, long, _, _ = row["usage"]
+    return rates.rows[row["rates"]][1 if short else 2 if long else 3]
 
 
 class _SeenContext:

@@ -1,7 +1,6 @@
-"""The live sources of the page: the sessions of a home as they run, their films, and everything around them.
+"""The live sources of the page: the sessions of a home or a database as they run, their films, and what is around them.
 
-To show something more, add a path to ``LiveHome.reads`` or ``LiveHome.acts``; to add cards to the view Now, pass a
-function that returns rows like those of ``SessionWatch.row``.
+To show something more, add a path to ``LiveHome.reads`` or ``LiveHome.acts``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
@@ -19,29 +17,32 @@ from ...conversation.tokens.window import WindowPolicy, thresholds, window_for
 from ...errors import InputError
 from ...importers import ImportedSession
 from ...model_facts import facts_of
+from ...ports import Stamp
 from ...replay.compare import BRIEF, compare
 from ...replay.recording import recording_of
 from ...runtime.agent.budgets import Budgets
 from ...runtime.library import Library
+from ...runtime.places.storage import database_of, storage_of
+from ...runtime.search.log_text import log_stamps
 from ...runtime.session.ledger import FILE_NAME as LEDGER
 from ...runtime.session.offload.read_back import ReadBack
 from ...settings import Settings
-from ...storage.files import FileStorage
 from .film import films_of, page_data
-from .memories import MemorySources
+from .jobs import JobSource
+from .memories import MemorySources, modified
 from .now import SessionWatch
 from .overviews import agents_data, costs_data, search_data
 from .replay_view import replay_data
 from .server import Act, LiveAnswer, Query, Read
 
-_SHOWN: Final = 40
+_LOOKED_AT: Final = 100
+_CLOSED_SHOWN: Final = 40
 _MAX_READ_CHARS: Final = 2_000_000
 
 Load: TypeAlias = Callable[[str], Sequence[tuple[ImportedSession, bytes]]]
 """Returns a session or a recording by name, with its agents, each with its log."""
 Door: TypeAlias = Callable[[str], str]
 """Does something with a session, named in full, and returns the result as a sentence."""
-NowRows: TypeAlias = Callable[[], list[dict[str, Any]]]
 
 
 class LiveHome:
@@ -55,27 +56,32 @@ class LiveHome:
         *,
         target: str,
         version: str,
-        more_rows: Sequence[NowRows] = (),
     ) -> None:
-        """Follow the sessions of the settings' home; ``target`` is a session or file that the page opens first.
+        """Follow the sessions of the settings' storage; ``target`` is a session or file that the page opens first.
 
-        ``doors`` act on a session by its full name (stop, compact, undo); ``more_rows`` add cards to Now.
+        ``doors`` act on a session by its full name (stop, compact, undo).
         """
         self._settings = settings
         self._load = load
         self._doors = doors
         self._target = target
         self._version = version
-        self._more_rows = more_rows
         self._lock = Lock()
-        self._watches: dict[str, tuple[tuple[int, int], SessionWatch]] = {}
+        self._storage = storage_of(settings)
+        self._watches: dict[str, tuple[Stamp, SessionWatch]] = {}
         self._budgets: tuple[tuple[float, ...], list[dict[str, Any]]] = ((), [])
-        self._memories = MemorySources(settings)
+        self._memories = MemorySources(settings, self._storage)
+        self._jobs = JobSource(settings)
+
+    def close(self) -> None:
+        """Close the storage and the queue of jobs."""
+        self._storage.close()
+        self._jobs.close()
 
     @property
     def reads(self) -> dict[str, Read]:
         """The questions that the page may ask, by path."""
-        settings, memories = self._settings, self._memories
+        settings, storage, memories = self._settings, self._storage, self._memories
         return {
             "/now": lambda _: LiveAnswer(self.now),
             "/film": self._film,
@@ -84,16 +90,18 @@ class LiveHome:
             "/memories": lambda _: LiveAnswer(memories.all),
             "/memory": lambda query: LiveAnswer(lambda: memories.one(query)),
             "/dreams": lambda _: LiveAnswer(memories.dreams),
-            "/agents": lambda _: LiveAnswer(lambda: agents_data(settings)),
+            "/agents": lambda _: LiveAnswer(lambda: agents_data(storage)),
             "/costs": lambda query: LiveAnswer(lambda: costs_data(settings, query.get("days", "30"))),
-            "/search": lambda query: LiveAnswer(lambda: search_data(settings, memories, query.get("words", ""))),
+            "/search": lambda query: LiveAnswer(
+                lambda: search_data(settings, storage, memories, query.get("words", ""))
+            ),
         }
 
     @property
     def acts(self) -> dict[str, Act]:
         """The acts of the page, by path; one at a time."""
         found: dict[str, Act] = {f"/do/{name}": self._through(door) for name, door in self._doors.items()}
-        found |= {f"/do/{name}": act for name, act in self._memories.acts.items()}
+        found |= {f"/do/{name}": act for name, act in {**self._memories.acts, **self._jobs.acts}.items()}
         return {path: self._alone(act) for path, act in found.items()}
 
     def _through(self, door: Door) -> Act:
@@ -114,41 +122,41 @@ class LiveHome:
         With them comes the target, because the page without a token must not name it.
         """
         with self._lock:
-            storage = FileStorage(self._settings.home)
-            try:
-                rows = [self._row(storage, key, stamp) for key, stamp in self._newest(Library(storage))]
-            finally:
-                storage.close()
-            rows += [row for source in self._more_rows for row in source()]
-            around = {"budgets": self._used_budgets(), **self._memories.now()}
+            rows = self._rows()
+            around = {"budgets": self._used_budgets(), "jobs": self._jobs.rows(), **self._memories.now()}
         return {"target": self._target, "sessions": sorted(rows, key=lambda row: not row["open"]), **around}
 
     def _used_budgets(self) -> list[dict[str, Any]]:
         """Return the budgets of all sessions with their use; the ledger is read again only when it has changed."""
         home, now = self._settings.home, time.time()
-        stamp = (now // 60, *(_modified(home / f"{LEDGER}{end}") for end in ("", "-wal")))
+        stamp = (now // 60, *(modified(home / f"{LEDGER}{end}") for end in ("", "-wal")))
         if self._budgets[0] != stamp:
             used = Budgets(self._settings, "").used(now)
             found = [{"what": one.what, "per": one.per, "usd": one.usd, "of_usd": one.of_usd} for one in used]
             self._budgets = stamp, found
         return self._budgets[1]
 
-    def _newest(self, library: Library) -> list[tuple[str, tuple[int, int]]]:
-        found: list[tuple[str, tuple[int, int]]] = []
-        for key in [*library.keys(), *library.agent_keys()]:
-            try:
-                stat = (self._settings.home / key).stat()
-            except OSError:
-                continue  # deleted just now
-            found.append((key, (stat.st_mtime_ns, stat.st_size)))
-        return sorted(found, key=lambda one: one[1], reverse=True)[:_SHOWN]
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the open sessions and agents among those that were written last, and some of the closed ones."""
+        stored = database_of(self._storage) or self._storage  # the stamps of encrypted logs need no key
+        found = [one for folders in ("projects/*", "agents") for one in log_stamps(stored, folders)]
+        rows: dict[str, dict[str, Any]] = {}
+        closed = 0
+        for stamp in sorted(found, key=lambda one: one.changed_ns, reverse=True)[:_LOOKED_AT]:
+            holder = self._storage.holder(stamp.key)
+            closed += holder is None
+            if holder is not None or closed <= _CLOSED_SHOWN:
+                rows[stamp.key] = self._row(stamp, holder)
+        self._watches = {key: one for key, one in self._watches.items() if key in rows}
+        return list(rows.values())
 
-    def _row(self, storage: FileStorage, key: str, stamp: tuple[int, int]) -> dict[str, Any]:
-        before, watch = self._watches.get(key, ((0, 0), SessionWatch()))
-        if stamp[1] < before[1]:
+    def _row(self, stamp: Stamp, holder: str | None) -> dict[str, Any]:
+        key, storage = stamp.key, self._storage
+        before, watch = self._watches.get(key, (None, SessionWatch()))
+        if before is not None and (stamp.size < before.size or stamp.identity != before.identity):
             watch = SessionWatch()  # another log under the same name
         if stamp != before:
-            watch.read(lambda start: storage.load(key, start, max(0, stamp[1] - start)) or b"")
+            watch.read(lambda start: storage.load(key, start, max(0, stamp.size - start)) or b"")
             self._watches[key] = stamp, watch
         settings = self._settings
         window = window_for(watch.model, facts=facts_of(watch.model, settings.models), lookup=listed_window)
@@ -160,8 +168,9 @@ class LiveHome:
                 compact_percent=settings.compact_percent,
             ),
         )
-        row = watch.row(_name_of(key), is_open=storage.holder(key) is not None, limits=limits)
-        return {**row, "budget_usd": settings.agent.budget_usd}
+        row = watch.row(_name_of(key), is_open=holder is not None, limits=limits)
+        where = holder.partition(" since ")[0] if holder is not None and settings.database is not None else ""
+        return {**row, "budget_usd": settings.agent.budget_usd, "where": where}
 
     # -- one session
 
@@ -189,13 +198,9 @@ class LiveHome:
 
     def _read_back(self, query: Query) -> dict[str, Any]:
         """Return content that left the view of a session, by its handle, as 'reverie read' does."""
-        storage = FileStorage(self._settings.home)
-        try:
-            library = Library(storage)
-            key = library.find(query.get("session", ""))
-            found = ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(query.get("handle", ""))
-        finally:
-            storage.close()
+        library = Library(self._storage)
+        key = library.find(query.get("session", ""))
+        found = ReadBack(self._storage, key.removesuffix(".jsonl"), library.view(key)).find(query.get("handle", ""))
         return {"text": found.text[:_MAX_READ_CHARS], "source": found.source, "bytes": len(found.data)}
 
     def _named(self, query: Query) -> tuple[str, str]:
@@ -203,11 +208,14 @@ class LiveHome:
         name = query.get("session", "")
         if name != self._target:
             name = self._full_name(name)
-        path = Path(name)
-        if not path.is_file():
-            path = self._settings.home / self._key(name)
-        found = path.stat()
-        return name, sha256(f"{name}:{found.st_size}:{found.st_mtime_ns}".encode()).hexdigest()[:16]
+        if os.path.isfile(name):
+            found = os.stat(name)
+            state = [found.st_size, found.st_mtime_ns]
+        else:
+            key = self._key(name)
+            stored = database_of(self._storage) or self._storage
+            state = [one for one in stored.stamps(key.rpartition("/")[0]) if one.key == key]
+        return name, sha256(f"{name}:{state}".encode()).hexdigest()[:16]
 
     def _full_name(self, name: str) -> str:
         return _name_of(self._key(name))
@@ -215,19 +223,8 @@ class LiveHome:
     def _key(self, name: str) -> str:
         if not name:
             raise InputError("name a session: ?session=NAME")
-        storage = FileStorage(self._settings.home)
-        try:
-            return Library(storage).find(name)
-        finally:
-            storage.close()
+        return Library(self._storage).find(name)
 
 
 def _name_of(key: str) -> str:
     return key.removeprefix("projects/").removesuffix(".jsonl")
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -12,14 +12,16 @@ from ...conversation.entries import Entry
 from ...errors import InputError, ReverieError
 from ...memories.store.head_files import JOURNAL_FILE
 from ...memories.store.records import MemoryRecord
+from ...ports import Stamp, Storage
 from ...runtime.dream.control import stop
 from ...runtime.dream.dreams import Dreams
 from ...runtime.dream.status import running_dream
 from ...runtime.library import Library
 from ...runtime.memory.memory import Memory
+from ...runtime.memory.shared_journal import StoredJournal
+from ...runtime.places.storage import database_of
 from ...runtime.search.log_text import text_of_entry
 from ...settings import Settings
-from ...storage.files import FileStorage
 from ...text.words import words
 from .server import Act, Query
 
@@ -29,28 +31,45 @@ _HEAD: Final = ("file", "name", "description", "type", "created", "modified", "t
 
 
 class MemorySources:
-    """The memory directories of a home, each by the name of its project."""
+    """The memories of all projects, each by the name of its project: directories of a home, or in a database."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, storage: Storage) -> None:
         self._settings = settings
+        self._storage = storage
         self._waiting: dict[str, tuple[tuple[float, ...], int]] = {}
 
-    def folders(self) -> dict[str, Path]:
-        """Return the memory directories of all projects and types of agents."""
+    def folders(self) -> dict[str, str]:
+        """Return the memory directories of all projects and types of agents below the home, some as working copies."""
         settings, home = self._settings, self._settings.home
         if not settings.switches.memory:
             return {}
         if settings.memory_dir is not None:
-            return {"": settings.memory_dir}
-        found = {path.parent.name: path for path in sorted(home.glob("projects/*/memory"))}
-        return found | {f"agent-memory/{path.name}": path for path in sorted(home.glob("agent-memory/*"))}
+            return {"": str(settings.memory_dir)}
+        paths = (path for pattern in ("projects/*/memory", "agent-memory/*") for path in home.glob(pattern))
+        found = {path.relative_to(home).as_posix() for path in paths} | self._journals().keys()
+        ordered = sorted(found, key=lambda folder: (not folder.startswith("projects/"), folder))
+        return {folder.removeprefix("projects/").removesuffix("/memory"): folder for folder in ordered}
 
     def opened(self) -> dict[str, Memory]:
         """Return the memories of each project; those of the team belong to the first."""
+        shared = self._journals()
         found: dict[str, Memory] = {}
         for name, folder in self.folders().items():
-            found[name] = Memory(folder, team=None if found else self._settings.team_memory)
+            found[name] = self._opened(folder, folder in shared, None if found else self._settings.team_memory)
         return found
+
+    def _opened(self, folder: str, is_shared: bool, team: Path | None = None) -> Memory:
+        shared = StoredJournal(self._storage, folder, self._settings.tenant or "") if is_shared else None
+        return Memory(self._settings.home / folder, team=team, shared=shared)
+
+    def _journals(self) -> dict[str, Stamp]:
+        """Return the stamps of the journals in a database by folder; empty if memories are files alone."""
+        database = database_of(self._storage)
+        if database is None or self._settings.memory_dir is not None:
+            return {}
+        found = (one for top in ("projects", "agent-memory") for one in database.stamps(top))
+        end = f"/{JOURNAL_FILE}"
+        return {one.key.removesuffix(end): one for one in found if one.key.endswith(end)}
 
     # -- reading
 
@@ -58,15 +77,17 @@ class MemorySources:
         """Return the number of memories that wait for approval, by project, and the running dreams."""
         waiting: list[dict[str, Any]] = []
         dreams: list[dict[str, Any]] = []
+        shared = self._journals()
         for name, folder in self.folders().items():
-            stamp = (*map(_modified, (folder, folder / JOURNAL_FILE)),)
+            known, path = shared.get(folder), self._settings.home / folder
+            stamp = (*map(modified, (path, path / JOURNAL_FILE)), known.changed_ns if known is not None else 0)
             if self._waiting.get(name, ((), 0))[0] != stamp:
-                self._waiting[name] = stamp, len(Memory(folder).review())
+                self._waiting[name] = stamp, len(self._opened(folder, known is not None).review())
             if count := self._waiting[name][1]:
                 waiting.append({"project": name, "count": count})
-            if (running := running_dream(str(folder))) is not None:
-                known = {"dream": running.dream, "state": running.state, "began": running.began, "text": running.text}
-                dreams.append({"project": name, **known, "tools": running.tools, "files": len(running.paths)})
+            if (running := running_dream(str(path))) is not None:
+                said = {"dream": running.dream, "state": running.state, "began": running.began, "text": running.text}
+                dreams.append({"project": name, **said, "tools": running.tools, "files": len(running.paths)})
         return {"waiting": waiting, "dreams": dreams}
 
     def all(self) -> dict[str, Any]:
@@ -89,27 +110,26 @@ class MemorySources:
     def dreams(self) -> dict[str, Any]:
         """Return the reports of past dreams with their diffs, the running ones, and their open questions."""
         rows: list[dict[str, Any]] = []
-        for name, folder in self.folders().items():
-            dreams = Dreams(Memory(folder), self._settings, project=folder)
+        for name, memory in self.opened().items():
+            dreams = self._dreams(memory)
             reports = [{**msgspec.to_builtins(one), "can_undo": _can_undo(one)} for one in dreams.reports()]
             questions = [{"topic": one.topic, "files": one.files, "text": one.text} for one in dreams.questions()]
             rows.append({"project": name, "reports": reports, "questions": questions})
         return {"projects": rows, "running": self.now()["dreams"]}
 
+    def _dreams(self, memory: Memory) -> Dreams:
+        return Dreams(memory, self._settings, project=memory.path)
+
     def _origins(self, found: MemoryRecord) -> list[dict[str, Any]]:
         """Return the sources of a memory, each with the sentence of its message that is most like the memory."""
         rows: list[dict[str, Any]] = []
-        storage = FileStorage(self._settings.home)
-        try:
-            library = Library(storage)
-            for source in found.source:
-                session, _, message = source.partition(" ")
-                entry = _entry(library, session, message)
-                said = source_sentence(text_of_entry(entry), found.body) if entry is not None else ("", "", "")
-                kind = entry.kind if entry is not None else ""
-                rows.append({"session": session, "message": message, "kind": kind, "said": said})
-        finally:
-            storage.close()
+        library = Library(self._storage)
+        for source in found.source:
+            session, _, message = source.partition(" ")
+            entry = _entry(library, session, message)
+            said = source_sentence(text_of_entry(entry), found.body) if entry is not None else ("", "", "")
+            kind = entry.kind if entry is not None else ""
+            rows.append({"session": session, "message": message, "kind": kind, "said": said})
         return rows
 
     # -- acting
@@ -138,16 +158,15 @@ class MemorySources:
         return f"undone, change {entry.id}" if entry is not None else "nothing changed"
 
     def _undo_dream(self, query: Query) -> str:
-        folder = self._folder(query)
-        undone = Dreams(Memory(folder), self._settings, project=folder).undo(query.get("dream") or None)
+        undone = self._dreams(self._memory(query)).undo(query.get("dream") or None)
         stayed = f"; not restored, because changed since: {', '.join(undone.stayed)}" if undone.stayed else ""
         return f"undone: {len(undone.restored):,} restored{stayed}"
 
     def _stop_dream(self, query: Query) -> str:
-        ended = stop(str(self._folder(query)))
+        ended = stop(self._settings.home / self._folder(query))
         return "no dream is running" if ended is None else "stopped" if ended.gone else "its process does not stop"
 
-    def _folder(self, query: Query) -> Path:
+    def _folder(self, query: Query) -> str:
         found = self.folders().get(query.get("project", ""))
         if found is None:
             raise InputError(f"there are no memories of a project {query.get('project', '')[:80]!r}")
@@ -194,7 +213,8 @@ def _can_undo(report: Any) -> bool:
     return bool(report.entry) and not report.undone
 
 
-def _modified(path: Path) -> float:
+def modified(path: Path) -> float:
+    """Return the time of the last change of a file, 0 if there is none."""
     try:
         return path.stat().st_mtime
     except OSError:

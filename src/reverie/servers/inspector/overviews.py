@@ -14,13 +14,13 @@ from ...cache.ledger import Totals
 from ...conversation.decisions import MessageQueued, decision_of
 from ...conversation.entries import decode_entry
 from ...errors import InputError
+from ...ports import Storage
 from ...runtime.agent.team.history import agents_of
 from ...runtime.library import Library
 from ...runtime.reports.stats import AXES, stats_of
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import Settings
-from ...storage.files import FileStorage
 from .memories import MemorySources
 
 _QUEUED: Final = b"message_queued"
@@ -30,19 +30,15 @@ _HITS: Final = 30
 _MEMORIES: Final = 5
 
 
-def agents_data(settings: Settings) -> dict[str, Any]:
-    """Return all agents of a home, the latest first, and the messages that reached them and their sessions."""
-    storage = FileStorage(settings.home)
-    try:
-        library = Library(storage)
-        agents = [msgspec.to_builtins(one) for one in agents_of(storage)]
-        messages = [one for key in [*library.keys(), *library.agent_keys()] for one in _messages(storage, key)]
-    finally:
-        storage.close()
+def agents_data(storage: Storage) -> dict[str, Any]:
+    """Return all agents of a storage, the latest first, and the messages that reached them and their sessions."""
+    library = Library(storage)
+    agents = [msgspec.to_builtins(one) for one in agents_of(storage)]
+    messages = [one for key in [*library.keys(), *library.agent_keys()] for one in _messages(storage, key)]
     return {"agents": agents, "messages": sorted(messages, key=lambda one: one["time"])[-_MESSAGES:]}
 
 
-def _messages(storage: FileStorage, key: str) -> Iterator[dict[str, Any]]:
+def _messages(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
     """Yield the messages that a log records as arrived; commands without a text are left out."""
     data = storage.load(key) or b""
     for line in data.split(b"\n") if _QUEUED in data else ():
@@ -82,13 +78,13 @@ def _sums(name: str, row: Totals) -> dict[str, Any]:
     }
 
 
-def search_data(settings: Settings, memories: MemorySources, query: str) -> dict[str, Any]:
+def search_data(settings: Settings, storage: Storage, memories: MemorySources, query: str) -> dict[str, Any]:
     """Return the messages of all sessions and the memories of all projects that match a query, best first."""
     if not query.strip():
         raise InputError("the query is empty: pass a few words to search for")
     if not settings.switches.memory:
         raise InputError("search over past sessions is switched off: set switches.memory to true")
-    with SessionSearch(settings.home, embedder=settings_embedder(settings)) as search:
+    with SessionSearch(settings.home, embedder=settings_embedder(settings), storage=storage) as search:
         messages = [msgspec.to_builtins(one) for one in search.search(query, limit=_HITS)]
     found = [
         {"project": name, "file": one.file, "name": one.name, "text": one.body or one.description}

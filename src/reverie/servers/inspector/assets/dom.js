@@ -49,9 +49,10 @@ function span(seconds) {
   return seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(seconds < 864000 ? 1 : 0)} days`;
 }
 
-// A table that scrolls by itself; `columns` are [heading, value of a row, is text].
+// A table that scrolls by itself; `columns` are [heading, value of a row, true for text that wraps or "word" for one that does not].
 function table(label, columns, rows, open) {
-  const head = h("tr", null, columns.map(([name, , text]) => h("th", { scope: "col", class: text ? "text" : null }, name)));
+  const kind = (text) => (text === "word" ? "word" : text ? "text" : null);
+  const head = h("tr", null, columns.map(([name, , text]) => h("th", { scope: "col", class: kind(text) }, name)));
   const body = rows.map((row, k) =>
     h(
       "tr",
@@ -60,7 +61,7 @@ function table(label, columns, rows, open) {
         const cell = value(row, k);
         const [main, ...more] = [cell].flat();
         const inner = open && at === 0 ? [h("button", { class: "plain", type: "button" }, main), more] : cell;
-        return at === 0 ? h("th", { scope: "row" }, inner) : h("td", { class: text ? "text" : null }, inner);
+        return at === 0 ? h("th", { scope: "row" }, inner) : h("td", { class: kind(text) }, inner);
       }),
     ),
   );

@@ -17,7 +17,9 @@ function filmView(film, state) {
     type: "range", min: 0, max: Math.max(0, film.requests.length - 1), value: state.n, class: "scrub",
     "aria-label": "request", oninput: (event) => state.go(Number(event.target.value)),
   });
-  const cursor = h("i", { class: "cursor" });
+  const cursor = h("i", { class: "cursor" }), n = Math.max(1, film.requests.length);
+  scrub.style.marginLeft = `calc(${50 / n}% - 8px)`; // so that its thumb, 16 pixels wide, is below the cursor
+  scrub.style.width = `calc(${100 - 100 / n}% + 16px)`;
   const panel = h("div", { class: "panel", "aria-live": "polite" });
   if (!film.requests.length) return h("section", { class: "view", "aria-label": "Film" }, h("p", { class: "lead" }, "This session has no request yet."));
   const view = h(
@@ -112,7 +114,7 @@ function share(film, row) {
 
 function breakCard(film, one, state) {
   return h("article", { class: one.announced ? "card" : "card bad" },
-    h("h3", null, one.announced ? "Cache rewritten by a decision" : "Cache break", one.usd === null ? null : h("span", { class: "tag loud" }, `lost ${usd(one.usd)}`)),
+    h("h3", null, one.announced ? "Cache rewritten by a decision" : "Cache break", one.usd !== null ? h("span", { class: "tag loud" }, `lost ${usd(one.usd)}`) : one.again_usd ? h("span", { class: "tag calm after" }, `about ${usd(one.again_usd)}`) : null),
     h("p", null, `${one.cause}. Of ${count(one.expected)} tokens in the cache, ${count(one.actual)} were read; ${count(one.tokens)} were billed again${one.expected - one.actual > one.tokens ? `, the others had left the request` : ""}.`),
     one.reason && !one.cause.includes(one.reason) ? h("p", { class: "soft" }, `Seen: ${one.reason}.`) : null,
     one.remedy && !one.announced ? h("p", null, h("b", null, "Remedy: "), one.remedy, ".") : null,
@@ -127,9 +129,16 @@ function actCards(film, acts, state) {
   return cards;
 }
 
+// About what an act cost once and changes at each later request.
+function money(act) {
+  if (act.each_usd === null) return [];
+  const later = Math.abs(act.each_usd);
+  return [act.once_usd > 0 ? `costs about ${usd(act.once_usd)} once` : "", later ? `${act.each_usd < 0 ? "saves" : "costs"} about ${usd(later)} at each later request` : ""];
+}
+
 function actCard(film, act, state) {
   const sum = (refs) => refs.reduce((a, ref) => a + film.tokens[ref], 0);
-  const facts = [act.frees > 0 ? `frees ${count(act.frees)} tokens` : "", act.moves ? "changes the cached prefix" : "", act.line ? `line ${count(act.line)} of the log` : "", act.undone ? "undone later" : ""].filter(Boolean);
+  const facts = [act.frees > 0 ? `frees ${count(act.frees)} tokens` : "", ...money(act), act.moves ? "changes the cached prefix" : "", act.line ? `line ${count(act.line)} of the log` : "", act.undone ? "undone later" : ""].filter(Boolean);
   return h("article", { class: "card act" },
     h("h3", null, h("span", { class: "tag" }, act.layer), ` ${act.name}`),
     act.reason ? h("p", null, act.reason) : null,
@@ -141,7 +150,7 @@ function actCard(film, act, state) {
 }
 
 function windowTable(film, state) {
-  const columns = [["Request", (row, n) => count(n + 1)], ["Time", (row) => when(row.at), true]];
+  const columns = [["Request", (row, n) => count(n + 1)], ["Time", (row) => when(row.at), "word"]];
   film.names.forEach((name, k) => columns.push([LABELS[name], (row) => count(row.window[k])]));
   columns.push(["Sum", (row, n) => count(film.totals[n])], ["Cost", (row) => usd(row.usd)], ["Events", (row, n) => [film.breakAt.has(n) ? "break" : "", ...(film.actsAt.get(n) || []).filter((act) => !act.minor).map((act) => act.name)].filter(Boolean).join(", "), true]);
   return table("Window by category of each request", columns, film.requests, (row, n) => state.go(n));

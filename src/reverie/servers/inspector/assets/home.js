@@ -72,7 +72,7 @@ function memoriesView(film, state) {
 }
 
 function memoryTable(rows, choose) {
-  return table("List of memories", [["Memory", (one) => [one.name, h("small", null, one.project)]], ["Type", (one) => one.type, true], ["Trust", (one) => trustTag(one), true], ["Changed", (one) => day(one.modified)]], rows, choose);
+  return table("List of memories", [["Memory", (one) => [one.name, h("small", null, one.project)]], ["Type", (one) => one.type, "word"], ["Trust", (one) => trustTag(one), "word"], ["Changed", (one) => day(one.modified)]], rows, choose);
 }
 
 const trustTag = (one) => h("span", { class: one.diff ? "tag wait" : "tag" }, one.diff ? "waits" : one.trust);
@@ -96,7 +96,7 @@ function memoryDetail(memory, one, state, view) {
     memory.origins.length ? memory.origins.map((from) => originPart(from, state)) : h("p", { class: "soft" }, "Written by hand, or its source is not recorded."),
     h("h4", null, "History"),
     h("ol", { class: "history" }, memory.log.map((change) => h("li", null, h("b", null, change.act), ` by ${change.who} `, h("time", { class: "soft" }, minute(change.time)), change.why ? h("p", { class: "soft" }, change.why) : null, " ", actButton(state, "undo", "undo-change", { project: one.project, change: change.id }, { sure: `undo change ${change.id}?`, done: () => view.again(), name: change.id })))),
-    lazy("Who wrote each line", () => table("Blame", [["Line", (line) => line.text.trim() ? h("code", { dir: "auto" }, line.text) : h("span", { class: "soft" }, "(empty line)")], ["Author", (line) => line.who, true], ["Change", (line) => line.id], ["Date", (line) => day(line.time)], ["Reason", (line) => line.why, true]], memory.blame)),
+    lazy("Who wrote each line", () => table("Blame", [["Line", (line) => line.text.trim() ? h("code", { dir: "auto" }, line.text) : h("span", { class: "soft" }, "(empty line)")], ["Author", (line) => line.who, "word"], ["Change", (line) => line.id], ["Date", (line) => day(line.time)], ["Reason", (line) => line.why, true]], memory.blame)),
   ].flat(Infinity).filter(Boolean);
 }
 
@@ -147,7 +147,7 @@ function agentsView(film, state) {
     return [
       h("p", { class: "lead" }, agents.length ? `${counted(agents.length, "agent")}, ${count(running)} running, ${usd(sum)} in all. Each opens its transcript as a film of its own.` : "No agents yet. A session starts agents with its Agent tool."),
       h("ul", { class: "tree" }, roots.map((name) => h("li", { class: "root" }, h("p", { class: "facts" }, h("button", { type: "button", class: "plain", onclick: () => state.follow(name) }, name), h("span", { class: "soft" }, " session")), h("ul", null, branch(name))))),
-      agents.length ? lazy("The tree as a table", () => table("List of agents", [["Agent", (one) => one.agent], ["State", (one) => one.state, true], ["Started by", (one) => one.parent || one.session, true], ["Task", (one) => one.description, true], ["Turns", (one) => count(one.turns)], ["Tokens", (one) => count(one.tokens)], ["Cost", (one) => usd(one.cost_usd)]], agents, (one) => state.follow(`agents/${one.agent}`))) : null,
+      agents.length ? lazy("The tree as a table", () => table("List of agents", [["Agent", (one) => one.agent], ["State", (one) => one.state, "word"], ["Started by", (one) => one.parent || one.session, "word"], ["Task", (one) => one.description, true], ["Turns", (one) => count(one.turns)], ["Tokens", (one) => count(one.tokens)], ["Cost", (one) => usd(one.cost_usd)]], agents, (one) => state.follow(`agents/${one.agent}`))) : null,
     ];
   });
 }
@@ -172,7 +172,7 @@ function costsView(film, state) {
       h("div", { class: "choice", role: "group", "aria-label": "days" }, [1, 7, 30, 365].map((days) => h("button", { type: "button", "aria-pressed": String(days === state.days), onclick: () => { state.days = days; view.again(); } }, days === 1 ? "today" : days === 365 ? "a year" : `${days} days`))),
       h("p", { class: "big" }, h("b", null, usd(total.usd)), ` for ${counted(total.calls, "call")}`, total.lost_usd > 0.005 ? [", of which ", h("b", { class: "bad" }, usd(total.lost_usd)), " were lost to cache breaks."] : "."),
       h("p", { class: "soft" }, `${count(input)} input tokens, ${input ? percent(total.read / input) : "0 %"} of them read from the cache; ${count(total.output)} output tokens.${total.unpriced ? ` ${counted(total.unpriced, "call")} without a price.` : ""}`),
-      data.budgets.length ? [h("h2", null, "Budgets"), table("Budgets", [["Budget", (one) => one.what], ["Per", (one) => one.per, true], ["Spent", (one) => usd(one.usd)], ["Of", (one) => usd(one.of_usd)], ["Share", (one) => meter(one.of_usd ? one.usd / one.of_usd : 0, one.usd >= one.of_usd ? "lost" : "fill")]], data.budgets)] : null,
+      data.budgets.length ? [h("h2", null, "Budgets"), table("Budgets", [["Budget", (one) => one.what], ["Per", (one) => one.per, "word"], ["Spent", (one) => usd(one.usd)], ["Of", (one) => usd(one.of_usd)], ["Share", (one) => meter(one.of_usd ? one.usd / one.of_usd : 0, one.usd >= one.of_usd ? "lost" : "fill")]], data.budgets)] : null,
       h("h2", null, "Losses by cause"),
       data.causes.length ? table("Losses by cause", [["Cause", (row) => row.cause], ["Lost", (row) => usd(row.usd)], ["Share", (row) => meter(total.lost_usd ? row.usd / total.lost_usd : 0, "lost")], ["Remedy", (row) => row.remedy, true]], data.causes) : h("p", { class: "empty" }, "No cache break cost anything."),
       h("h2", null, "By day"), data.by.day.length > 1 ? bars(data.by.day, (row) => row.usd, "Cost of each day with a call") : null, data.by.day.length ? table("Cost by day", columns("Day"), data.by.day) : h("p", { class: "empty" }, "No calls in these days."),

@@ -5,7 +5,10 @@ const EVERY = 2000;
 class Live {
   constructor() {
     const given = new URLSearchParams(location.hash.slice(1)).get("token");
-    if (given) sessionStorage.setItem("token", given);
+    if (given) {
+      sessionStorage.setItem("token", given);
+      history.replaceState(null, "", location.pathname); // so that nobody copies it with the address
+    }
     this.token = given || sessionStorage.getItem("token") || "";
     this.name = "";
     this.tag = "";
@@ -83,17 +86,18 @@ function readBackButton(state, film, handle) {
 // -- Now
 
 function nowView(film, state) {
-  const around = h("div", { class: "around" }), running = h("div", { class: "cards" }), earlier = h("div");
+  const around = h("div", { class: "around" }), running = h("div", { class: "cards" }), work = h("div"), earlier = h("div");
   const cards = new Map();
-  const view = h("section", { class: "view", "aria-label": "Now" }, around, h("h2", { class: "sr" }, "Running"), running, earlier);
-  let before = "", listed = "";
+  const view = h("section", { class: "view", "aria-label": "Now" }, around, h("h2", { class: "sr" }, "Running"), running, work, earlier);
+  let before = "", listed = "", worked = "";
   view.update = () => {
-    const { sessions, budgets, waiting, dreams } = state.now, key = JSON.stringify([budgets, waiting, dreams]);
-    if (key !== before) around.replaceChildren(...aroundParts(state, (before = key)));
+    const { sessions, budgets, waiting, dreams, jobs } = state.now, key = JSON.stringify([sessions.filter((row) => row.open).length, budgets, waiting, dreams, jobsSaid(jobs)]);
+    if (key !== before && !around.querySelector(".sure")) around.replaceChildren(...aroundParts(state, (before = key)));
     const open = sessions.filter((row) => row.open), closed = sessions.filter((row) => !row.open);
     keyed(running, cards, open, (row) => nowCard(row, state));
     if (!open.length) running.replaceChildren(h("p", { class: "empty" }, "Nothing runs now. A session appears here as soon as one is open."));
-    const rest = JSON.stringify(closed);
+    const rest = JSON.stringify(closed), queued = JSON.stringify(jobs);
+    if (queued !== worked) work.replaceChildren(...jobParts(jobs, state, (worked = queued)));
     if (rest !== listed) earlier.replaceChildren(...earlierParts(closed, state, (listed = rest)));
     tellTimes(view);
   };
@@ -119,15 +123,31 @@ function keyed(parent, cards, rows, draw) {
 }
 
 function aroundParts(state) {
-  const { sessions, budgets, waiting, dreams } = state.now, sum = waiting.reduce((a, one) => a + one.count, 0);
+  const { sessions, budgets, waiting, dreams, jobs } = state.now, sum = waiting.reduce((a, one) => a + one.count, 0);
   const tile = (value, label, more) => h("div", { class: "tile" }, h("b", null, value), h("span", null, label), more || null);
   const tiles = [
     tile(count(sessions.filter((row) => row.open).length), "running"),
-    ...budgets.map((one) => tile(`${usd(one.usd)} of ${usd(one.of_usd)}`, `this ${one.per}, ${one.what}`, meter(one.usd / one.of_usd, one.usd >= one.of_usd ? "lost" : "fill"))),
+    ...budgets.map((one) => tile(`${usd(one.usd)} of ${usd(one.of_usd)}`, `${one.per === "day" ? "today" : `this ${one.per}`}, ${one.what}`, meter(one.usd / one.of_usd, one.usd >= one.of_usd ? "lost" : "fill"))),
     sum ? tile(count(sum), sum === 1 ? "memory waits for approval" : "memories wait for approval", h("button", { type: "button", class: "quiet", onclick: () => state.show("memories") }, "review")) : null,
+    jobs.length ? tile(count(jobs.length), jobsSaid(jobs)) : null,
   ];
   const dreaming = dreams.map((one) => dreamProgress(one, state));
   return [h("div", { class: "tiles" }, tiles), ...dreaming];
+}
+
+// The background jobs of a database: failed ones first, then those that run and wait.
+const JOB_STATES = { failed: ["failed", "tag bad"], doing: ["running", "tag"], todo: ["waiting", "tag calm"] };
+
+function jobsSaid(jobs) {
+  const found = Object.entries(JOB_STATES).map(([status, [name]]) => [jobs.filter((one) => one.status === status).length, name]);
+  return `background ${jobs.length === 1 ? "job" : "jobs"}: ${found.filter(([n]) => n).map(([n, name]) => `${count(n)} ${name}`).join(", ")}`;
+}
+
+function jobParts(jobs, state) {
+  if (!jobs.length) return [];
+  return [h("h2", null, "Background jobs"),
+    table("Background jobs", [["Job", (one) => one.kind], ["State", (one) => h("span", { class: JOB_STATES[one.status][1] }, JOB_STATES[one.status][0]), "word"], ["Project", (one) => one.project || "–", true], ["Session", (one) => one.session || "–", true], ["Tries", (one) => count(one.attempts)], ["Not before", (one) => (one.at ? `${minute(one.at)} UTC` : "–")]], jobs),
+    jobs.some((one) => one.status === "failed") ? h("p", null, actButton(state, "try the failed jobs again", "retry-jobs", {})) : null].filter(Boolean);
 }
 
 function dreamProgress(one, state) {
@@ -156,7 +176,7 @@ function gauge(row) {
       h("i", { class: `level ${level}`, width: at(row.tokens) }),
       h("i", { class: "threshold warn", left: at(row.warn_at), title: `warning at ${count(row.warn_at)}` }),
       h("i", { class: "threshold", left: at(row.compact_at), title: `${next} at ${count(row.compact_at)}` })),
-    h("p", null, h("b", null, short(row.tokens)), ` of ${short(end)} tokens`, h("span", { class: "soft" }, ` · ${said}`)));
+    h("p", null, h("b", null, short(row.tokens)), ` of ${short(end)}`, h("span", { class: "soft" }, ` · ${said}`)));
 }
 
 function nowCard(row, state) {
@@ -167,7 +187,7 @@ function nowCard(row, state) {
     h("p", { class: "doing" }, h("i", { class: "pulse", "aria-hidden": "true" }), row.doing, h("span", { class: "soft" }, " · ", timeSince(row.at), " ago")),
     row.window_tokens ? gauge(row) : null,
     h("p", { class: "cost" }, cost),
-    h("p", { class: "soft facts" }, `${row.kind} · ${counted(row.calls, "call")}${row.compactions ? ` · compacted ${counted(row.compactions, "time")}` : ""} · ${row.model || "no model yet"}`),
+    h("p", { class: "soft facts" }, `${row.kind} · ${counted(row.calls, "call")}${row.compactions ? ` · compacted ${counted(row.compactions, "time")}` : ""} · ${row.model || "no model yet"}${row.where ? ` · ${row.where}` : ""}`),
     h("p", { class: "acts" }, sessionActs(row.name, row.title, state, row)));
 }
 
@@ -183,13 +203,15 @@ function sessionActs(name, title, state, row) {
 function earlierParts(rows, state) {
   if (!rows.length) return [];
   return [h("h2", null, "Earlier"), table("Sessions that do not run", [
-    ["Session", (row) => row.title], ["Kind", (row) => row.kind], ["Last used", (row) => h("span", null, timeSince(row.at), " ago")],
-    ["Window", (row) => [meter(row.tokens / row.compact_at), " ", short(row.tokens)]], ["Calls", (row) => count(row.calls)], ["Cost", (row) => usd(row.usd)],
+    ["Session", (row) => row.title], ["Kind", (row) => row.kind, "word"], ["Last used", (row) => h("span", null, timeSince(row.at), " ago")],
+    ["Window", (row) => [meter(row.tokens / row.compact_at), h("span", { class: "figure" }, short(row.tokens))]], ["Calls", (row) => count(row.calls)], ["Cost", (row) => usd(row.usd)],
   ], rows, (row) => state.follow(row.name))];
 }
 
-// Ask again and again, but only while somebody looks.
+// Ask again and again, but only while somebody looks, and at once when somebody looks again.
 async function followLive(state) {
+  let wake = null;
+  addEventListener("focus", () => wake?.());
   for (let turn = 1; ; turn++) {
     if (!document.hidden) {
       try {
@@ -203,7 +225,7 @@ async function followLive(state) {
         setNote(`The server does not answer (${error.message}).`);
       }
     }
-    await new Promise((done) => setTimeout(done, EVERY));
+    await new Promise((done) => setTimeout((wake = done), EVERY));
   }
 }
 

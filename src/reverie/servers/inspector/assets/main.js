@@ -106,6 +106,11 @@ class State {
 
   refresh() {
     this.views[this.name]?.update?.();
+    clearTimeout(this.addressing);
+    this.addressing = setTimeout(() => this.address(), 100); // a browser allows few changes of the address a second
+  }
+
+  address() {
     try {
       history.replaceState(null, "", OF_HOME.includes(this.name) || !this.film ? `#${this.name}` : `#${this.name}/${this.n + 1}`);
     } catch {

@@ -10,7 +10,7 @@ function compactionsView(film, state) {
       h("p", null, h("b", null, percent(one.kept)), " of the uses of exact names are still in view. ", meter(one.kept)),
       h("p", null, h("button", { type: "button", class: "quiet", onclick: () => { state.go(Math.min(one.n, film.requests.length - 1)); state.show("film"); } }, "show it in the film")),
       table(`Names by kind, compaction ${k + 1}`, [["Kind", (row) => row[0]], ["Had", (row) => count(row[1][0])], ["Out of view", (row) => count(row[1][1])]], Object.entries(one.kinds)),
-      one.lost.length ? lazy(`Names out of view: ${count(one.lost_count)}, most used first`, () => table(`Names out of view, compaction ${k + 1}`, [["Name", (row) => h("code", { dir: "auto" }, row.text)], ["Kind", (row) => row.kind, true], ["Uses", (row) => count(row.uses)], ["Read it again", (row) => (one.read && row.handle ? (state.live ? readBackButton(state, film, row.handle) : copyable(one.read + row.handle)) : row.handle), true]], one.lost)) : null,
+      one.lost.length ? lazy(`Names out of view: ${count(one.lost_count)}, most used first`, () => table(`Names out of view, compaction ${k + 1}`, [["Name", (row) => h("code", { dir: "auto" }, row.text)], ["Kind", (row) => row.kind, "word"], ["Uses", (row) => count(row.uses)], ["Read it again", (row) => (one.read && row.handle ? (state.live ? readBackButton(state, film, row.handle) : copyable(one.read + row.handle)) : row.handle), true]], one.lost)) : null,
       lazy("The summary", () => longText(one.summary, 60000)),
       actCards(film, [film.acts[one.act]], state).map((card) => card))));
 }
@@ -31,18 +31,19 @@ function billView(film, state) {
     dear.length ? lazy(`Each break: ${count(dear.length)}, the most expensive first`, () => table("Breaks", [["Request", (one) => count(one.n + 1)], ["Cause", (one) => one.cause, true], ["Seen", (one) => one.reason, true], ["Tokens", (one) => count(one.tokens)], ["Lost", (one) => usd(one.usd)]], dear, (one) => { state.go(one.n); state.show("request"); })) : null,
     h("h2", null, "By day"), table("Cost by day", columns("Day"), bill.days),
     h("h2", null, "By layer"), table("Cost by layer", columns("Layer"), bill.layers),
-    h("h2", null, "By request"), bars(film.requests, (row) => row.usd || 0, "Cost of each request; those with a cache break are red", (row, k) => film.breakAt.has(k) && !film.breakAt.get(k).announced), lazy("The chart as a table", () => table("Cost of each request", [["Request", (row, n) => count(n + 1)], ["Time", (row) => when(row.at), true], ["Read", (row) => (row.usage ? count(row.usage[0]) : "–")], ["Written", (row) => (row.usage ? count(row.usage[1] + row.usage[2]) : "–")], ["Uncached", (row) => (row.usage ? count(row.usage[3]) : "–")], ["Output", (row) => (row.usage ? count(row.usage[4]) : "–")], ["Cost", (row) => usd(row.usd)]], film.requests, (row, n) => { state.go(n); state.show("request"); })));
+    h("h2", null, "By request"), bars(film.requests, (row) => row.usd || 0, "Cost of each request; those with a cache break are red", (row, k) => film.breakAt.has(k) && !film.breakAt.get(k).announced), lazy("The chart as a table", () => table("Cost of each request", [["Request", (row, n) => count(n + 1)], ["Time", (row) => when(row.at), "word"], ["Read", (row) => (row.usage ? count(row.usage[0]) : "–")], ["Written", (row) => (row.usage ? count(row.usage[1] + row.usage[2]) : "–")], ["Uncached", (row) => (row.usage ? count(row.usage[3]) : "–")], ["Output", (row) => (row.usage ? count(row.usage[4]) : "–")], ["Cost", (row) => usd(row.usd)]], film.requests, (row, n) => { state.go(n); state.show("request"); })));
 }
 
 function peopleView(film, state, all) {
-  const children = all.filter((one) => one.parent === film.id);
+  const children = all.filter((one) => one.parent === film.id), others = children.filter((one) => !film.agents.some((agent) => agent.agent === one.id));
+  const transcript = (name) => children.filter((one) => one.id === name).map((one) => h("button", { type: "button", class: "quiet", onclick: (event) => { event.stopPropagation(); state.open(one); } }, "open"))[0];
   const open = (one) => { state.go(Math.min(one.n, film.requests.length - 1)); state.show("film"); };
   return h("section", { class: "view", "aria-label": "Memories and agents" },
     h("h2", null, "Memories"),
-    film.memories.length ? table("Memories shown and saved", [["Request", (one) => count(one.n + 1)], ["Act", (one) => (one.shown ? "shown to the model" : "saved from this session"), true], ["Memories", (one) => one.names.join(", "), true], ["Why", (one) => film.acts[one.act].reason, true]], film.memories, open) : h("p", { class: "soft" }, "No memory was shown or saved in this session."),
+    film.memories.length ? table("Memories shown and saved", [["Request", (one) => count(one.n + 1)], ["Act", (one) => (one.shown ? "shown to the model" : "saved from this session"), "word"], ["Memories", (one) => one.names.join(", "), true], ["Why", (one) => film.acts[one.act].reason, true]], film.memories, open) : h("p", { class: "soft" }, "No memory was shown or saved in this session."),
     h("h2", null, "Agents"),
-    film.agents.length ? table("Agents", [["Agent", (one) => one.agent], ["State", (one) => one.status, true], ["Task", (one) => one.directive.slice(0, 300), true], ["Answer", (one) => one.text.slice(0, 300), true]], film.agents, open) : h("p", { class: "soft" }, "This session started no agent."),
-    children.length ? h("ul", null, children.map((one) => h("li", null, h("button", { type: "button", class: "quiet", onclick: () => state.open(one) }, `transcript of ${one.title || one.id}`)))) : null);
+    film.agents.length ? table("Agents", [["Agent", (one) => one.agent], ["State", (one) => one.status, "word"], ["Task", (one) => one.directive.slice(0, 300), true], ["Answer", (one) => one.text.slice(0, 300) || "–", true], ["Transcript", (one) => transcript(one.agent) || "–", "word"]], film.agents, open) : h("p", { class: "soft" }, "This session started no agent."),
+    others.length ? [h("h2", null, "Transcripts"), table("Transcripts", [["Session", (one) => one.title || one.id], ["Requests", (one) => count(one.requests.length)], ["Cost", (one) => usd(one.bill.total.usd)]], others, (one) => state.open(one))] : null);
 }
 
 function searchView(film, state) {
