@@ -52,10 +52,9 @@ function differencePart(film, n, state) {
     : `All ${counted(same.length, "block")} of request ${count(n)} stayed as they were, so the cache could be read. ${count(added.length)} came (about ${count(tokens(added))} tokens).`;
   return h("div", null,
     h("p", { class: "lead" }, said),
-    gone.length ? h("h3", null, "Left since the request before") : null,
-    gone.length ? blockList(film, gone, state) : null,
     added.length ? h("h3", null, n ? "New in this request" : "Content") : null,
-    blockList(film, priced, state));
+    blockList(film, priced, state),
+    gone.length ? [h("h3", null, "Left since the request before"), blockList(film, gone, state)] : null);
 }
 
 function wholePart(film, n, state) {
