@@ -139,29 +139,33 @@ class _Rates:
             self.rows.append(row)
         return self.rows.index(row)
 
+    def read_and_new(self, row: Mapping[str, Any]) -> tuple[float, float]:
+        """Return the prices of cached and of new content in a request; new content is written to the cache if any is.
+
+        Without a write it has the full price.
+        """
+        index: int = row["rates"]
+        _, short, long, _, _ = row["usage"]
+        found = self.rows[index]
+        return found[0], found[1 if short else 2 if long else 3]
+
 
 def _price(act: Act, rows: Sequence[dict[str, Any]], rates: _Rates, tokens: Sequence[int]) -> dict[str, float | None]:
-    """Return about what an act cost once, to send the new blocks, and what it changed at each later request."""
+    """Return the approximate cost of the blocks that an act added, and its effect on each later request."""
     row = rows[min(act.number, len(rows) - 1)] if rows else None
     if row is None or row["rates"] is None or not (act.went or act.stands):
         return {"once_usd": None, "each_usd": None}
-    read, new = rates.rows[row["rates"]][0], _new_rate(row, rates)
+    read, new = rates.read_and_new(row)
     came, left = (sum(tokens[ref] for ref in refs) for refs in (act.stands, act.went))
     return {"once_usd": came * new / 1e6, "each_usd": (came - left) * read / 1e6}
 
 
 def _again_usd(one: PricedBreak, rows: Sequence[dict[str, Any]], rates: _Rates) -> float | None:
-    """Return what the tokens of a break cost more than if they had been read from the cache."""
-    row = rows[one.number]
-    if row["rates"] is None:
+    """Return the cost of the tokens of a break beyond the cost of reading them from the cache."""
+    if rows[one.number]["rates"] is None:
         return None
-    return one.tokens * (_new_rate(row, rates) - rates.rows[row["rates"]][0]) / 1e6
-
-
-def _new_rate(row: Mapping[str, Any], rates: _Rates) -> float:
-    """Return the price of new content in a request: that of a cache write if it wrote one, else the full price."""
-    _, short, long, _, _ = row["usage"]
-    return rates.rows[row["rates"]][1 if short else 2 if long else 3]
+    read, new = rates.read_and_new(rows[one.number])
+    return one.tokens * (new - read) / 1e6
 
 
 class _SeenContext:

@@ -1,4 +1,4 @@
-"""The live sources of the page: the sessions of a home or a database as they run, their films, and what is around them.
+"""The live sources of the page: sessions of a home or a database as they run, their films, and everything around them.
 
 To show something more, add a path to ``LiveHome.reads`` or ``LiveHome.acts``.
 """
