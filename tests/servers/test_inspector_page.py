@@ -134,11 +134,11 @@ def test_a_person_scrubs_opens_an_act_reads_a_difference_and_searches(
         return browser.run("return document.querySelector('main h2').textContent")
 
     assert heading().startswith("Request 1 of")
+    assert abs(browser.run(THUMB)) < 2
     browser.press(RIGHT)
     assert heading().startswith("Request 2 of")
     browser.run("const s = document.querySelector('.scrub'); s.value = 20; s.dispatchEvent(new Event('input'))")
     assert heading().startswith("Request 21 of")
-    assert abs(browser.run(THUMB)) < 2
     browser.run("[...document.querySelectorAll('.marks button')].find(b => b.title.startsWith('compact')).click()")
     card = "return [...document.querySelectorAll('.act')].find(one => one.textContent.includes('compacted'))"
     browser.run(f"const found = (() => {{ {card} }})(); found.querySelectorAll('details').forEach(d => d.open = true)")
