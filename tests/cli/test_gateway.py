@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import socket
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 from gateway_world import ListedExchanges, gateway_thread
+from reverie.servers.gateway.check.scripted_server import ScriptedServer
 from reverie.servers.gateway.exchange import Exchange
 
 from .conftest import Reverie
@@ -58,6 +60,21 @@ def test_a_proxy_that_writes_requests_anew_is_found_out(reverie: Reverie) -> Non
     failed = {one["name"]: one["evidence"] for one in json.loads(out)["checks"] if not one["passed"]}
     assert set(failed) == {"request body unchanged, byte for byte", "cache marks kept"}
     assert "differ from byte" in failed["request body unchanged, byte for byte"]
+
+
+def test_a_proxy_that_keeps_its_connections_causes_no_error_at_the_end() -> None:
+    async def steps() -> list[str]:
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        async with ScriptedServer(0) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            while not server._tasks:
+                await asyncio.sleep(0.01)
+        writer.close()
+        await asyncio.sleep(0)
+        return told
+
+    assert asyncio.run(steps()) == []
 
 
 def test_a_proxy_that_does_not_answer_is_named(reverie: Reverie) -> None:

@@ -126,6 +126,8 @@ class ScriptedServer:
                 await self._answer(request, reader, writer)
         except (ConnectionError, BrokenMessage, asyncio.IncompleteReadError):
             pass
+        except asyncio.CancelledError:
+            pass  # the server ends; asyncio would report a cancelled connection as an error
         finally:
             self._tasks.discard(task)
             writer.close()
