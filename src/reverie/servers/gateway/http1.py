@@ -16,7 +16,6 @@ _MAX_LENGTH_DIGITS: Final = 18
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _REQUEST: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/1\.[01]\Z")
 _RESPONSE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n\0]*)?\Z")
-_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 _HEX: Final = re.compile(rb"[0-9A-Fa-f]{1,15}\Z")
 _NO_BODY: Final = frozenset({204, 304})
 _LAST_CHUNK: Final = re.compile(rb"(?:\A|\r\n)0+[ \t]*(?:;[^\r\n]*)?\r\n(?:[!-9;-~]+:[^\r\n]*\r\n)*\r\n\Z")
@@ -135,25 +134,7 @@ class MessageBody:
             return taken
         at, data = 0, bytes(data)
         while at < len(data) and not self.done:
-            if self._left:
-                at = self._counted(data, at)
-            elif self._expects == b"size" and not self._line and (end := self._whole_chunks(data, at)) > at:
-                at = end
-            else:
-                at = self._framing(data, at)
-        return at
-
-    def _whole_chunks(self, data: bytes, at: int) -> int:
-        """Take the chunks that are whole in the rest of data and return where they end: most bytes of a stream."""
-        match, content = _CHUNK.match, self.content
-        while (found := match(data, at)) is not None:
-            start = found.end()
-            end = start + int(found[1], 16)
-            if end == start or data[end : end + 2] != _LINE:
-                break
-            if content is not None:
-                content.append(data[start:end])
-            at = end + 2
+            at = self._counted(data, at) if self._left else self._framing(data, at)
         return at
 
     def _counted(self, data: bytes, start: int) -> int:
