@@ -89,10 +89,22 @@ def test_prices_can_be_chosen(session: Path):
     assert long["policies"]["append-only"]["cache_write_5m"] == 0
 
 
+@pytest.mark.requirement("U5")
+def test_a_session_of_the_library_has_a_name_and_other_prices_are_no_bill(session: Path, tmp_path: Path) -> None:
+    given = {"REVERIE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    assert reverie("import", str(session), **given).returncode == 0
+    row = json.loads(reverie("sessions", "--json", **given).stdout)["sessions"][0]
+    policies = ("--policy", "recorded", "--policy", "balanced")
+    assert reverie("replay", row["session"], *policies, **given).stdout.startswith("You paid $")
+    other = reverie("replay", row["session"], *policies, "--model", "claude-fable-5-1", **given).stdout
+    assert other.startswith("You would have paid $")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["missing.jsonl"], "missing.jsonl does not exist"),
+        (["missing.jsonl"], "'missing.jsonl' is neither a file, nor a directory, nor a session"),
+        ([".", "--model", "claude-opus"], "no price is known for 'claude-opus'; did you mean claude-opus-5?"),
         ([".", "--policy", "wishful"], "no policy is called 'wishful'"),
         (["--policy", "absent.toml"], "no such settings file"),
         ([], "no sessions of agents"),

@@ -167,7 +167,8 @@ def compare(
     shown = model or (models[0] if len(models) == 1 else AS_RECORDED)
     names = tuple(name for name in (*policies, *extra) if any(outcome.policy == name for outcome in outcomes))
     said = (*skipped, *(_note(reason, where) for reason, where in notes.items()))
-    return ReplayReport(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed))
+    other = model is not None and models != [model]
+    return ReplayReport(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed), other)
 
 
 def preset_costs(entries: Iterable[Entry], model: str, settings: Settings) -> dict[str, float]:

@@ -136,6 +136,8 @@ class ReplayReport:
     ttl: str
     skipped: tuple[str, ...] = ()
     simulator: SimulatorAccuracy | None = None
+    is_repriced: bool = False
+    """Whether a session has the prices of another model than its own."""
 
     def of(self, *, policy: str | None = None, file: str | None = None) -> list[ReplayOutcome]:
         """Return a list of the outcomes of a policy, of a file, or of both; all outcomes without either."""

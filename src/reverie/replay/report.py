@@ -182,7 +182,8 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
             money_text(one, decimals) for one in (billed["input_usd"] + billed["output_usd"], billed["input_usd"])
         )
         models = report.model if report.model != AS_RECORDED else "the recorded models"
-        paid = f"You paid {whole} at the prices of {models}, {amount} of it for input. With Reverie the input costs "
+        verb = "You would have paid" if report.is_repriced else "You paid"
+        paid = f"{verb} {whole} at the prices of {models}, {amount} of it for input. With Reverie the input costs "
         ratio, accuracy = usd / billed["input_usd"], report.simulator.cost_ratio if report.simulator else 1.0
         if ratio != 1 and abs(ratio / accuracy - 1) < _LEAST_SHARE * 2:  # the simulator's own error is the difference
             return (

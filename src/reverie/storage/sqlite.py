@@ -77,14 +77,18 @@ def _make_private(path: Path) -> None:
     folder = open_root(str(path.parent), create=True)
     try:
         with suppress(FileExistsError):
-            os.close(os.open(path.name, flags, 0o600, dir_fd=folder))
+            descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
+            try:
+                os.fchmod(descriptor, 0o600)  # the umask may take rights of the owner
+            finally:
+                os.close(descriptor)
             return
         mode = os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode
         _refuse_other_kinds(path, mode)
-        if not os.access(path.name, os.R_OK | os.W_OK, dir_fd=folder):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         if stat.S_IMODE(mode) != 0o600:
             os.chmod(path.name, 0o600, dir_fd=folder)
+        if not os.access(path.name, os.R_OK | os.W_OK, dir_fd=folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     finally:
         os.close(folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +16,7 @@ from ..sessions.export import write
 
 
 @click.command()
-@click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
+@click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY|SESSION]...")
 @click.option("--policy", "chosen", multiple=True, metavar="NAME|FILE.toml", help="Only these policies (repeatable).")
 @click.option(
     "--model", metavar="NAME", help="Prices, window and cache rules of this model; default: the recorded one."
@@ -50,9 +51,14 @@ def command(
     recorded bill, append-only and the three presets. A policy FILE.toml replays with those settings. Content that a
     policy removed and the agent needed again is charged.
     """
+    from ...cache.prices import prices_for
+    from ...model_facts import near_model
     from ...replay.compare import BRIEF, SHOWN, compare, recordings_in, settings_named
     from ...replay.report import SINCE_POLICIES, report_json, since_line
 
+    if model is not None and prices_for(model) is None:
+        near = near_model(model)
+        raise InputError(f"no price is known for {model!r}" + (f"; did you mean {near}?" if near else ""))
     target = None if html is None else Path(html)
     if target is not None:
         write(target, b"", force=force, dry_run=True)  # refuse a bad path before the work
@@ -94,10 +100,18 @@ def command(
 
 
 def _readable(path: str) -> Path:
-    found = Path(path)
-    if not found.exists():
-        raise InputError(f"{path} does not exist; pass a recorded session or a directory of them")
-    return found
+    """Return a path that exists, or the log of the session of this name."""
+    from ...errors import SessionNotFound
+    from ...settings import load_settings
+    from ..sessions.recordings import opened_library
+
+    if Path(path).exists():
+        return Path(path)
+    with opened_library() as library, suppress(SessionNotFound):
+        log = load_settings().home / library.find(path)
+        if log.exists():
+            return log
+    raise InputError(f"{path!r} is neither a file, nor a directory, nor a session; 'reverie sessions' lists sessions")
 
 
 def _all_sessions() -> list[Path]:
