@@ -1,4 +1,4 @@
-"""Your own loop with Reverie. Needs only this file and the testing extra."""
+"""Your own loop with Reverie. Needs the extras anthropic and testing."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +60,23 @@ def test_without_a_name_the_environment_decides(environ: dict[str, str], full: s
     assert full_name(None, environ=environ) == full
 
 
-def test_with_nothing_at_all_three_lines_say_how_to_get_a_model() -> None:
+def test_with_nothing_at_all_each_way_to_a_model_has_its_commands_on_lines_of_their_own() -> None:
     with pytest.raises(ModelUnknown) as caught:
         open_model(None, environ={})
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 3
-    assert "ANTHROPIC_API_KEY" in lines[0]
-    assert "OPENAI_BASE_URL" in lines[1]
-    assert "gguf" in lines[2]
+    first, *lines = str(caught.value).splitlines()
+    assert first == "No model is set up yet. Choose one:"
+    commands = [line.strip() for line in lines if line.startswith("  ")]
+    assert [command.split()[0] for command in commands] == ["export", "export", "reverie", "reverie"]
+    assert max(map(len, lines)) < 80
     assert "pip install" not in str(caught.value)  # all are installed here
 
 
 def test_a_missing_package_is_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reverie.models.names.find_spec", lambda name: None)
-    extras = [
-        f"reverie[{one}]" in line
-        for one, line in zip(("anthropic", "openai", "local"), how_to_get_a_model().splitlines(), strict=True)
-    ]
-    assert extras == [True] * 3
+    lines = how_to_get_a_model().splitlines()
+    firsts = [after for line, after in pairwise(lines[1:]) if line.endswith(":")]
+    extras = ("anthropic", "openai", "local")
+    assert all(f"'reverie[{extra}]'" in line for extra, line in zip(extras, firsts, strict=True))
 
 
 @pytest.mark.parametrize("name", ["nobody", "mistral:large", "claude", "o", ":", "gemini-3"])

@@ -55,18 +55,21 @@ async def usable_models(aliases: Mapping[str, str], environ: Mapping[str, str] |
 
 
 def how_to_get_a_model() -> str:
-    """Return the three ways to a model, one line each, without the steps that are done on this machine."""
-
-    def steps(extra: str, *others: str) -> str:
-        is_there = find_spec(_PACKAGES[extra]) is not None
-        return ", ".join([*(() if is_there else (install_command(extra),)), *others])
-
-    return (
-        f"Anthropic: {steps('anthropic', 'set ANTHROPIC_API_KEY')}; the default is anthropic:{DEFAULT_ANTHROPIC}.\n"
-        "OpenAI, or vLLM, Ollama, llama.cpp, LM Studio: "
-        f"{steps('openai', 'set OPENAI_API_KEY or OPENAI_BASE_URL, pass --model openai:MODEL')}.\n"
-        f"On this machine: {steps('local', 'pass any GGUF file you have as --model local:/path/to/model.gguf')}."
-    )
+    """Return the three ways to a model, each command on a line, without the steps that are done on this machine."""
+    ways = {
+        "anthropic": (f"Anthropic ({DEFAULT_ANTHROPIC} by default)", "export ANTHROPIC_API_KEY=..."),
+        "openai": (
+            "OpenAI, or a server such as vLLM, Ollama, llama.cpp or LM Studio",
+            "export OPENAI_API_KEY=...   (or OPENAI_BASE_URL=http://...)",
+            "reverie --model openai:MODEL",
+        ),
+        "local": ("A GGUF file on this machine", "reverie --model local:/path/to/model.gguf"),
+    }
+    lines = ["Choose one:"]
+    for extra, (title, *steps) in ways.items():
+        install = [] if find_spec(_PACKAGES[extra]) is not None else [install_command(extra)]
+        lines += [f"{title}:", *(f"  {step}" for step in (*install, *steps))]
+    return "\n".join(lines)
 
 
 def open_model(
@@ -132,7 +135,7 @@ def full_name(
     for pattern, owner in _IDS:
         if pattern.match(asked):
             return f"{owner}:{asked}"
-    raise ModelUnknown(f"{asked!r} names no model here. To get one:\n{how_to_get_a_model()}")
+    raise ModelUnknown(f"{asked!r} names no model here. {how_to_get_a_model()}")
 
 
 def default_name(environ: Mapping[str, str]) -> str:
@@ -144,7 +147,7 @@ def default_name(environ: Mapping[str, str]) -> str:
         return "anthropic"
     if any(environ.get(key) for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
         return "openai"
-    raise ModelUnknown(how_to_get_a_model())
+    raise ModelUnknown(f"No model is set up yet. {how_to_get_a_model()}")
 
 
 def _unnamed(provider: str, environ: Mapping[str, str]) -> str:

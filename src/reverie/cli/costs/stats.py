@@ -205,6 +205,7 @@ def _pollution(found: Stats) -> tuple[str, str]:
     if memories is None:
         return "-", "no memories yet"
     why = ", ".join(f"{count} {reason}" for reason, count in memories.reasons.items())
+    why += "; 'reverie memory lint' and 'reverie dream --dry-run' name them" if memories.wrong else ""
     dreamt = ""
     if memories.before is not None and memories.after is not None:
         dreamt = f"; last dream: {memories.before:.1%} before, {memories.after:.1%} after"

@@ -136,7 +136,9 @@ def usable_model(home: Path) -> Finding:
         settings = load_settings(home=home)
         return Finding("model", "ok", open_model(settings.model, aliases=settings.model_aliases).name)
     except (ReverieError, ValueError) as error:
-        return Finding("model", "absent", f"none for chat yet. {' '.join(str(error).split())}")
+        return Finding(
+            "model", "absent", f"none for chat yet: 'reverie' says how to get one ({str(error).splitlines()[0]})"
+        )
 
 
 def python_version() -> Finding:

@@ -406,7 +406,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "diff": Command("changes of files since the last commit: /diff [FILE]", show_diff, anytime=True),
     "shells": Command("commands in the background: /shells [stop NAME]", show_shells, anytime=True),
     "retry": Command("send the last prompt again", retry),
-    "undo": Command("undo the last prompt, with files and memories", undo),
+    "undo": Command("undo the last prompt, with files and memories (a compaction: /uncompact)", undo),
     "rewind": Command("go back to an earlier prompt, with files and memories: /rewind [undo]", rewind),
     "init": Command("let the agent write AGENTS.md for this project", start_init),
     "export": Command("write this session as text: /export [FILE]", export, anytime=True),
