@@ -12,14 +12,17 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import anyio
 import psycopg
 import pytest
+from procrastinate.exceptions import ConnectorException
 
 from postgres_server import TENANT_ROLE, WORKER_ROLE, PostgresServer
 from reverie import Session
 from reverie.errors import InputError, StorageError
+from reverie.runtime.jobs import worker
 from reverie.runtime.jobs.engine import install
 from reverie.runtime.jobs.queue import JobArguments, JobQueue
 from reverie.runtime.jobs.worker import run_worker
@@ -221,6 +224,39 @@ def test_a_job_adds_the_words_of_new_lines_for_search(
     for result in ("indexed 1 log", "indexed 0 logs"):
         queue.put("index")
         assert work(worker_url, settings) == [("index", result)]
+
+
+def test_a_worker_of_a_database_that_cannot_be_reached_says_so_in_one_line(settings: Settings) -> None:
+    url = "postgresql://somebody:hidden-word@/postgres?host=/nowhere"
+    with pytest.raises(StorageError, match="/nowhere") as raised:
+        anyio.run(partial(run_worker, url, settings))
+    assert "hidden-word" not in str(raised.value)
+
+
+def test_a_worker_waits_for_a_database_that_goes_away(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = talk(settings, tmp_path, "one", "Please fix the parser. It fails on empty input.")
+    monkeypatch.setattr(worker, "_PAUSE_SECONDS", 0.01)
+    taken_up, answers = worker._take_up, iter([True, True])
+
+    async def cut_off(*given: Any) -> None:
+        if next(answers, False):
+            raise ConnectorException from psycopg.OperationalError("server closed the connection")
+        await taken_up(*given)
+
+    monkeypatch.setattr(worker, "_take_up", cut_off)
+    queue.put("notes", project=project, session="one")
+
+    async def run() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(run_worker, worker_url, settings))
+            with anyio.fail_after(60):
+                while [row.status for row in queue.jobs()] != ["succeeded"]:
+                    await anyio.sleep(0.05)
+            group.cancel_scope.cancel()
+
+    anyio.run(run)
 
 
 _DYING = """

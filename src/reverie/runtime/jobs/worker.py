@@ -8,10 +8,13 @@ from contextlib import closing
 from typing import Any, Final
 
 import anyio
+import psycopg
 from procrastinate import App, RetryStrategy
+from procrastinate.exceptions import ConnectorException
 
 from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
+from ...storage.postgres.connections import first_line, place_of
 from .engine import worker_app
 from .queue import KINDS, QUEUE, JobArguments, JobQueue, Kind, task_name
 from .tasks import run_job
@@ -20,6 +23,8 @@ HEARTBEAT_SECONDS: Final = 10.0
 STALLED_SECONDS: Final = 30.0
 """A worker without a heartbeat for this long counts as dead, and its jobs are taken up by another one."""
 _MAX_ATTEMPTS: Final = 8
+_CONNECT_SECONDS: Final = 10
+_PAUSE_SECONDS: Final = 2.0
 _PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
 """Errors that may be gone at the next attempt; others fail the job at once."""
 
@@ -38,7 +43,30 @@ async def run_worker(
     concurrency: int = 1,
     stalled_seconds: float = STALLED_SECONDS,
 ) -> None:
-    """Run queued jobs until the task is cancelled; with ``once``, until no job is left that may run."""
+    """Run queued jobs until the task is cancelled; with ``once``, until no job is left that may run.
+
+    A database that was reached once and goes away is waited for; otherwise raise ``StorageError``.
+    """
+    was_reached = False
+    while True:
+        try:
+            async with await psycopg.AsyncConnection.connect(url, connect_timeout=_CONNECT_SECONDS):
+                was_reached = True
+            return await _run(url, settings, listener, once, concurrency, stalled_seconds)
+        except Exception as error:
+            problem = _database_problem(error)
+            if problem is None:
+                raise
+            if once or not was_reached:
+                told = f"cannot run the jobs of {place_of(url)}: {first_line(problem)}; check server, URL and role"
+                raise StorageError(f"{told}, and run 'reverie db migrate --worker ROLE'", path="database") from error
+            _log.warning("the database is away, and the worker waits for it: %s", first_line(problem))
+        await anyio.sleep(_PAUSE_SECONDS)
+
+
+async def _run(
+    url: str, settings: Settings, listener: Listener | None, once: bool, concurrency: int, stalled_seconds: float
+) -> None:
     app = worker_app(url)
     for kind in KINDS:
         _add_task(app, kind, url, settings, listener)
@@ -54,6 +82,17 @@ async def run_worker(
             stalled_worker_timeout=stalled_seconds,
         )
         group.cancel_scope.cancel()
+
+
+def _database_problem(error: BaseException) -> psycopg.Error | None:
+    """Return the error of the database that an error is or comes from; None if there is another cause."""
+    if isinstance(error, BaseExceptionGroup):
+        inner: list[BaseException] = list(error.exceptions)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        found = [_database_problem(one) for one in inner]
+        return found[0] if all(found) else None
+    if isinstance(error, ConnectorException) and error.__cause__ is not None:
+        return _database_problem(error.__cause__)
+    return error if isinstance(error, psycopg.Error) else None
 
 
 def _add_task(app: App, kind: Kind, url: str, settings: Settings, listener: Listener | None) -> None:
