@@ -10,9 +10,9 @@ from typing import Final
 
 from ...errors import StorageError
 from ...memories.rules.taxonomy import TYPES, description_for
-from ...memories.store.daily import LogLine, day_of, read_log
+from ...memories.store.daily import LogLine, day_of, log_line, read_log
 from ...memories.store.journal_files import LOGS
-from ...memories.store.names import file_for, title_for
+from ...memories.store.names import daily_log, file_for, title_for
 from ...memories.store.records import MemoryRecord, new_text
 from ...memories.store.side_files import SideFiles
 from ...memories.store.trust import Trust, worst
@@ -60,6 +60,13 @@ class LogDraft:
             "modified": noon,
         }
         return new_text(fields, f"{self.text}\n").encode()
+
+
+def append_log(files: SideFiles, now: datetime, text: str, *, source: str, trust: Trust) -> str:
+    """Append a line to the log of a day, in local time, and return the log's file."""
+    file = daily_log(now.date())
+    files.append(file, log_line(now, text, source=source, trust=trust).encode())
+    return file
 
 
 def logged_since(files: SideFiles, since: datetime | None = None) -> list[LogLine]:

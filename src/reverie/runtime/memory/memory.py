@@ -13,24 +13,22 @@ from ...memories.recall.policy import RecallPolicy
 from ...memories.rules.secrets import refuse_secrets
 from ...memories.rules.taxonomy import MemoryType, body_for, description_for, lint_memory, refusal
 from ...memories.store import drafts
-from ...memories.store.daily import log_line
 from ...memories.store.drafts import Draft
 from ...memories.store.index import LoadedIndex
 from ...memories.store.journal import BlamedLine, JournalEntry
 from ...memories.store.journal_files import SharedJournal
-from ...memories.store.names import daily_log, file_for, title_for
+from ...memories.store.names import file_for, title_for
 from ...memories.store.records import MemoryRecord, Scope, front_matter
 from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
 from ...ports import Embedder
 from ...settings import Settings, load_settings
 from ...text.dates import DatedText, absolute
-from ...tools.git import git_identity
 from ...values import replace
 from ..search.vectors import settings_embedder
-from .daily_logs import forget_logged
+from .daily_logs import append_log, forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
-from .scopes import Scopes, author_trust, iso_time, memory_directory, refuse_unsafe, source_tuple
+from .scopes import Scopes, author_trust, iso_time, memory_directory, refuse_unsafe, source_tuple, team_fields
 from .search import MemorySearch
 from .shared_journal import project_folder, shared_journal
 from .vectors import MemoryVectors, delete_vectors
@@ -225,7 +223,7 @@ class Memory:
             "source": sources[0] if len(sources) == 1 else list(sources),
             "trust": vouched,
             "expires": iso_time(expires),
-            **self._team_fields(chosen),
+            **team_fields(chosen),
         }
         refuse_unsafe(chosen, body, fields, why)
         entry = self._store(chosen).commit(
@@ -289,7 +287,7 @@ class Memory:
         name = f"{changes.get('name', old.name)} (conflict)"
         file = file_for(old.type or "project", name, text=body)
         kept = {"description": old.description, "type": old.type or "project"}
-        fields = {**kept, **changes, "name": name, **self._team_fields("team")}
+        fields = {**kept, **changes, "name": name, **team_fields("team")}
         entry = self._store("team").commit(lambda change: drafts.save(change, file, fields, body, who=author, why=why))
         made = self._saved("team", MemoryRecord(file, name, old.description, old.type, body=body), entry, False)
         return replace(made, conflict=old.file)
@@ -326,7 +324,7 @@ class Memory:
 
         def plan(change: Transaction) -> Draft | None:
             if change.read(inner) is None:
-                born = {**fields, **self._team_fields(scope), "trust": vouched, "source": source}
+                born = {**fields, **team_fields(scope), "trust": vouched, "source": source}
                 return drafts.save(change, inner, born, body, who=author, why=why)
             sources, dropped = source_tuple(source), dict.fromkeys(old.extra.keys() - fields.keys() if old else ())
             new = {**dropped, **fields}
@@ -357,7 +355,7 @@ class Memory:
             if erase and not dry_run:
                 store.erase(files)
                 delete_vectors(self.path)
-        return self._forgotten(found, ids)
+        return self._scopes.forgotten(found, ids)
 
     def forget_source(
         self, source: str, *, author: str = "user", erase: bool = False, dry_run: bool = False
@@ -384,7 +382,7 @@ class Memory:
                 store.erase(removed, source=lambda one: drafts.comes_from(one, source))
                 delete_vectors(self.path)
                 forget_logged(store.files, source)
-        return replace(self._forgotten(gone, ids), restored=restored)
+        return replace(self._scopes.forgotten(gone, ids), restored=restored)
 
     def undo(self, what: int | str = 1, *, author: str = "user", dry_run: bool = False) -> JournalEntry | None:
         """Undo the last ``what`` private changes, or the change with the id ``what``, and return the new change.
@@ -450,9 +448,7 @@ class Memory:
         Raise ``InputError`` if the line contains a secret.
         """
         refuse_secrets(text, "the line")
-        file = daily_log((now := self._clock().astimezone()).date())
-        self.store.files.append(file, log_line(now, text, source=source, trust=trust).encode())
-        return self.path / file
+        return self.path / append_log(self.store.files, self._clock().astimezone(), text, source=source, trust=trust)
 
     # -- steps of every change
 
@@ -460,10 +456,6 @@ class Memory:
     def is_shared(self) -> bool:
         """Whether there are memories of a team beside the private ones."""
         return "team" in self._scopes.stores
-
-    def _team_fields(self, scope: Scope) -> Mapping[str, str]:
-        """Return the fields of a shared memory only: its scope, and its author by the user's git settings."""
-        return {"scope": "team", "author": git_identity()} if scope == "team" else {}
 
     def _store(self, scope: Scope) -> MemoryStore:
         return self._scopes.store(scope)
@@ -504,8 +496,3 @@ class Memory:
             ],
             dry_run,
         )
-
-    def _forgotten(self, gone: Sequence[tuple[Scope, str]], ids: Sequence[str]) -> ForgottenMemories:
-        files = [self._scopes.name(scope, file) for scope, file in gone]
-        links = self._scopes.links({file for _, file in gone})
-        return ForgottenMemories(files, ", ".join(ids), self._scopes.surfaced(gone), links)

@@ -26,9 +26,10 @@ from ...memories.store.records import MemoryRecord, Scope, has_conflict
 from ...memories.store.store import MemoryStore, stamp
 from ...memories.store.trust import Trust, worst
 from ...settings import Settings
+from ...tools.git import git_identity
 from ...values import replace
 from ..places.projects import project_slug
-from .results import LintProblem, PendingMemory
+from .results import ForgottenMemories, LintProblem, PendingMemory
 
 MAX_TEAM_BYTES: Final = 250_000
 TEAM: Final = "team"
@@ -131,6 +132,11 @@ class Scopes:
                 if wanted is None or (wanted[0] == scope and wanted[1] in entry.files):
                     found.append((entry.time, entry.number, self.outward_entry(scope, entry)))
         return [entry for _, _, entry in sorted(found, key=lambda one: one[:2], reverse=True)]
+
+    def forgotten(self, gone: Sequence[tuple[Scope, str]], ids: Sequence[str]) -> ForgottenMemories:
+        """Return the result of forgetting these files by the changes with these ids."""
+        files = [self.name(scope, file) for scope, file in gone]
+        return ForgottenMemories(files, ", ".join(ids), self.surfaced(gone), self.links({file for _, file in gone}))
 
     def surfaced(self, found: Iterable[tuple[Scope, str]]) -> list[str]:
         """Return the names of the sessions that were shown any of these memories."""
@@ -235,6 +241,11 @@ def _diff(old: bytes | None, now: bytes, name: str) -> str:
     before, after = ((data or b"").decode("utf-8", "replace").splitlines() for data in (old, now))
     origin = name if old is not None else "(new)"
     return "\n".join(unified_diff(list(before), list(after), origin, name, lineterm=""))
+
+
+def team_fields(scope: Scope) -> Mapping[str, str]:
+    """Return the fields of a shared memory only: its scope, and its author by the user's git settings."""
+    return {"scope": "team", "author": git_identity()} if scope == "team" else {}
 
 
 def author_trust(author: str, trust: Trust | None) -> Trust:
