@@ -161,6 +161,13 @@ def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: 
     (tmp_path / "other").mkdir()
     assert told("--project", tmp_path / "other", "list") == []
     assert told("list", "--project", tmp_path / "other") == []
+    Memory.open(tmp_path / "gone").save("The gate of the field is green", type="reference")
+    assert [one["type"] for one in told("list", "--project", tmp_path / "gone")] == ["reference"]
+
+
+def test_the_same_text_under_another_type_is_noticed(said: Callable[..., tuple[int, str, str]]) -> None:
+    assert "the same text" not in said("add", "The user codes in Rust", "--type", "user")[2]
+    assert "has the same text under another type" in said("add", "The user codes in Rust", "--type", "project")[2]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ...runtime.memory.memory import Memory
 from .changes import add, edit, reindex, rm
 from .extract import extract
 from .history import blame, log, rewind, undo
@@ -17,13 +18,15 @@ __all__ = ["command"]
 
 
 def _use(ctx: click.Context, _parameter: click.Parameter, project: Path | None) -> None:
+    if project is not None and not project.is_dir() and not Memory.open(project).path.is_dir():
+        raise click.BadParameter(f"there is neither a directory {str(project)!r} nor a memory of it")
     ctx.obj = project or ctx.obj
 
 
 PROJECT = click.Option(
     ["--project"],
     metavar="DIR",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     expose_value=False,
     callback=_use,
     help="The project's directory; default: the current one.",

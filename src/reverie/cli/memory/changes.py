@@ -48,7 +48,9 @@ def add(
 
     Refuses secrets, and facts that the code, version history or instruction files already contain.
     """
-    saved = opened().save(
+    memory = opened()
+    known = [one.file for one in memory.list()]
+    saved = memory.save(
         given_text(text),
         type=type_name,
         name=name,
@@ -59,6 +61,9 @@ def add(
         expires=expires,
         dry_run=dry_run,
     )
+    for file in known:
+        if file != saved.file and file.partition("_")[2] == saved.file.partition("_")[2]:
+            warn(f"{file} has the same text under another type; 'reverie memory rm {file}' deletes it")
     print_saved(saved, as_json=as_json)
 
 
