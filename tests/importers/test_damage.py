@@ -190,6 +190,16 @@ def test_a_damaged_document_keeps_every_intact_record(
         assert b'"content": "nested"' not in text
 
 
+def test_a_bracket_that_a_cut_moved_to_the_margin_does_not_end_the_list(recordings: Any) -> None:
+    data, pieces = document_of("swe-agent", 2)
+    text = data.decode()
+    seventh, eleventh = text.index('"mark-07"'), text.index('"mark-10"')
+    cut = text[: text.rindex("\n    {", 0, seventh)] + "\n  " + text[text.index("]\n", eleventh) :]
+    found = recordings.import_bytes(cut.encode(), "session.json")
+    assert {b"mark-06", b"mark-11"} <= marks_in(found)
+    assert sum(piece in data for piece in pieces) >= 11
+
+
 @pytest.mark.parametrize("at", range(8))
 @given(steps=DAMAGE)
 def test_whatever_becomes_of_a_file_only_input_error_is_raised(recordings: Any, at: int, steps: Steps) -> None:

@@ -53,10 +53,9 @@ class Layout:
 
     def closes(self, text: str, at: int) -> bool:
         """Return whether the bracket at an index closes the list, and not one inside a broken member."""
-        if not self.indent:
-            return _AFTER.match(text, at) is not None
         before = text[text.rfind("\n", 0, at) + 1 : at]
-        return not before.strip(" \t") and len(before) < len(self.indent)
+        is_outer = not self.indent or (not before.strip(" \t") and len(before) < len(self.indent))
+        return is_outer and _AFTER.match(text, at) is not None
 
 
 def _members(text: str, start: int, line: int, damage: list[Damage]) -> Iterator[Any]:
