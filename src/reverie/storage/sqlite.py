@@ -85,10 +85,10 @@ def _make_private(path: Path) -> None:
             return
         mode = os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode
         _refuse_other_kinds(path, mode)
-        if stat.S_IMODE(mode) != 0o600:
-            os.chmod(path.name, 0o600, dir_fd=folder)
         if not os.access(path.name, os.R_OK | os.W_OK, dir_fd=folder):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        if stat.S_IMODE(mode) != 0o600:
+            os.chmod(path.name, 0o600, dir_fd=folder)
     finally:
         os.close(folder)
 
