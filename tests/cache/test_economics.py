@@ -312,7 +312,7 @@ def test_the_meter_counts_only_the_part_of_the_window_that_a_compaction_would_re
 def test_a_compaction_is_due_when_carrying_has_cost_enough_and_the_session_is_long_enough():
     option = Compaction(150_000, 56_000, 150_000, 40_000, call_price(150_000, live=150_000, output=6_000, rates=OPUS))
     price = compaction_price(option, rates=OPUS)
-    almost, enough = CarryingMeter(2.99 * price), CarryingMeter(3.01 * price)
+    almost, enough = CarryingMeter(2.99 * price, 150_000), CarryingMeter(3.01 * price, 150_000)
 
     def is_due(
         meter: CarryingMeter,
@@ -331,14 +331,17 @@ def test_a_compaction_is_due_when_carrying_has_cost_enough_and_the_session_is_lo
     assert not is_due(enough, 5)  # five more requests would not pay for it
     # The room covers the loss to expect if the session ends; in a short one, which ends sooner, the whole price.
     expected = expected_loss(price, 31 * OPUS.read * 94_000)
-    far = CarryingMeter(9.0 * price)
+    far = CarryingMeter(9.0 * price, 150_000)
     assert [is_due(far, requests, room=expected) for requests in (30, 31, 100)] == [False, True, True]
     assert not is_due(far, 31, room=0.99 * expected)
     assert is_due(far, 30, room=price)
-    before_step = Compaction(99_500, 56_000, 99_500, 40_000)
-    assert is_due(CarryingMeter(), 10, before_step, HAIKU)  # the next request would cost five times as much
-    assert not is_due(CarryingMeter(), 10, before_step, replace(HAIKU, steps=()))
-    assert not is_due(CarryingMeter(), 10, replace(before_step, window=90_000, live=90_000), HAIKU)
+    before_step, seen = Compaction(99_500, 56_000, 99_500, 40_000), CarryingMeter(0.0, 98_000)
+    assert is_due(seen, 10, before_step, HAIKU)  # the next request would cost five times as much
+    assert not is_due(seen, 10, before_step, replace(HAIKU, steps=()))
+    assert not is_due(seen, 10, replace(before_step, window=90_000, live=90_000), HAIKU)
+    # Results of more tokens than stay would be cut before the model has seen them.
+    assert not is_due(CarryingMeter(0.0, 99_500 - 56_001), 10, before_step, HAIKU)
+    assert not is_due(replace(far, window=150_000 - 56_001), 100)
 
 
 @pytest.mark.requirement("C7", "L4.18")

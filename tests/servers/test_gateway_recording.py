@@ -308,9 +308,9 @@ def test_requests_pass_when_nothing_can_be_recorded(
             assert len(server.requests) == 5
             why = {"no space": "File too large", "locked ledger": "database is locked", "broken store": "projects"}
             deadline = time.monotonic() + WAIT_SECONDS
-            while why[trouble] not in (tmp_path / "gateway.err").read_text():
-                assert time.monotonic() < deadline
+            while why[trouble] not in (told := (tmp_path / "gateway.err").read_text()) and time.monotonic() < deadline:
                 time.sleep(0.05)
+            assert why[trouble] in told
             if locked is not None:
                 locked.close()
     finally:

@@ -270,6 +270,7 @@ def compaction_due(
     A session is expected to have as many requests again as it had so far, which must pay for the compaction. Before a
     step of the price that is reason enough, because beyond it every request costs more. Otherwise the session may end
     before the compaction has paid, and ``room`` must cover the loss to expect; in a short session, the whole price.
+    No price is a reason to cut what the model has not seen: more tokens than stay may not be new since the last reply.
     """
     price = compaction_price(compaction, rates=rates)
     next_window = compaction.window + growth
@@ -283,7 +284,8 @@ def compaction_due(
         reason = f"carrying the window has cost {meter.spent:,.0f} input tokens, and compacting costs {price:,.0f}"
     risked = price if requests <= SHORT_SESSION else expected_loss(price, saves)
     is_due = crosses or (risked <= room and meter.spent >= patience * price)
-    return Verdict(is_due and saves >= price, price, saves, reason)
+    is_seen = compaction.window - meter.window <= compaction.after
+    return Verdict(is_due and is_seen and saves >= price, price, saves, reason)
 
 
 def expected_loss(price: float, saves: float) -> float:
