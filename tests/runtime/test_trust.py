@@ -193,7 +193,7 @@ def test_the_command_trusts_lists_and_removes(
     for arguments in ([], [], ["--list"], ["--remove"], ["--remove", str(folder)], ["--list"]):
         assert run(arguments, commands=command) == 0
         said.append(capsys.readouterr().out)
-    assert said[0] == f"{folder} is now trusted\n"
+    assert said[0] == f"{folder} is now trusted; reverie trust --remove takes it back\n"
     assert "already" in said[1]
     assert str(folder) in said[2]
     assert "no longer trusted" in said[3]

@@ -56,7 +56,7 @@ def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_ru
     if as_json:
         emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
     else:
-        say(f"{root} {words}")
+        say(f"{root} {words}{'' if remove or dry_run else '; reverie trust --remove takes it back'}")
         if shared.lines:
             say("It shares these rules and hooks; a change of them needs your trust again:")
             for line in shared.lines:
