@@ -72,6 +72,8 @@ def _change(home: Path, key: str, value: object | None, dry_run: bool, as_json: 
         return
     if after == before:
         say(f"nothing to change: {file} has it already" if value is not None else f"{file} does not set {key}")
+    else:
+        say(f"{file} {'would change' if dry_run else 'changed'}:")
     for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]:
         say(line)
     if now.source and now.source != str(file):
@@ -92,7 +94,7 @@ def _row(one: SettingOrigin) -> dict[str, object]:
 def _text(value: object) -> str:
     match value:
         case None:
-            return "-"
+            return "not set"
         case bool():
             return "true" if value else "false"
         case tuple() | list():
