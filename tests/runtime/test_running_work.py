@@ -147,7 +147,7 @@ def test_a_command_is_said_after_a_cut_and_when_it_ended_unseen(tmp_path: Path) 
         await ask(agent, START)
         await ask(agent, "and?")
         assert sayings(stage, "shells") == []
-        assert agent.status().background == ("shell_1",)
+        assert "shell_1" in agent.status().background
         await agent.session.compact()
         await ask(agent, "after the cut")
         assert "- shell_1: `cat fifo`: running" in last_message(stage)
@@ -155,7 +155,7 @@ def test_a_command_is_said_after_a_cut_and_when_it_ended_unseen(tmp_path: Path) 
         shell = agent.parts.context.shells.get("shell_1")
         assert shell is not None
         assert await shell.wait(60)
-        assert agent.status().background == ()
+        assert "shell_1" not in agent.status().background
         await ask(agent, "and now?")
         assert "This replaces" in last_message(stage)
         assert "- shell_1: `cat fifo`: exit code 0; its last output is not read yet" in last_message(stage)

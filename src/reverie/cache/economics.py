@@ -270,7 +270,8 @@ def compaction_due(
     A session is expected to have as many requests again as it had so far, which must pay for the compaction. Before a
     step of the price that is reason enough, because beyond it every request costs more. Otherwise the session may end
     before the compaction has paid, and ``room`` must cover the loss to expect; in a short session, the whole price.
-    No price is a reason to cut what the model has not seen: more tokens than stay may not be new since the last reply.
+    A price is no reason to cut results that the model has not seen: not more tokens may be new since the last reply
+    than stay.
     """
     price = compaction_price(compaction, rates=rates)
     next_window = compaction.window + growth
