@@ -13,7 +13,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...values import record
-from .plain_form import plain_form
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -108,7 +107,6 @@ def parse(text: str) -> ParsedLine:
     """Return the simple commands of a line of shell, or an ``UnclearLine`` if any part is not fully understood."""
     try:
         _refuse_characters(text)
-        text = plain_form(text)
         commands = _Lexer(text).commands()
         seen = _by_grammar(text)
     except ValueError as problem:

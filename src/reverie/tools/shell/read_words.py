@@ -76,15 +76,13 @@ def folders_of_commands(line: Line, scope: ReadScope) -> Iterator[tuple[Command,
 
 def _paths(line: Line, scope: ReadScope, *, literal: bool = False) -> Iterator[tuple[str, Iterator[str]]]:
     """Yield each word that may be a path with its absolute paths; with ``literal`` git's need not be on the disk."""
-    for at, (command, here) in enumerate(folders_of_commands(line, scope)):
-        is_git, is_cd = command.words[0].text == "git", command.words[0].text == "cd"
-        if is_cd and 0 < at == len(line.commands) - 1:
-            continue  # nothing runs after the last one
+    for command, here in folders_of_commands(line, scope):
+        is_git = command.words[0].text == "git"
         for word, is_sure in _operands(command):
             for text in _pieces(word.text) if is_git else (word.text,):
                 if is_sure or word.is_pattern or (literal and is_git) or _names_file(text, here, scope):
                     yield word.text, _absolute(text, here, scope, word.is_pattern)
-        if is_cd:
+        if command.words[0].text == "cd":
             yield " ".join(command.argv), iter(_after_cd(command, here, scope))
 
 

@@ -61,7 +61,7 @@ _CONVERSION: Final = re.compile(r"%[-+ #0]*[0-9]*(?:\.[0-9]+)?[sdixXofgeEGcbq%]"
 
 
 def _judge_printf(words: tuple[Word, ...]) -> str:
-    if not words or words[0].text.startswith("-") or words[0].is_pattern:
+    if not words or words[0].text.startswith("-") or any(word.is_pattern for word in words):
         return "its format does not come first"
     if "%" in _CONVERSION.sub("", words[0].text):
         return "its format holds a conversion that is not on the list"
