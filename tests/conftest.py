@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import random
@@ -197,6 +198,14 @@ def postgres_server() -> PostgresServer:
     if isinstance(server, str):
         pytest.skip(f"PostgreSQL cannot start here: {server}")
     return server
+
+
+@pytest.fixture
+def alone_with_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep tests with background jobs apart, in all workers of a run: they share the database's queue."""
+    with (tmp_path_factory.getbasetemp().parent / "jobs.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

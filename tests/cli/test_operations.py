@@ -27,7 +27,7 @@ from reverie.settings import AgentPolicy, Settings
 from .conftest import Asked, Reverie
 from .test_json_schemas import closed, schema_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alone_with_jobs")]
 
 AT = 1_790_000_000.0
 SECRET = "The patient in room nine is allergic to quinine."

@@ -32,7 +32,7 @@ from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.settings import Settings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alone_with_jobs")]
 
 REPLY = {
     "id": "msg_1",

@@ -38,7 +38,7 @@ from reverie.settings import AgentPolicy, Settings
 from reverie.storage.in_memory import InMemoryStorage
 from reverie.values import replace
 
-pytestmark = [pytest.mark.slow, pytest.mark.requirement("X2")]
+pytestmark = [pytest.mark.slow, pytest.mark.requirement("X2"), pytest.mark.usefixtures("alone_with_jobs")]
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 REPLY: dict[str, Any] = {

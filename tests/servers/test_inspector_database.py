@@ -27,7 +27,7 @@ from reverie.runtime.places.projects import project_slug
 from reverie.servers.inspector.server import InspectorServer
 from reverie.values import replace
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alone_with_jobs")]
 
 MODEL = "claude-sonnet-4-5"
 

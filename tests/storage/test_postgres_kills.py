@@ -16,7 +16,7 @@ from reverie.errors import StorageError
 from reverie.settings import Settings
 from reverie.storage.postgres.storage import PostgresStorage
 
-pytestmark = [pytest.mark.slow, pytest.mark.requirement("X1")]
+pytestmark = [pytest.mark.slow, pytest.mark.requirement("X1"), pytest.mark.usefixtures("alone_with_jobs")]
 
 
 def unharmed(outcome: Outcome) -> bool:

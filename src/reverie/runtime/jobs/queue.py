@@ -7,6 +7,7 @@ gives each transaction another connection.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -72,6 +73,7 @@ class JobQueue:
     def __init__(self, url: str, tenant: str) -> None:
         self._tenant = tenant
         self._connections = Connections(url, tenant, _PATIENCE_SECONDS)
+        weakref.finalize(self, self._connections.close)
 
     def put(
         self, kind: Kind, *, project: str = "", session: str = "", every_seconds: int = 0, delay_seconds: float = 0
