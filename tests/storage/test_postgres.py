@@ -18,7 +18,7 @@ from reverie.storage.postgres.leases import PostgresLease
 from reverie.storage.postgres.storage import BLOB_BYTES, PostgresStorage
 from reverie.testing.storage_conformance import StorageConformance
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alone_with_jobs")]
 
 
 @pytest.mark.requirement("X1")
