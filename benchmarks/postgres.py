@@ -65,8 +65,8 @@ print(json.dumps({"stored": int(stored), "seconds": seconds}))
 @cache
 def texts(turns: int) -> list[str]:
     """Return the texts of so many prompts and replies, from a generated coding session."""
+    from coding_session import coding_session
     from reverie.runtime.search.log_text import text_of_entry
-    from reverie.testing.coding_session import coding_session
 
     whole = "\n".join(map(text_of_entry, coding_session(1, 2 * turns * MESSAGE_CHARS // 2)))
     found = [whole[start : start + MESSAGE_CHARS] for start in range(0, 2 * turns * MESSAGE_CHARS, MESSAGE_CHARS)]

@@ -8,6 +8,8 @@ peer's summary is a call with a prompt of its own, charged uncached; ours extend
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from reverie.cache.breakpoints import BlockPosition, BreakpointPlan, CacheState
@@ -22,7 +24,10 @@ from reverie.replay.compare import compare
 from reverie.replay.needs import NeededResults
 from reverie.replay.recording import Recording, recording_of
 from reverie.replay.simulated_requests import RequestSimulator
-from reverie.testing.coding_session import MODEL, SYSTEM, TITLE, TOOLS, coding_session
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+
+from coding_session import MODEL, SYSTEM, TITLE, TOOLS, coding_session
 
 __all__ = ["bill_of_peer", "bills_of_ours", "recorded", "told"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
+from coding_session import as_claude_code_jsonl, coding_session
 
 KEYS = {
     *("input_usd", "output_usd", "cache_read", "cache_write", "uncached", "requests", "invalid_requests", "breaks"),

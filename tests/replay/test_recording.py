@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coding_session import as_claude_code_jsonl, coding_session
 from log_script import Script, call, text
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.view import View
@@ -14,7 +15,6 @@ from reverie.importers import read_session
 from reverie.importers.import_result import ImportedSession
 from reverie.replay.compare import recordings_in
 from reverie.replay.recording import recording_of
-from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
 
 def imported(script: Script) -> ImportedSession:

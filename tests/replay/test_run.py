@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coding_session import as_claude_code_jsonl, coding_session
 from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
@@ -28,7 +29,6 @@ from reverie.replay.run import replay_recording
 from reverie.replay.shared_work import SharedWork
 from reverie.runtime.session.cache_plan import CachePlan
 from reverie.settings import load_settings
-from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
 pytestmark = pytest.mark.slow
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from browser import Browser
+from coding_session import coding_session
 from played_sessions import played
 from reverie.conversation.entries import ASSISTANT, USER, Entry, iso
 from reverie.importers.import_result import ImportedSession
 from reverie.servers.inspector.film import page_data, session_data
 from reverie.servers.inspector.page import page
-from reverie.testing.coding_session import coding_session
 
 pytestmark = pytest.mark.slow
 

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from coding_session import coding_session
 from reverie import Session, Settings, load_settings
 from reverie.conversation.decisions import AgentFinished, AgentSpawned, Cause, MessageQueued
 from reverie.replay.play import PlayedClock, play_session
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.memory.memory import Memory
-from reverie.testing.coding_session import coding_session
 
 MODEL = "claude-sonnet-4-5"
 TOOLS: list[dict[str, Any]] = [{"name": "Bash", "input_schema": {"type": "object"}}]

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
+from coding_session import MODEL, SYSTEM, TOOLS, coding_session
+from coding_session.phrases import INTERRUPTED, REFUSED, summary
 from reverie.conversation.entries import ASSISTANT, USER
 from reverie.conversation.wire.blocks import as_blocks
-from reverie.testing.coding_session import MODEL, SYSTEM, TOOLS, coding_session
-from reverie.testing.coding_session.phrases import INTERRUPTED, REFUSED, summary
 from reverie.testing.messages_server import ManualClock
 from reverie.values import record
 

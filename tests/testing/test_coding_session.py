@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coding_session import SYSTEM, TOOLS, as_claude_code_jsonl, coding_session
+from coding_session.demo_file import FILE, demo_log
 from reverie.conversation.decisions import Compacted, decision_of
 from reverie.conversation.entries import Entry, encode_entry
 from reverie.conversation.tokens.accounting import account
@@ -19,7 +22,6 @@ from reverie.conversation.view import View
 from reverie.conversation.wire.request import build_request, repairs
 from reverie.conversation.wire.validate import problems
 from reverie.importers import read_session
-from reverie.testing.coding_session import SYSTEM, TOOLS, as_claude_code_jsonl, coding_session
 
 SEEDS = st.integers(min_value=0, max_value=10_000)
 
@@ -204,3 +206,7 @@ def test_results_of_parallel_calls_hang_on_their_own_call() -> None:
     for row in answers:
         call = by_uuid[row["parentUuid"]]["message"]["content"][0]
         assert call["id"] == row["message"]["content"][0]["tool_use_id"]
+
+
+def test_the_demo_plays_the_session_of_the_first_seed():
+    assert gzip.decompress(FILE.read_bytes()) == demo_log(), "write it again: see coding_session/demo_file.py"

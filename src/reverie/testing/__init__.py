@@ -1,3 +1,1 @@
-"""Tools for testing agents: provider servers on loopback, a storage conformance suite, a demo session; import each by
-name.
-"""
+"""Tools for testing agents: provider servers on loopback, a storage conformance suite; import each by name."""

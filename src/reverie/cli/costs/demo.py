@@ -1,10 +1,12 @@
-"""``reverie demo``: run a generated session through all layers, show each step live, and print the bill."""
+"""``reverie demo``: run a long session through all layers, show each step live, and print the bill."""
 
 from __future__ import annotations
 
+import gzip
 import sys
 import tempfile
 import time
+from importlib.resources import files
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,9 @@ from ..output import bar, counted, emit_json, paint, say, sparkline, table
 if TYPE_CHECKING:
     from ...runtime.session.session import Session
 
+_SESSION = "demo_session.jsonl.gz"  # written by tests/support/coding_session
+_TOKENS = 350_000
+_BYTES_PER_TOKEN = 4
 _PACE_SECONDS = 0.03
 _LINE = 60  # columns of the line of the window over time
 _STYLES = {"offload": "cyan", "trim": "yellow", "notes": "dim", "compact": "magenta"}
@@ -29,11 +34,12 @@ _LEGEND = "Layer 1 moves big results to disk, 2 clears old ones, 3 keeps notes, 
 
 
 @click.command()
-@click.option("--seed", default=1, show_default=True, help="Seed of the generated session.")
-@click.option("--tokens", default=350_000, show_default=True, help="Approximate size of the session.")
+@click.option(
+    "--tokens", default=_TOKENS, show_default=True, help="Approximate size of the session; at most the default."
+)
 @click.option("--fast", is_flag=True, help="Run at full speed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(seed: int, tokens: int, fast: bool, as_json: bool) -> None:
+def command(tokens: int, fast: bool, as_json: bool) -> None:
     """Run a generated week of coding work through a real session, with a simulated provider.
 
     It needs no account, key or network. It writes only to a temporary directory, which is removed at the end.
@@ -42,12 +48,12 @@ def command(seed: int, tokens: int, fast: bool, as_json: bool) -> None:
 
     from ...errors import InputError
 
-    if not 20_000 <= tokens <= 5_000_000:
-        raise InputError("--tokens must be between 20000 and 5000000")
+    if not 20_000 <= tokens <= _TOKENS:
+        raise InputError(f"--tokens must be between 20000 and {_TOKENS}")
     with tempfile.TemporaryDirectory(prefix="reverie-demo-") as home:
         stage = _Stage(quiet=as_json, pace=0.0 if fast or as_json or not sys.stdout.isatty() else _PACE_SECONDS)
         stage.line(_LEGEND, "", style="dim")
-        found = anyio.run(_perform, Path(home), seed, tokens, stage)
+        found = anyio.run(_perform, Path(home), tokens, stage)
     if as_json:
         emit_json(found)
     else:
@@ -142,18 +148,29 @@ class _Stage:
         paint([(text, style), (f"  ({why})\n" if why else "\n", "dim")])
 
 
-async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[str, Any]:
+def _recorded(tokens: int) -> bytes:
+    """Return the log of the demo's session up to about so many tokens."""
+    whole = gzip.decompress(files(__package__).joinpath(_SESSION).read_bytes())
+    end = whole.find(b"\n", tokens * _BYTES_PER_TOKEN)
+    return whole if end < 0 else whole[: end + 1]
+
+
+async def _perform(home: Path, tokens: int, stage: _Stage) -> dict[str, Any]:
     from ...cache.prices import prices_for
     from ...cache.usage import Usage
-    from ...replay.compare import compare, recordings_in
+    from ...importers import read_session
+    from ...replay.compare import compare
     from ...replay.outcome import totals
     from ...replay.play import PlayedClock, play_session
+    from ...replay.recording import recording_of
     from ...runtime.session.ledger import LedgerStore
     from ...runtime.session.session import Session
     from ...settings import load_settings
-    from ...testing.coding_session import MODEL, SYSTEM, TOOLS, as_claude_code_jsonl, coding_session
 
-    entries = coding_session(seed, tokens)
+    file = home / "session.jsonl"
+    file.write_bytes(_recorded(tokens))
+    (recorded,) = read_session(file)
+    about = recorded.entries[0].body
     settings = load_settings(home=home / "home", environ={})
     clock = PlayedClock()
     session = Session.open("demo", cwd=home, settings=settings, clock=clock)
@@ -161,7 +178,13 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
     spent = 0.0
     async with session:
         turns = play_session(
-            entries, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, on_said=stage.show_prompt
+            recorded.entries,
+            session,
+            clock,
+            model=about["model"],
+            system=about["system"],
+            tools=about["tools"],
+            on_said=stage.show_prompt,
         )
         async for turn in turns:
             last = session.view.facts.last_call
@@ -169,14 +192,13 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
             stage.turn(turn.number, turn.window, spent)
         kept = await _compact_and_undo(session, stage)
     stage.end()
-    prices = prices_for(MODEL)
+    prices = prices_for(about["model"])
     assert prices is not None
     with LedgerStore(settings.home) as store:
         (sums,) = store.by("session").values()
-    file = home / "session.jsonl"
-    file.write_bytes(as_claude_code_jsonl(entries))
-    recordings, _ = recordings_in([file])
-    report = compare(recordings, policies=("uncached", "append-only", "reverie"), settings=settings)
+    report = compare(
+        [recording_of(recorded, file.name)], policies=("uncached", "append-only", "reverie"), settings=settings
+    )
     return {
         "requests": sums.calls,
         "peak_window": stage.peak,

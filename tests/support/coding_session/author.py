@@ -6,12 +6,13 @@ from random import Random
 from typing import Any, Final
 from uuid import UUID
 
-from ...conversation.decisions import Cause, Compacted, body_of
-from ...conversation.entries import ASSISTANT, DECISION, META, USER, Entry, iso
-from ...conversation.tokens.estimate import estimate_block, estimate_request
-from ...model_facts import default_model
-from ...schemas import LOG
-from ...values import record
+from reverie.conversation.decisions import Cause, Compacted, body_of
+from reverie.conversation.entries import ASSISTANT, DECISION, META, USER, Entry, iso
+from reverie.conversation.tokens.estimate import estimate_block, estimate_request
+from reverie.model_facts import default_model
+from reverie.schemas import LOG
+from reverie.values import record
+
 from . import phrases
 from .project import ROOT
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from ...conversation.entries import Entry
+from reverie.conversation.entries import Entry
+
 from .agent import InventedAgent
 from .author import MODEL, SessionAuthor
 from .claude_code import as_claude_code_jsonl

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from ...conversation.decisions import Compacted, decision_of
-from ...conversation.entries import ASSISTANT, DECISION, META, Entry
+from reverie.conversation.decisions import Compacted, decision_of
+from reverie.conversation.entries import ASSISTANT, DECISION, META, Entry
 
 Row = dict[str, Any]
 
