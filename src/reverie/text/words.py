@@ -26,9 +26,12 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def _word(raw: str) -> str:
-    # NFKC would turn 10² into 102 and 1½ into 11⁄2.
-    exact = any(letter.isnumeric() and not letter.isdecimal() for letter in raw)
-    plain = unicodedata.normalize("NFC" if exact else "NFKC", raw).casefold()
+    if raw.isascii():
+        plain = raw.lower()
+    else:
+        # NFKC would turn 10² into 102 and 1½ into 11⁄2.
+        exact = any(letter.isnumeric() and not letter.isdecimal() for letter in raw)
+        plain = unicodedata.normalize("NFC" if exact else "NFKC", raw).casefold()
     return plain.lstrip(_OPENING).rstrip(_CLOSING) or plain
 
 

@@ -72,15 +72,13 @@ class SentenceRanking:
         later = LaterSentences([one.text for one in self._every])
         pairs = ((at, later.than(at)) for at in self._binding)
         self._later = {at: other for at, other in pairs if other is not None}
+        wanted = {*self._binding, *self._later.values(), *self._remarks}
+        self._costs = {at: self._every[at].tokens + (_LABEL_TOKENS if at in self._later else 0) for at in wanted}
 
     @property
     def tokens(self) -> int:
         """The tokens of all sentences that may be quoted."""
-        wanted = {*self._binding, *self._later.values(), *self._remarks}
-        return sum(map(self._cost, wanted))
-
-    def _cost(self, at: int) -> int:
-        return self._every[at].tokens + (_LABEL_TOKENS if at in self._later else 0)
+        return sum(self._costs.values())
 
     def chosen(self, reserve: int, more: int, quoted: Container[int], texts: Sequence[str]) -> list[QuotedSentence]:
         """Return the sentences that fit the tokens of the reserve, and those that bind also more, oldest first.
@@ -88,20 +86,20 @@ class SentenceRanking:
         Those of messages that are ``quoted``, and those in these texts, are left out, because they follow anyway.
         """
         is_quoted = [one.message in quoted or any(one.text in text for text in texts) for one in self._every]
-        remarks = sum(map(self._cost, self._remarks))
+        remarks = sum(self._costs[at] for at in self._remarks)
         room = left = reserve + more - min(remarks, int((reserve + more) * _REMARK_SHARE))
         taken: set[int] = set()
         for at in self._binding:
             chain = [one for one in self._chain(at) if one not in taken and not is_quoted[one]]
-            cost = sum(map(self._cost, chain))
+            cost = sum(self._costs[one] for one in chain)
             if not is_quoted[at] and cost <= left:
                 left -= cost
                 taken.update(chain)
         spare = max(int(reserve * _REMARK_SHARE), reserve - (room - left))
         first = min(taken, default=len(self._every))
         for at in self._remarks:
-            if at > first and at not in taken and not is_quoted[at] and self._cost(at) <= spare:
-                spare -= self._cost(at)
+            if at > first and at not in taken and not is_quoted[at] and self._costs[at] <= spare:
+                spare -= self._costs[at]
                 taken.add(at)
         return [QuotedSentence(self._every[at].text, self._start_of_later(at)) for at in sorted(taken)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -119,8 +120,7 @@ def quoted_words(
 
     ``ended`` are the first words of rules that no longer hold, which are no sentences that bind.
     """
-    costs = [one.tokens for one in said]
-    ranking = None if sum(costs) <= tokens else SentenceRanking([one.text for one in said], ended)
+    ranking = None if _fit(said, tokens) else SentenceRanking([one.text for one in said], ended)
     reserve = min(int(tokens * _BINDING_SHARE), ranking.tokens) if ranking is not None else 0
     newest = range(len(said) - 1, -1, -1)
     order = [at for at in newest if said[at].handle in pinned] + [at for at in newest if said[at].handle not in pinned]
@@ -128,13 +128,14 @@ def quoted_words(
     whole: set[int] = set()
     short: dict[int, UserMessage] = {}
     for at in order:
-        if costs[at] > left:
+        cost = said[at].tokens
+        if cost > left:
             if left > min(_LEAST_EXCERPT, tokens // 2):
-                short[at] = replace(said[at], text=_excerpt(said[at].text, costs[at], left - _FRAME_TOKENS))
+                short[at] = replace(said[at], text=_excerpt(said[at].text, cost, left - _FRAME_TOKENS))
                 left = 0
             break
         whole.add(at)
-        left -= costs[at]
+        left -= cost
     shown = [one.text for one in short.values()]
     chosen = ranking.chosen(reserve, left, whole, shown) if ranking is not None else ()
     rest = [at for at in newest if at not in whole and at not in short]
@@ -147,6 +148,11 @@ def quoted_words(
         tuple(said[at].handle for at in sorted({*whole, *short, *named})),
         len(rest) - len(named),
     )
+
+
+def _fit(said: Sequence[UserMessage], tokens: int) -> bool:
+    """Say whether all messages fit; the work does not grow with the number of those that do not."""
+    return not any(total > tokens for total in accumulate(one.tokens for one in reversed(said)))
 
 
 def words_text(words: QuotedWords, accounts: Mapping[str, str] = MappingProxyType({})) -> str:
