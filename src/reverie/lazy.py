@@ -32,7 +32,7 @@ def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str]
 
 
 def lazily_from(package: str, *modules: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package that finds the names in its ``__all__`` in the first module that has them.
+    """Return a ``__getattr__`` for a package that finds a name in the first of its modules that has the name.
 
     A module is imported only where those before it lack the name, so modules that must load alone come first.
     """
@@ -41,7 +41,7 @@ def lazily_from(package: str, *modules: str) -> Callable[[str], Any]:
         from importlib import import_module
 
         this = sys.modules[package]
-        for module in modules if name in this.__all__ else ():
+        for module in () if name in modules or name.startswith("_") else modules:
             found = vars(import_module(f".{module}", package))
             if name in found:
                 setattr(this, name, found[name])

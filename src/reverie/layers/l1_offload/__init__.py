@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...lazy import lazily_from
 
+# pyright: reportUnusedImport=false
 if TYPE_CHECKING:
     from .content import Content, result_forms, text_of
     from .duplicates import SeenResults
@@ -20,24 +21,5 @@ if TYPE_CHECKING:
     from .plan import RESULTS, plan_aggregate, stays_in_view
     from .policy import OffloadPolicy, fitted_policy
 
-__all__ = [
-    "RESULTS",
-    "CheckedImage",
-    "Content",
-    "OffloadPolicy",
-    "OffloadResult",
-    "ResultStore",
-    "SeenResults",
-    "check_document",
-    "check_image",
-    "fitted_policy",
-    "offload_aggregate",
-    "offload_result",
-    "plan_aggregate",
-    "read_stored",
-    "result_forms",
-    "stays_in_view",
-    "text_of",
-]
 
 __getattr__ = lazily_from(__name__, "policy", "content", "duplicates", "plan", "offload", "images")

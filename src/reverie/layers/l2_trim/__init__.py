@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...lazy import lazily_from
 
+# pyright: reportUnusedImport=false
 if TYPE_CHECKING:
     from .boundary import BoundaryPlan, plan_boundary
     from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
@@ -18,21 +19,5 @@ if TYPE_CHECKING:
     from .policy import TrimPolicy, cleared_text
     from .provider import provider_clearing, thinking_option
 
-__all__ = [
-    "STUB_TOKENS",
-    "BoundaryPlan",
-    "ClearableResult",
-    "TrimCandidates",
-    "TrimFacts",
-    "TrimPlan",
-    "TrimPolicy",
-    "cleared_text",
-    "plan_boundary",
-    "plan_budget",
-    "plan_cache_edit",
-    "plan_trim",
-    "provider_clearing",
-    "thinking_option",
-]
 
 __getattr__ = lazily_from(__name__, "policy", "candidates", "plan", "provider", "boundary")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...lazy import lazily
+from ...lazy import lazily_from
 
+# pyright: reportUnusedImport=false
 if TYPE_CHECKING:
     from .anchors import exact_names
     from .loss import LossReport, LostName, loss_between, loss_of, loss_text, shown_text
@@ -46,106 +47,18 @@ if TYPE_CHECKING:
     from .tail import CutRange, tokens_of
     from .user_words import QuotedWords, UserMessages
 
-__all__ = [
-    "MAX_INSTRUCTIONS",
-    "CompactPolicy",
-    "CompactionCause",
-    "CompactionText",
-    "CutRange",
-    "LossReport",
-    "LostName",
-    "QuotedWords",
-    "SignedSummary",
-    "SummaryBudget",
-    "UserMessages",
-    "compacted_tokens",
-    "compaction",
-    "cut_range_before_tail",
-    "cut_range_from",
-    "cut_range_up_to",
-    "directive",
-    "dropped_rounds",
-    "exact_names",
-    "expected_compaction",
-    "fitted_messages",
-    "loss_between",
-    "loss_of",
-    "loss_text",
-    "may_draft",
-    "notes_text",
-    "parts_tool_changes",
-    "plain_messages",
-    "plain_request",
-    "plan_collapse",
-    "plan_snip",
-    "provider_compaction",
-    "provider_cut_range",
-    "provider_instructions",
-    "round_cut_range",
-    "shortened_messages",
-    "shown_text",
-    "summary_budget",
-    "summary_of",
-    "tokens_of",
-]
 
-__getattr__ = lazily(
+__getattr__ = lazily_from(
     __name__,
-    {
-        "anchors": ("exact_names",),
-        "loss": (
-            "LossReport",
-            "LostName",
-            "loss_between",
-            "loss_of",
-            "loss_text",
-            "shown_text",
-        ),
-        "plan": (
-            "SummaryBudget",
-            "CompactionCause",
-            "CompactionText",
-            "compaction",
-            "summary_budget",
-            "round_cut_range",
-            "cut_range_from",
-            "cut_range_before_tail",
-            "cut_range_up_to",
-        ),
-        "policy": ("CompactPolicy",),
-        "price": ("compacted_tokens", "expected_compaction"),
-        "provider": (
-            "MAX_INSTRUCTIONS",
-            "SignedSummary",
-            "parts_tool_changes",
-            "provider_compaction",
-            "provider_cut_range",
-            "provider_instructions",
-        ),
-        "smaller_cuts": (
-            "plan_collapse",
-            "plan_snip",
-        ),
-        "summary": (
-            "directive",
-            "may_draft",
-            "notes_text",
-            "summary_of",
-        ),
-        "summary_request": (
-            "dropped_rounds",
-            "fitted_messages",
-            "plain_messages",
-            "plain_request",
-            "shortened_messages",
-        ),
-        "tail": (
-            "CutRange",
-            "tokens_of",
-        ),
-        "user_words": (
-            "UserMessages",
-            "QuotedWords",
-        ),
-    },
+    "policy",
+    "anchors",
+    "loss",
+    "plan",
+    "price",
+    "provider",
+    "smaller_cuts",
+    "summary",
+    "summary_request",
+    "tail",
+    "user_words",
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...lazy import lazily
+from ...lazy import lazily_from
 
+# pyright: reportUnusedImport=false
 if TYPE_CHECKING:
     from .changes import DreamFacts, DreamProposal, FileChange, Question, SkippedChange
     from .findings import Finding, Findings, findings_in
@@ -32,70 +33,19 @@ if TYPE_CHECKING:
     )
     from .validate import validation
 
-__all__ = [
-    "DreamChange",
-    "DreamFacts",
-    "DreamPolicy",
-    "DreamProposal",
-    "DreamReport",
-    "DreamTransaction",
-    "FileChange",
-    "Finding",
-    "Findings",
-    "Gate",
-    "GateClosed",
-    "GateFacts",
-    "GateOpen",
-    "ModelStatements",
-    "ModelUsage",
-    "OpenQuestion",
-    "Question",
-    "Reason",
-    "SkippedChange",
-    "Support",
-    "capped_index",
-    "change_of",
-    "changes_between",
-    "dream",
-    "dream_transaction",
-    "files_on",
-    "findings_in",
-    "gate_state",
-    "links_in",
-    "lowered",
-    "markdown",
-    "records_of",
-    "restored_files",
-    "seconds_until_due",
-    "system_prompt",
-    "task_prompt",
-    "undo_draft",
-    "undone_entries",
-    "validation",
-]
 
-__getattr__ = lazily(
+__getattr__ = lazily_from(
     __name__,
-    {
-        "transaction": (
-            "DreamTransaction",
-            "dream_transaction",
-            "capped_index",
-            "files_on",
-            "restored_files",
-            "undo_draft",
-            "undone_entries",
-        ),
-        "changes": ("DreamFacts", "DreamProposal", "FileChange", "Question", "SkippedChange"),
-        "findings": ("Finding", "Findings", "findings_in"),
-        "gates": ("GateClosed", "Gate", "GateFacts", "GateOpen", "Reason", "gate_state", "seconds_until_due"),
-        "links": ("links_in",),
-        "local": ("dream",),
-        "plan": ("ModelStatements", "changes_between", "lowered", "records_of"),
-        "policy": ("DreamPolicy",),
-        "prompts": ("system_prompt", "task_prompt"),
-        "report": ("DreamChange", "DreamReport", "ModelUsage", "OpenQuestion", "change_of", "markdown"),
-        "support": ("Support",),
-        "validate": ("validation",),
-    },
+    "policy",
+    "gates",
+    "changes",
+    "links",
+    "findings",
+    "report",
+    "prompts",
+    "plan",
+    "support",
+    "validate",
+    "transaction",
+    "local",
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...lazy import lazily_from
 
+# pyright: reportUnusedImport=false
 if TYPE_CHECKING:
     from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
     from .controls import (
@@ -30,48 +31,6 @@ if TYPE_CHECKING:
     from .progress import fork_is_cheaper, line_for, line_problem, names_in
     from .signature import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, read, sealed, signed
 
-__all__ = [
-    "CONTROLS",
-    "EVERYBODY",
-    "KEY_BYTES",
-    "MAX_LETTER_BYTES",
-    "MAX_SEQUENCE",
-    "MAX_SUMMARY_CHARS",
-    "USER",
-    "AgentKind",
-    "AgentResult",
-    "KindSource",
-    "Letter",
-    "PlanApprovalRequest",
-    "PlanApprovalResponse",
-    "RelayPolicy",
-    "ShutdownResponse",
-    "agent_name",
-    "allowed_tools",
-    "answer_text",
-    "check_agent_name",
-    "check_name",
-    "control_explanation",
-    "control_of",
-    "counts",
-    "fork_is_cheaper",
-    "kinds_listing",
-    "line_for",
-    "line_problem",
-    "names_in",
-    "narrower",
-    "notification_text",
-    "over_limit",
-    "parse_kind",
-    "read",
-    "read_control",
-    "sealed",
-    "shown",
-    "signed",
-    "stamped_letter",
-    "start_problem",
-    "summary_of",
-]
 
 __getattr__ = lazily_from(
     __name__, "policy", "limits", "messages", "signature", "plan", "controls", "agent_types", "progress"
