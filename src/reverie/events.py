@@ -13,44 +13,6 @@ import msgspec
 from .conversation.decisions import Decision, body_of
 from .values import field, fields_of, record
 
-__all__ = [
-    "EVENTS",
-    "AgentEnded",
-    "AgentProgressed",
-    "AgentStarted",
-    "BackgroundChanged",
-    "CacheBroken",
-    "CompactionEnded",
-    "CompactionProgressed",
-    "DecisionMade",
-    "DreamChanged",
-    "EntryAppended",
-    "Event",
-    "FellBack",
-    "HookRan",
-    "InboxDrained",
-    "Listener",
-    "LogDamaged",
-    "MessageArrived",
-    "ModelChanged",
-    "ModelRetried",
-    "NotesWritten",
-    "PermissionDecided",
-    "PromptAdded",
-    "QueryEnded",
-    "ReplyObserved",
-    "RequestPrepared",
-    "ResultsTrimmed",
-    "SessionClosed",
-    "SessionOpened",
-    "TextStreamed",
-    "ThinkingStreamed",
-    "ToolFinished",
-    "ToolStarted",
-    "UserMessaged",
-    "event_body",
-]
-
 
 @record
 class SessionOpened:

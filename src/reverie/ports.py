@@ -12,24 +12,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from .values import record
 
-__all__ = [
-    "AgentRequest",
-    "Agents",
-    "Capabilities",
-    "Connectable",
-    "Document",
-    "Embedder",
-    "Lease",
-    "Messenger",
-    "Model",
-    "PlanDesk",
-    "Reply",
-    "ReplyDelta",
-    "Stamp",
-    "StartedAgent",
-    "Storage",
-]
-
 
 @record
 class Document:

@@ -15,10 +15,11 @@ from reverie.conversation.decisions import MemoriesSurfaced
 from reverie.conversation.side_query import THINKING_ROOM
 from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelUnavailable
+from reverie.memories.recall.local_choice import is_suppressed
 from reverie.memories.recall.manifest import manifest, manifest_line, manifest_text
 from reverie.memories.recall.presentation import memory_digest, shown_memories
 from reverie.memories.recall.search import MemoryIndex
-from reverie.memories.recall.selection import RecallContext, RecallPolicy, Selection, is_suppressed, select, surfaced
+from reverie.memories.recall.selection import RecallContext, RecallPolicy, Selection, select, surfaced
 from reverie.memories.store.records import MemoryRecord
 from reverie.model_facts import ModelFacts, known_facts
 from reverie.models.scripted_model import ScriptedModel

@@ -36,26 +36,6 @@ from .standing_context import USER_CONTEXT, said_in, said_message
 from .wire.blocks import accepted_message, as_blocks, edit_block, is_signed_summary, summary_as_text
 from .wire.flatten import Overrides
 
-__all__ = [
-    "BLOCK",
-    "EDIT",
-    "SYSTEM",
-    "USER_CONTEXT",
-    "ContentDecision",
-    "Cut",
-    "Item",
-    "LoggedCut",
-    "VisibleItems",
-    "changed_results",
-    "is_user_context",
-    "item_shown_by",
-    "logged_item",
-    "message_of",
-    "overrides_after",
-    "placed_items",
-    "visible_items",
-]
-
 EDIT: Final = "cache edit"
 """The kind of an item that deletes results from the provider's cache; only providers that support this get it."""
 BLOCK: Final = "compaction block"

@@ -12,7 +12,9 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 
 from ..values import field, fields_of, record
-from .causes import Cause, Image, Replacement, SaidItem
+from .causes import Cause, SaidItem
+from .causes import Image as Image
+from .causes import Replacement as Replacement
 from .plans import PlanChanged
 from .result_decisions import (
     CacheEdits,
@@ -25,56 +27,6 @@ from .result_decisions import (
     ResultsRestored,
     ResultStubbed,
 )
-
-__all__ = [
-    "DECISIONS",
-    "NO_PREFIX",
-    "AgentFinished",
-    "AgentSpawned",
-    "CacheEdits",
-    "CallRecorded",
-    "Cause",
-    "ClearingBoundaryMoved",
-    "Collapsed",
-    "Compacted",
-    "CompactionFailed",
-    "CompactionPrepared",
-    "CompactionUndone",
-    "ContextSaid",
-    "CursorMoved",
-    "Decision",
-    "Image",
-    "ImagesDropped",
-    "InstructionsAttached",
-    "MemoriesExtracted",
-    "MemoriesSurfaced",
-    "MessageQueued",
-    "NotesUpdated",
-    "Pinned",
-    "PlanChanged",
-    "PrefixAmended",
-    "PrefixRendered",
-    "Redacted",
-    "ReloadAsked",
-    "Replacement",
-    "ResultOffloaded",
-    "ResultStubbed",
-    "ResultsCleared",
-    "ResultsClearedByProvider",
-    "ResultsKept",
-    "ResultsRestored",
-    "SaidItem",
-    "Snipped",
-    "ThinkingDropped",
-    "ThinkingRepaired",
-    "ToolsDeferred",
-    "ToolsFound",
-    "Unknown",
-    "WindowLearned",
-    "body_of",
-    "decision_of",
-    "name_of",
-]
 
 
 @record

@@ -21,7 +21,7 @@ from ...ports import Model
 from ...values import object_of, record, replace
 from ..store.records import MemoryRecord
 from .fence import escaped
-from .local_choice import RecallContext, is_suppressed, may_show, searched
+from .local_choice import RecallContext, may_show, searched
 from .manifest import manifest, manifest_text
 from .policy import RecallPolicy
 from .presentation import OPENING, ShownMemories, memory_digest
@@ -29,18 +29,6 @@ from .presentation import OPENING, ShownMemories, memory_digest
 if TYPE_CHECKING:
     from .local_choice import Searches
 
-__all__ = [
-    "KEY",
-    "SOURCE",
-    "RecallContext",
-    "RecallPolicy",
-    "Selection",
-    "is_suppressed",
-    "memory_item",
-    "request_for",
-    "select",
-    "surfaced",
-]
 
 KEY: Final = "memory:"
 """The start of the key of a recalled memory in standing context; its file follows."""

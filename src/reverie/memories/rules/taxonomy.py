@@ -10,20 +10,8 @@ from ...text.directives import binding_part
 from ...text.words import sentences
 from ..recall.terms import tokens, without_noise
 from ..store.records import MemoryRecord, Scope
-from .types import TYPES, MemoryKind, MemoryType
-
-__all__ = [
-    "TYPES",
-    "MemoryKind",
-    "MemoryType",
-    "body_for",
-    "claim_of",
-    "description_for",
-    "lint_memory",
-    "refusal",
-    "route",
-    "vagueness",
-]
+from .types import TYPES
+from .types import MemoryType as MemoryType
 
 DESCRIPTION_CHARS: Final = 200
 _MIN_DESCRIPTION_WORDS: Final = 3

@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 else:
     Scope = Trust = str  # for code that reads the types of a record at run time
 
-__all__ = [
-    "CONFLICT",
-    "OWN_FIELDS",
-    "MemoryRecord",
-    "Scope",
-    "front_matter",
-    "has_conflict",
-    "new_text",
-    "read_record",
-    "revised_text",
-    "version_of",
-]
 
 OWN_FIELDS: Final = ("name", "description", "type", "created", "modified", "source", "trust", "expires", "scope")
 _OWN: Final = frozenset(OWN_FIELDS)

@@ -25,14 +25,6 @@ from ...memories.rules.instructions import (
 from ...memories.rules.path_rules import Rule, is_for, read_rule
 from .files import Consent, ReadableFiles
 
-__all__ = [
-    "Consent",
-    "InstructionFile",
-    "InstructionSet",
-    "NestedInstructions",
-    "gather",
-]
-
 ReadPermission: TypeAlias = Callable[[str], bool]
 
 _NAMES: Final[tuple[tuple[str, Kind], ...]] = (
