@@ -27,7 +27,7 @@ from reverie.conversation.wire.validate import problems
 from reverie.importers import find_sessions, read_session
 from reverie.importers.import_result import ImportedSession
 from reverie.layers.l1_offload import OffloadPolicy
-from reverie.replay.provider import SimulatedProvider
+from reverie.replay.play import SimulatedProvider
 from reverie.servers.gateway.exchange import Exchange
 from reverie.servers.gateway.http1 import Head
 from reverie.servers.gateway.saver import Saver

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reverie.cache.causes import cause_of, losses_by_cause
-from reverie.cache.changes import changes
 from reverie.cache.prefix import Prefix
-from reverie.cache.watch import IDLE_LONG, IDLE_SHORT, REMOVED, RESTARTED, REWRITTEN, SERVER, UNSEEN
+from reverie.cache.watch import IDLE_LONG, IDLE_SHORT, REMOVED, RESTARTED, REWRITTEN, SERVER, UNSEEN, changes
 
 FIRST = {
     "model": "a",

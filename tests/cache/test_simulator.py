@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, positions
 from reverie.cache.usage import Usage
 from reverie.errors import InputError
-from reverie.replay.provider import SimulatedProvider
+from reverie.replay.play import SimulatedProvider
 
 MODEL = "claude-sonnet-4-5"
 

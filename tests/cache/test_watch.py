@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.cache.changes import INERT_OPTIONS, changes
 from reverie.cache.prefix import Prefix
 from reverie.cache.usage import Usage
-from reverie.cache.watch import CacheBreak, CacheWatch, registered_by
+from reverie.cache.watch import INERT_OPTIONS, CacheBreak, CacheWatch, changes, registered_by
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,

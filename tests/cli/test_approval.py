@@ -30,8 +30,8 @@ from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
 from reverie.runtime.memory.results import PendingMemory
 from reverie.settings import Mode, PermissionRules
 from reverie.tools.edit import Edit
-from reverie.tools.files.diffs import unified_diff
 from reverie.tools.tool import Access
+from reverie.tools.write import unified_diff
 
 FILE = "permissions.toml"
 PLAIN = Paint(colour=False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reverie.memories.recall.search import Match, MemoryIndex
 from reverie.memories.recall.terms import snippet, terms, tokens
 from reverie.memories.store.records import MemoryRecord
-from reverie.runtime.search.query import differ_by_one
+from reverie.runtime.search.message_scores import differ_by_one
 from reverie.text.stems import stem
 
 WORDS = st.sampled_from(["deploy", "server", "staging", "database", "mock", "friday", "tea", "rust", "parser", "queue"])

@@ -17,8 +17,7 @@ from reverie.importers.import_result import ImportedSession
 from reverie.layers.l4_compact import CompactionText, CompactPolicy
 from reverie.replay import compactions as compactions_module
 from reverie.replay.compare import compare
-from reverie.replay.play import PlayedClock, play_session
-from reverie.replay.provider import SimulatedProvider
+from reverie.replay.play import PlayedClock, SimulatedProvider, play_session
 from reverie.replay.recording import recording_of
 from reverie.runtime.session import log as log_module
 from reverie.runtime.session import writer as writer_module

@@ -16,7 +16,7 @@ from reverie.conversation.decisions import Compacted
 from reverie.errors import InputError
 from reverie.events import DecisionMade, Event
 from reverie.layers.l4_compact import CompactPolicy
-from reverie.replay.provider import SimulatedProvider
+from reverie.replay.play import SimulatedProvider
 from reverie.runtime.session.cache_plan import CachePlan
 from reverie.settings import Preset, Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage

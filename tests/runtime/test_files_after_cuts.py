@@ -16,7 +16,7 @@ from reverie.conversation.wire.blocks import as_blocks
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.agent.file_source import FileSource
+from reverie.runtime.agent.context_sources import FileSource
 from reverie.settings import Switches
 
 ANSWER = "Answered. " * 40

@@ -14,7 +14,7 @@ from reverie.conversation.decisions import CallRecorded
 from reverie.events import DecisionMade, Event
 from reverie.layers.l4_compact import expected_compaction
 from reverie.models import ScriptedModel
-from reverie.replay.provider import SimulatedProvider
+from reverie.replay.play import SimulatedProvider
 from reverie.runtime.agent.idle_cache import IdleCache
 from reverie.settings import Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage

@@ -15,7 +15,7 @@ from reverie.conversation.tokens.estimate import estimate_text
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.agent.loaded_skills import LoadedSkillSource
+from reverie.runtime.agent.context_sources import LoadedSkillSource
 from reverie.settings import Switches
 
 pytestmark = pytest.mark.anyio

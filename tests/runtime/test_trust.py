@@ -15,7 +15,7 @@ import pytest
 from reverie.cli.main import run
 from reverie.cli.setup.trust import command
 from reverie.errors import InputError, StorageError
-from reverie.runtime.places.birth_time import birth_ns
+from reverie.runtime.places.directory_file import birth_ns
 from reverie.runtime.places.trust import TrustList, root_of
 from reverie.values import replace
 

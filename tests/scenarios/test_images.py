@@ -25,7 +25,7 @@ from reverie.events import DecisionMade, Event, QueryEnded
 from reverie.model_facts import facts_of
 from reverie.models.anthropic import AnthropicModel
 from reverie.models.scripted_model import ScriptedModel
-from reverie.runtime.session.offload import images as intake
+from reverie.runtime.session.offload import offloader as intake
 from reverie.settings import Switches
 from reverie.storage.files import FileStorage
 from reverie.testing.messages_server import MessagesServer

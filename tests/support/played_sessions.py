@@ -12,8 +12,7 @@ from reverie import FileStorage, Session, load_settings
 from reverie.conversation.entries import Entry
 from reverie.conversation.log import parse_log
 from reverie.importers.import_result import ImportedSession
-from reverie.replay.play import PlayedClock, play_session
-from reverie.replay.provider import SimulatedProvider
+from reverie.replay.play import PlayedClock, SimulatedProvider, play_session
 from reverie.storage.in_memory import InMemoryStorage
 
 MODEL = "claude-sonnet-4-5"

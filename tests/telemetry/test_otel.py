@@ -50,7 +50,7 @@ from reverie.events import (
     UserMessaged,
 )
 from reverie.telemetry import OpenTelemetry, otel, semconv
-from reverie.telemetry.metrics import token_counts
+from reverie.telemetry.otel import token_counts
 
 Live = Callable[..., list[Event]]
 

@@ -13,7 +13,7 @@ import pytest
 
 from raw_requests import RawConversation
 from reverie.testing.messages_server import MessagesServer
-from reverie.testing.messages_server.tool_rounds import ReturnedCalls
+from reverie.testing.messages_server.thinking import ReturnedCalls
 
 pytestmark = pytest.mark.requirement("V10")
 

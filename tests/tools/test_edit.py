@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from reverie.tools import Output, ToolContext
 from reverie.tools.edit import Edit
-from reverie.tools.files.diffs import unified_diff
 from reverie.tools.files.replacement import text_edit
 from reverie.tools.read import Read
-from reverie.tools.write import Write
+from reverie.tools.write import Write, unified_diff
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from pictures import image_block, png
 from reverie.conversation.tokens.estimate import estimate_text
 from reverie.settings import AgentPolicy
 from reverie.tools import Output, ToolContext
-from reverie.tools.files.numbered_lines import MAX_LINE_CHARS, show_lines
 from reverie.tools.files.text_files import MAX_EDIT_BYTES
-from reverie.tools.read import Read
+from reverie.tools.read import MAX_LINE_CHARS, Read, show_lines
 
 
 def read(context: ToolContext, path: str, **more: Any) -> Output:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,12 +22,12 @@ from ..memories.store.records import MemoryRecord, Scope, read_record
 from ..memories.store.trust_history import TrustHistory
 from ..paths import append_line, open_file, refuse_shared_link, replace_file
 from ..values import replace
-from .journal_trust import journal_trusts
 from .queue import FOLDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Collection
+    from typing import Any, Final
 
     from ..memories.recall.search import Match
 
@@ -35,6 +36,9 @@ _MAX_NAMES_BYTES: Final = 2**20
 _MAX_KEY_CHARS: Final = 200
 _JOURNAL: Final = ".journal"
 _SURFACED: Final = "surfaced.jsonl"
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MARK_DIGITS: Final = 20
+_CHANGED: Final = re.compile(rb'"file":"([^"\\]+)"')
 
 
 class MemoryReader:
@@ -191,5 +195,47 @@ def _bytes(path: str, size: int = _MAX_FILE_BYTES) -> bytes | None:
         return os.read(descriptor, size)
     except OSError:
         return None
+    finally:
+        os.close(descriptor)
+
+
+class _Change:
+    """A change of the journal, as far as trust depends on it."""
+
+    __slots__ = ("after", "file", "trust")
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.file, self.after, self.trust = given["file"], given.get("after"), given.get("trust")
+
+
+def journal_trusts(root: str, files: Collection[str]) -> TrustHistory:
+    """Return the trust history of these files of a memory directory; empty without a readable journal.
+
+    Only lines that name one of the files are parsed. A line that the writer has not applied yet does not count.
+    """
+    found = TrustHistory()
+    with suppress(OSError, ValueError):
+        applied = int(_head(os.path.join(root, ".journal", "lock"), _MARK_DIGITS) or b"0")
+        data = _head(os.path.join(root, ".journal", "journal.jsonl"), applied)
+        wanted = {file.encode("utf-8", "replace") for file in files}
+        done = 0
+        for match in _CHANGED.finditer(data):
+            if match.group(1) not in wanted or match.start() < done:
+                continue
+            start, done = data.rfind(b"\n", 0, match.start()) + 1, data.find(b"\n", match.end()) + 1 or len(data)
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                line = json.loads(data[start:done])
+                found.add(line["act"], [_Change(one) for one in line["changes"]])
+    return found
+
+
+def _head(path: str, size: int) -> bytes:
+    """Return the first bytes of a file."""
+    descriptor = os.open(path, _FLAGS)
+    try:
+        data = os.read(descriptor, size)
+        while len(data) < size and (more := os.read(descriptor, size - len(data))):
+            data += more
+        return data
     finally:
         os.close(descriptor)

@@ -20,8 +20,7 @@ from ...tools.skills import brief_listing
 from ..guard.hooks import Hooks
 from ..session.session import Session
 from ..session.standing_context import ContextSource
-from .context_sources import InstructionSource, TextSource, environment_text
-from .loaded_skills import LoadedSkillSource
+from .context_sources import InstructionSource, LoadedSkillSource, TextSource, environment_text
 
 
 @runtime_checkable

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from anyio import CapacityLimiter, Lock, create_task_group, to_thread
 
@@ -32,10 +32,9 @@ from ..guard.permissions import (
     decide,
     denied_reads,
 )
-from ..session.replies import Call, output_or_error
+from ..session.replies import Call, error_text, output_or_error, shown_value
 from ..session.session import Session
 from .interrupt import left_on_cancel
-from .tool_outputs import access_of, preview_of, problem_of
 
 INTERRUPTED: Final = "[Stopped by the user before it finished. Its effects, if any, were not undone.]"
 CUT_OFF: Final = (
@@ -47,6 +46,7 @@ _PARALLEL: Final = frozenset({"none", "read", "fetch", "checkout"})
 """Kinds of access whose tool calls may run at the same time."""
 _EXACT: Final = frozenset({"read", "write"})
 """Kinds of access whose results show files byte for byte, so that a later edit finds its passage."""
+T = TypeVar("T")
 
 
 @record
@@ -375,3 +375,29 @@ def _with_visible_marks(output: Output) -> Output:
         for block in output.content
     ]
     return replace(output, content=shown)
+
+
+def access_of(tool: Tool, given: Mapping[str, Any], context: ToolContext) -> Access | str:
+    """Return the effect of a call, or the problem if the tool raises or returns something else."""
+    try:
+        found: Any = tool.access(given, context)
+    except Exception as error:
+        return f"{type(error).__name__}: {error_text(error)}"
+    return found if isinstance(found, Access) else f"its access is {shown_value(found)}"
+
+
+async def preview_of(tool: Tool, given: Mapping[str, Any], context: ToolContext) -> str:
+    """Return the preview of a call; if it fails, a text that says so."""
+    try:
+        return str(await tool.preview(given, context))
+    except Exception as error:
+        return f"(the preview failed: {type(error).__name__}: {error_text(error)})"
+
+
+async def problem_of(tool: Tool, given: Mapping[str, Any], context: ToolContext) -> str:
+    """Return why a call must fail, if its tool can tell beforehand; else an empty text."""
+    check = cast("Callable[..., Awaitable[str]] | None", getattr(tool, "check", None))
+    try:
+        return str(await check(given, context)) if check is not None else ""
+    except Exception:
+        return ""  # the call itself will tell

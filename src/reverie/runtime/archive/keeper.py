@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from ...errors import ReverieError, SessionBusy, StorageConflict, StorageError
 from ...importers import ImportedSession, SessionPlace, opencode, read_session
@@ -14,7 +17,6 @@ from ...values import field, record
 from ..library import ADDED, GROWN, Library
 from ..places.archive_index import UNREAD, ArchiveIndex, KeptFile, load_index, save_index, stamp_of, stored_logs
 from .recordings import DELETED, Recordings, project_of
-from .retention import days_kept, days_left
 
 SOON_DAYS: Final = 7.0
 _SAVE_EVERY: Final = 25
@@ -22,6 +24,9 @@ _SAVE_EVERY: Final = 25
 _LOCK: Final = "archive"
 _Changed: TypeAlias = tuple[str, str, tuple[int, ...]]
 """The agent, the path and the status of a file that changed since the last pass."""
+_DAY: Final = 86_400.0
+_USUAL_DAYS: Final = 30.0
+_UNITS: Final = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}
 
 
 @record
@@ -232,3 +237,45 @@ class _Pass:
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, ReverieError) else f"{type(error).__name__}: {error}"
+
+
+def days_kept(place: SessionPlace) -> float | None:
+    """Return after how many days an agent deletes a session that was not used; None if it deletes none."""
+    reader = _READERS.get(place.format)
+    return None if reader is None else reader(_settings(place.root / "settings.json"))
+
+
+def _claude_code(settings: Mapping[str, Any]) -> float | None:
+    return _days(settings.get("cleanupPeriodDays"))
+
+
+def _gemini(settings: Mapping[str, Any]) -> float | None:
+    general = settings.get("general")
+    kept = cast("Mapping[str, Any]", general).get("sessionRetention") if isinstance(general, dict) else None
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", kept) if isinstance(kept, dict) else {}
+    return None if fields.get("enabled") is False else _days(fields.get("maxAge"))
+
+
+def _days(value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(max(0, value))
+    found = re.fullmatch(r"(\d+)([hdwm])", value) if isinstance(value, str) else None
+    return int(found[1]) * _UNITS[found[2]] if found else _USUAL_DAYS
+
+
+def _settings(path: Path) -> Mapping[str, Any]:
+    with suppress(OSError, ValueError):
+        value = json.loads(path.read_text("utf-8"))
+        return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    return {}
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], float | None]]] = {
+    "claude-code": _claude_code,
+    "gemini": _gemini,
+}
+
+
+def days_left(place_days: float, changed: float, now: float) -> float:
+    """Return the days until an agent deletes a session that was last changed at a time in seconds."""
+    return place_days - (now - changed) / _DAY

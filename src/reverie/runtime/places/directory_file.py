@@ -9,19 +9,25 @@ import fcntl
 import json
 import os
 import stat
+import struct
 import tomllib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from ...conversation.entries import seconds
 from ...errors import InputError, StorageError
 from ...keys import OWN_PREFIX
 from ...paths import explained, open_file, read_all, replace_file
 from ...values import record
-from .birth_time import birth_ns
+
+_AT_FDCWD: Final = -100
+_NO_FOLLOW: Final = 0x100
+_BTIME: Final = 0x800
+_BYTES: Final = 256  # of struct statx
+_BTIME_AT: Final = 80
 
 
 @record
@@ -144,3 +150,25 @@ def _entry_of(table: dict[str, Any]) -> DirectoryEntry:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def birth_ns(path: str) -> int:
+    """Return the birth time of a path itself in nanoseconds; 0 if its file system or this system has none.
+
+    ext4, xfs, btrfs, APFS and tmpfs (Linux 5.18) have one; overlayfs has that of the file system above it.
+    """
+    found: Any = os.stat(path, follow_symlinks=False)
+    if hasattr(found, "st_birthtime"):  # macOS and BSD
+        return int(found.st_birthtime * 1_000_000_000)
+    try:
+        import ctypes
+
+        statx = ctypes.CDLL(None, use_errno=True).statx
+    except (ImportError, OSError, AttributeError):
+        return 0
+    buffer = ctypes.create_string_buffer(_BYTES)
+    if statx(_AT_FDCWD, os.fsencode(path), _NO_FOLLOW, _BTIME, buffer) != 0:
+        return 0
+    (mask,) = struct.unpack_from("=I", buffer, 0)
+    seconds, nanoseconds = struct.unpack_from("=qI", buffer, _BTIME_AT)
+    return seconds * 1_000_000_000 + nanoseconds if mask & _BTIME else 0

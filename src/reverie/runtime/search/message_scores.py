@@ -14,10 +14,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from ...memories.recall.terms import affordable, idf, saturated
+from ...memories.recall.terms import affordable, idf, saturated, terms
 from ...values import record
-from .query import Vocabulary, known_words
 
+_MIN_CHARS: Final = 5
 _SHIFT: Final = 16
 _PIECE_BITS: Final = 16
 _LOW: Final = (1 << _SHIFT) - 1
@@ -25,6 +25,45 @@ _MAX_PIECE: Final = (1 << _PIECE_BITS) - 1
 LIKENESS_FLOOR: Final = 0.3
 """Vectors of unrelated texts have a likeness up to about this, so only more says something."""
 _LENGTHS: Final = tuple(2 ** (code / 8) - 1 for code in range(256))
+
+
+class Vocabulary(Protocol):
+    """The words of an index of dialogues."""
+
+    def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return, by word, how many sessions and how many pieces contain it; absent words are left out."""
+        ...
+
+    def starting(self, letters: str) -> Sequence[str]:
+        """Return some words of the index that start with these letters."""
+        ...
+
+
+def known_words(text: str, source: Vocabulary) -> dict[str, tuple[int, int]]:
+    """Return a question's words in an index with their frequencies; an absent word is replaced by similar ones."""
+    words = terms(text)
+    known = source.frequencies(words)
+    slips = [other for word in words if word not in known for other in _slips(word, source)]
+    return known | source.frequencies(slips)
+
+
+def _slips(word: str, source: Vocabulary) -> list[str]:
+    """Return the words of the index that differ in one letter from a word of five letters or more."""
+    if len(word) < _MIN_CHARS or not word.isalpha():
+        return []
+    return [other for other in source.starting(word[:3]) if differ_by_one(word, other)]
+
+
+def differ_by_one(word: str, other: str) -> bool:
+    """Say whether inserting, deleting, replacing or swapping one letter turns one word into the other."""
+    if word == other or abs(len(word) - len(other)) > 1:
+        return False
+    at = next(
+        (at for at, (one, two) in enumerate(zip(word, other, strict=False)) if one != two), min(len(word), len(other))
+    )
+    rest, left = word[at:], other[at:]
+    swapped = rest[:2] == left[1::-1] and rest[2:] == left[2:] and len(rest) > 1
+    return rest[1:] == left[1:] or rest[1:] == left or rest == left[1:] or swapped
 
 
 @record

@@ -28,10 +28,9 @@ from ...runtime.session.ledger import FILE_NAME as LEDGER
 from ...runtime.session.offload.read_back import ReadBack
 from ...settings import Settings
 from .film import films_of, page_data
-from .jobs import JobSource
 from .memories import MemorySources, modified
 from .now import SessionWatch
-from .overviews import agents_data, costs_data, search_data
+from .overviews import JobSource, agents_data, costs_data, search_data
 from .replay_view import replay_data
 from .server import Act, LiveAnswer, Query, Read
 

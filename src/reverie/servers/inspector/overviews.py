@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from ...cache.causes import losses_by_cause
 from ...cache.ledger import Totals
 from ...conversation.decisions import MessageQueued, decision_of
 from ...conversation.entries import decode_entry
-from ...errors import InputError
+from ...errors import InputError, StorageError
 from ...ports import Storage
 from ...runtime.agent.team.history import agents_of
 from ...runtime.library import Library
@@ -21,13 +21,19 @@ from ...runtime.reports.stats import AXES, stats_of
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import Settings
+from ...text.counts import counted
 from .memories import MemorySources
+from .server import Act, Query
+
+if TYPE_CHECKING:
+    from ...runtime.jobs.queue import JobQueue
 
 _QUEUED: Final = b"message_queued"
 _MESSAGES: Final = 500
 _MESSAGE_CHARS: Final = 4_000
 _HITS: Final = 30
 _MEMORIES: Final = 5
+_SHOWN: Final = 200
 
 
 def agents_data(storage: Storage) -> dict[str, Any]:
@@ -92,3 +98,43 @@ def search_data(settings: Settings, storage: Storage, memories: MemorySources, q
         for one in memory.recall(query, limit=_MEMORIES, everything=True)
     ]
     return {"messages": messages, "memories": found}
+
+
+class JobSource:
+    """The job queue of the settings' tenant; empty without a database."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._queue = _opened(settings)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the jobs that failed, run or wait, in this order; none if the database has no job tables."""
+        if self._queue is None:
+            return []
+        try:
+            found = [row for status in ("failed", "doing", "todo") for row in self._queue.jobs(status=status)]
+        except StorageError:
+            return []
+        return [msgspec.to_builtins(row) for row in found[:_SHOWN]]
+
+    @property
+    def acts(self) -> dict[str, Act]:
+        """The act on jobs, by name; the command 'db jobs --retry' does the same."""
+        return {"retry-jobs": self._retry}
+
+    def close(self) -> None:
+        """Close the connections of the queue."""
+        if self._queue is not None:
+            self._queue.close()
+
+    def _retry(self, _query: Query) -> str:
+        if self._queue is None:
+            raise InputError("there are no jobs without a database")
+        return f"queued {counted(self._queue.retry_failed(), 'failed job')} again"
+
+
+def _opened(settings: Settings) -> JobQueue | None:
+    if settings.database is None:
+        return None
+    from ...runtime.jobs.queue import JobQueue
+
+    return JobQueue(settings.database, settings.tenant or "")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +24,6 @@ from .ledger import BreakpointCache, PrefixCache, prompt_units
 from .refusals import Body, ChatRefusal
 from .replies import Tokens, chat_events, chat_reply, response_body, response_events, response_output
 from .response_rules import ItemRules, refuse_response, response_items
-from .seal import Seal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -33,6 +36,7 @@ _COMPACT_FIELDS: Final = frozenset(
 )
 _CACHE_FIELDS: Final = ("model", "tools", "parallel_tool_calls", "text", "response_format", "context_management")
 Answer = tuple[Body, Callable[[], Iterator[bytes]]]
+_SIZE = 16
 
 
 class ChatServer(LoopbackServer):
@@ -204,3 +208,35 @@ class ChatServer(LoopbackServer):
             explicit = options.get("mode") == "explicit"
             return self._breakpoints.charge(key, units, self.clock.now, explicit=explicit)
         return *self._prefixes.charge(model, [key, *(unit.value for unit in units)], self.clock.now), 0
+
+
+class Seal:
+    """Makes and opens encrypted content; after ``renew`` it opens nothing made before."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(_SIZE)
+
+    def renew(self) -> None:
+        """Take a new key, as a change of the organisation would."""
+        self._key = secrets.token_bytes(_SIZE)
+
+    def close(self, text: str, model: str) -> str:
+        """Return text as encrypted content that only this model opens."""
+        return base64.b64encode(self._tag(text.encode(), model) + text.encode()).decode()
+
+    def open(self, sealed: str, model: str, item: str) -> str:
+        """Return the text of encrypted content; raise ``ChatRefusal`` if it was changed or is another model's."""
+        try:
+            data = base64.b64decode(sealed, validate=True)
+        except ValueError:
+            data = b""
+        if not hmac.compare_digest(data[:_SIZE], self._tag(data[_SIZE:], model)):
+            raise ChatRefusal(
+                f"The encrypted content for item {item} could not be verified. "
+                "Reason: Encrypted content could not be decrypted or parsed.",
+                "invalid_encrypted_content",
+            )
+        return data[_SIZE:].decode()
+
+    def _tag(self, data: bytes, model: str) -> bytes:
+        return blake2b(model.encode() + b"\0" + data, key=self._key, digest_size=_SIZE).digest()

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from ...model_facts import ModelFacts
-from .prefix import Origin, Prefix, content_blocks
+from .prefix import Origin, Prefix, content_blocks, is_threshold_summary
 from .refusals import ProviderRefusal
 from .signatures import CompactionRecord, is_text_of, open_seal, sealed, text_mark
 
@@ -21,6 +21,10 @@ _SHOWN_CHARS: Final = 60
 _TOOL_CHANGES: Final = ("tool_addition", "tool_removal")
 Block: TypeAlias = "dict[str, Any]"
 _encode = msgspec.json.Encoder(order="deterministic").encode
+THRESHOLD_BETA: Final = "compact-2026-01-12"
+_EDIT: Final = "compact_20260112"
+_DEFAULT_TRIGGER_TOKENS: Final = 150_000
+Request: TypeAlias = "dict[str, Any]"
 
 
 def check_summarized(body: Mapping[str, Any]) -> None:
@@ -112,3 +116,40 @@ def _shown(block: Mapping[str, Any]) -> str:
     said = next((block[name] for name in ("text", "content", "input", "name") if block.get(name)), "")
     text = said if isinstance(said, str) else _encode(said).decode()
     return " ".join(text.split())[:_SHOWN_CHARS]
+
+
+def reached_threshold(body: Mapping[str, Any], tokens: int) -> Mapping[str, Any] | None:
+    """Return the edit by which a request with so many input tokens is summarised first; None if none asks for it."""
+    declared: Any = body.get("context_management") or {}
+    edit = next((one for one in declared.get("edits") or () if one["type"] == _EDIT), None)
+    if edit is None or body["max_tokens"] == 0:
+        return None
+    return edit if tokens >= (edit.get("trigger") or {"value": _DEFAULT_TRIGGER_TOKENS})["value"] else None
+
+
+def from_summary(request: Request) -> Request:
+    """Return a request from its newest summary on; a summary that failed is left out."""
+    messages: list[Any] = []
+    for message in request["messages"]:
+        content = message["content"]
+        if not isinstance(content, str) and any(block.get("type") == "compaction" for block in content):
+            newest = max((at for at, block in enumerate(content) if is_threshold_summary(block)), default=-1)
+            messages = messages if newest < 0 else []
+            kept = [block for block in content[max(0, newest) :] if not _is_failed(block)]
+            message = {**message, "content": kept}
+        messages.append(message)
+    return {**request, "messages": messages}
+
+
+def summary_block(text: str | None) -> Block:
+    """Return the block of a summary; None is a summary that failed."""
+    return {"type": "compaction", "content": text}
+
+
+def continued_request(request: Request, block: Block) -> Request:
+    """Return the request that the model answers after the summary; one that failed changes nothing."""
+    return {**request, "messages": [{"role": "assistant", "content": [block]}]} if block["content"] else request
+
+
+def _is_failed(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "compaction" and block.get("content") is None

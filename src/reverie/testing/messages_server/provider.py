@@ -12,17 +12,36 @@ from ...cache.usage import Usage, usage_fields
 from ...conversation.wire.validate import Limits, too_long
 from ...model_facts import ModelFacts, facts_of
 from ...values import record
-from .compaction import SUMMARY_PROMPT, check_summarized, listed_messages, origin_of, signed_summary
+from .compaction import (
+    SUMMARY_PROMPT,
+    THRESHOLD_BETA,
+    check_summarized,
+    continued_request,
+    from_summary,
+    listed_messages,
+    origin_of,
+    reached_threshold,
+    signed_summary,
+    summary_block,
+)
 from .edits import EditedRequest, apply_context_management
 from .prefix import Prefix, is_thinking, prefix_of
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of
 from .refusals import ProviderRefusal, check_betas, check_request, is_shaped
 from .replies import ServerReply, cut_to, reply_of
 from .shown_request import shown_request
-from .thinking import BINDING_BETA, Behavior, Reader, ThinkingVerdict, behavior_for, check_thinking, signed_reply
-from .threshold import THRESHOLD_BETA, continued_request, from_summary, reached_threshold, summary_block
+from .thinking import (
+    BINDING_BETA,
+    Behavior,
+    Reader,
+    ReturnedCalls,
+    ThinkingVerdict,
+    began_without_thinking,
+    behavior_for,
+    check_thinking,
+    signed_reply,
+)
 from .token_count import TokenCounter
-from .tool_rounds import ReturnedCalls, began_without_thinking
 
 Body: TypeAlias = "dict[str, Any]"
 _TIER: Final = {"service_tier": "standard"}
