@@ -44,7 +44,7 @@ def rules_to_keep(tool: str, access: Access, *, cwd: Path, home: Path | None = N
 
 
 def _command_rules(tool: str, line: str, cwd: Path, home: Path) -> list[str]:
-    found = [] if line.endswith(":words") else [f"{tool}({line})"]
+    found = [] if line.endswith((":words", ":*")) else [f"{tool}({line})"]
     parsed = parse(line)
     if isinstance(parsed, Line) and len(parsed.commands) == 1:
         for prefix in _PREFIXES:

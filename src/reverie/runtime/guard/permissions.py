@@ -21,6 +21,7 @@ from ...tools.shell.read_only import is_read_only, problem_of
 from ...tools.shell.read_places import denied_paths
 from ...tools.shell.read_words import denied_word, outside_paths, outside_problem
 from ...values import record, replace
+from .joined_commands import may_join
 from .protected_files import is_protected
 from .rules import (
     PermissionRule,
@@ -257,11 +258,11 @@ def _decide_command(case: PermissionCase) -> Verdict:
     if rule := _first(case, found.ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     parsed = parse(text)
-    if judged.allowed and isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
+    if isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
         return _HISTORY
     outside = outside_problem(parsed, case.reads) if judged.allowed and isinstance(parsed, Line) else ""
     restricted = judged.allowed and case.sandboxed
-    if rule := _allowing_rule(case, found.allow):
+    if rule := _allowing_rule(case, found.allow, is_walled=restricted and not outside):
         if rule.pattern is None and not judged.allowed and _hides_denied_command(case):
             return _HIDDEN
         is_exact = rule.pattern == text.strip()  # the person saw every path
@@ -315,8 +316,13 @@ def _hides_denied_command(case: PermissionCase) -> bool:
     return case.access.kind == "run" and hides_command(case.access.target, patterns)
 
 
-def _allowing_rule(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> PermissionRule | None:
-    """Return a rule that allows the whole line, or None: each command must match a rule or be read-only."""
+def _allowing_rule(
+    case: PermissionCase, rules: tuple[PermissionRule, ...], *, is_walled: bool = False
+) -> PermissionRule | None:
+    """Return a rule that allows the whole line, or None: each command must match a rule, or only read inside.
+
+    ``is_walled`` says that the sandbox will limit the reads of the line.
+    """
     about = [rule for rule in rules if rule.tool == case.tool]
     for rule in about:
         if rule.pattern is None or rule.pattern == case.access.target.strip():
@@ -333,4 +339,5 @@ def _allowing_rule(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> P
         for each in line.commands
     ]
     covered = all(rule or not problem_of(each) for rule, each in zip(by, line.commands, strict=True))
-    return next((rule for rule in by if rule), None) if covered else None
+    joined = covered and may_join(line, by, case.reads, is_walled=is_walled)
+    return next((rule for rule in by if rule), None) if joined else None
