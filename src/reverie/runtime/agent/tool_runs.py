@@ -44,6 +44,7 @@ _SHOWN_CHARS: Final = 400
 _END_CHARS: Final = 2_000
 _PARALLEL: Final = frozenset({"none", "read", "fetch", "checkout"})
 """Kinds of access whose tool calls may run at the same time."""
+_HOOK: Final = "hook"
 _EXACT: Final = frozenset({"read", "write"})
 """Kinds of access whose results show files byte for byte, so that a later edit finds its passage."""
 T = TypeVar("T")
@@ -233,15 +234,13 @@ class ToolRuns:
         if problem is not None:
             return self._not_run(call, f"A hook changed the input, and it no longer fits the schema: {problem}")
         if outcome.block:
-            self._emit_decision(call, given, Verdict("deny", outcome.reason, "hook"))
+            self._emit_decision(call, given, Verdict("deny", outcome.reason, _HOOK))
             return Output(f"A hook refused this call: {escaped(outcome.reason) or 'it gave no reason'}", is_error=True)
         access = access_of(tool, given, self.context)
         if isinstance(access, str):
             return self._not_run(call, f"The tool failed before the call was permitted, so it was not run: {access}")
         target = access.target if access.kind in ("read", "write") else ""
-        verdict = await self._verdict(tool.name, access)
-        if outcome.permission is not None and verdict.outcome != "deny":  # a hook replaces the rules, but no denial
-            verdict = Verdict(outcome.permission, escaped(outcome.reason), "hook")
+        verdict = hooked_verdict(await self._verdict(tool.name, access), outcome)
         if verdict.outcome == "ask":
             problem = await problem_of(tool, given, with_grant(self.context, target))
             if problem:
@@ -281,10 +280,12 @@ class ToolRuns:
         if self._permissions.approve is None:
             return Verdict("deny", f"{verdict.reason}, and there is no person to ask", "nobody")
         async with self._approval_lock:
-            again = await self._verdict(tool.name, access)  # an answer given in the meantime may cover this call too
-            if again.outcome == "allow":
-                return again
-            suggestions = rules_to_keep(tool.name, access, cwd=self.context.cwd)
+            suggestions: tuple[str, ...] = ()
+            if verdict.by != _HOOK:  # a hook asks about every such call, whatever rules allow
+                again = await self._verdict(tool.name, access)  # an answer given in the meantime may cover this call
+                if again.outcome == "allow":
+                    return again
+                suggestions = rules_to_keep(tool.name, access, cwd=self.context.cwd)
             target = access.target if access.kind in ("read", "write") else ""
             preview = await preview_of(tool, given, with_grant(self.context, target))
             approval = Approval(tool.name, dict(given), access, preview, verdict.reason, suggestions, id=call)
@@ -293,7 +294,8 @@ class ToolRuns:
             self.allow(rule, keep=answer.keep)
         if answer.kind == "deny":
             return Verdict("deny", answer.message, "user")
-        return Verdict("allow", answer.message or "the user allowed it", "user")
+        allowed = verdict if verdict.by == _HOOK else Verdict("allow", "", "user")
+        return replace(allowed, outcome="allow", reason=answer.message or "the user allowed it", by="user")
 
     def allow(self, rule: str, *, keep: str = "session") -> None:
         """Allow the calls that a rule names from now on; with ``keep`` "project" also in later sessions there."""
@@ -360,6 +362,15 @@ class ToolRuns:
             self.said_by_hooks.append(outcome.context)
         if outcome.stop:
             self.stopped_by = outcome.reason or "a hook asked to stop"
+
+
+def hooked_verdict(verdict: Verdict, outcome: HookOutcome) -> Verdict:
+    """Return a verdict after a hook's decision: it replaces the rules, but no denial and no wall around a command."""
+    if outcome.permission is None or verdict.outcome == "deny":
+        return verdict
+    if verdict.outcome == "allow":
+        return replace(verdict, outcome=outcome.permission, reason=escaped(outcome.reason), by=_HOOK)
+    return Verdict(outcome.permission, escaped(outcome.reason), _HOOK)
 
 
 async def _failed(problem: str) -> Output:

@@ -6,15 +6,17 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from ...errors import SettingsError
 from ...settings.agent import PermissionRules
 from ...tools import Access
+from ...tools.files.readable import absolute_path
 from ...tools.shell.grammar import Command, Line, has_hidden_words, loose_commands, loose_texts, parse
 from ...tools.shell.read_only.options import words_of
-from ...values import record
+from ...values import record, replace
 
 _RULE: Final = re.compile(r"(?P<tool>[A-Za-z_][A-Za-z0-9_.-]*\*?)(?:\((?P<pattern>.*)\))?\Z", re.DOTALL)
 _SYNTAX: Final = (
@@ -78,6 +80,23 @@ def parse_permission_rule(text: str) -> PermissionRule:
             "Bash(git commit:words); a whole command without a star"
         )
     return PermissionRule(text.strip(), tool, pattern)
+
+
+def fixed_rules(rules: PermissionRules, cwd: Path) -> PermissionRules:
+    """Return rules for an agent in another directory, which deny and ask about the paths below ``cwd`` there too.
+
+    Directories beside ``cwd`` stay the same ones.
+    """
+    base = re.sub(r"[*?\[]", "?", str(cwd))  # in a pattern a letter of the path is no wildcard
+
+    def fixed(texts: tuple[str, ...]) -> tuple[str, ...]:
+        found = map(parse_permission_rule, texts)
+        paths = [(one.tool, one.pattern) for one in found if one.pattern and one.tool not in ("Bash", "WebFetch")]
+        below = [(tool, path) for tool, path in paths if "/" in path.rstrip("/") and not path.startswith(("/", "~/"))]
+        return (*texts, *(f"{tool}({base}/{path.removeprefix('./')})" for tool, path in below))
+
+    folders = tuple(absolute_path(each, cwd=cwd, home=Path.home()) for each in rules.directories)
+    return replace(rules, deny=fixed(rules.deny), ask=fixed(rules.ask), directories=folders)
 
 
 def _is_bare(pattern: str) -> bool:

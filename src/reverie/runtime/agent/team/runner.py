@@ -35,13 +35,14 @@ from ....events import (
 from ....layers.l7_relay import AgentKind, allowed_tools, line_for, names_in, narrower
 from ....models.names import full_name
 from ....ports import Model
-from ....settings import Mode, Settings
+from ....settings import Mode, PermissionRules, Settings
 from ....settings.records import turned_off
 from ....tools.tool import Output, Tool
 from ....tools.tool_search import NAME as TOOL_SEARCH
 from ....values import replace
 from ...guard.always import rule_to_add
 from ...guard.permissions import Approval, ApprovalAnswer, Approver
+from ...guard.rules import fixed_rules
 from ...mail.local_queues import LocalQueues
 from ...places.trust import TrustList
 from ...session.forks import DENIED, ForkBatch, Forks, ForkState, ForkToolResult
@@ -262,6 +263,7 @@ class AgentRunner:
         asked, is_parents = self._model(kind, model)
         mode = cast("Mode", narrower(parent.runs.mode, kind.mode or parent.runs.mode))
         home = options.settings.home
+        rules = parent.runs.rules if cwd == options.cwd else fixed_rules(parent.runs.rules, options.cwd)
         lineage = Lineage(
             id=member.id,
             depth=member.depth,
@@ -281,13 +283,13 @@ class AgentRunner:
                 cwd=cwd.resolve(),
                 name=member.id,
                 is_named=True,
-                settings=_child_settings(options.settings, parent.runs, mode),
+                settings=_child_settings(options.settings, rules, mode),
                 storage=options.storage,
                 tools=tools,
                 system=f"{kind.prompt}\n\n{memory.rules()}" if memory and "Memory" in member.tools else kind.prompt,
                 mode=mode,
                 is_mode_given=True,
-                approve=self._approver(member),
+                approve=self._approver(member, is_apart=cwd != options.cwd),
                 hooks=options.hooks,
                 max_turns=min(policy.max_turns, kind.max_turns or policy.max_turns),
                 budget_usd=None,
@@ -317,8 +319,11 @@ class AgentRunner:
             self._report(f"{kind.name} asks for the model {name[:80]!r}, which is no alias here; {model.name} answers")
             return model, True
 
-    def _approver(self, member: TeamMember) -> Approver | None:
-        """Return an approver that asks through the parent and names the agent; None if the parent cannot ask."""
+    def _approver(self, member: TeamMember, *, is_apart: bool = False) -> Approver | None:
+        """Return an approver that asks through the parent and names the agent; None if the parent cannot ask.
+
+        An answer "always" for an agent in a directory of its own (``is_apart``) allows its parent nothing.
+        """
         runs = self._parent.runs
         if not runs.can_ask:
             return None
@@ -326,7 +331,7 @@ class AgentRunner:
         async def ask(approval: Approval) -> ApprovalAnswer:
             answer = await runs.ask_user(replace(approval, reason=f"agent {member.id}: {approval.reason}"))
             rule = rule_to_add(answer.rule, approval.suggestions) if answer.kind == "always" else ""
-            if rule and not approval.is_plan:
+            if rule and not approval.is_plan and not is_apart:
                 runs.allow(rule)  # the agent itself keeps it for the project
             return answer
 
@@ -381,12 +386,12 @@ _HOME: Final = (
 )
 
 
-def _child_settings(settings: Settings, runs: ToolRuns, mode: Mode) -> Settings:
+def _child_settings(settings: Settings, rules: PermissionRules, mode: Mode) -> Settings:
     """Return a sub-agent's settings: the parent's rules with this mode, no main agent's features, no MCP."""
     return replace(
         settings,
         switches=turned_off(settings.switches, list(_MAIN_ONLY)),
-        permissions=replace(runs.rules, mode=mode),
+        permissions=replace(rules, mode=mode),
         agent=replace(settings.agent, budget_usd=None),
         mcp_servers={},
     )
