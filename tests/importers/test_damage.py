@@ -190,6 +190,17 @@ def test_a_damaged_document_keeps_every_intact_record(
         assert b'"content": "nested"' not in text
 
 
+def test_an_inner_record_before_overwritten_bytes_is_no_member_of_the_list(recordings: Any) -> None:
+    text = document_of("swe-agent", None)[0].decode()
+    broken, inner = text.index('"mark-03"'), text.index("nested", text.index('"mark-03"'))
+    end, following = text.index("}", inner) + 1, text.index(', {"role"', inner)
+    cut = text[: broken - 4] + "\0" * 8 + text[broken + 4 : end] + "\0" * (following - end) + text[following:]
+    found = recordings.import_bytes(cut.encode(), "session.json")
+    said = b"".join(encode_entry(entry) for one in found for entry in one.entries)
+    assert b'"nested"' not in said
+    assert {b"mark-02", b"mark-04", b"mark-11"} <= marks_in(found)
+
+
 def test_a_bracket_that_a_cut_moved_to_the_margin_does_not_end_the_list(recordings: Any) -> None:
     data, pieces = document_of("swe-agent", 2)
     text = data.decode()

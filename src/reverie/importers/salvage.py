@@ -16,7 +16,8 @@ from .foreign_values import Record
 _LISTS: Final = ("history", "trajectory", "messages", "items")
 _VALUES: Final = ("trajectory_format", "instance_id", "info", "metadata", "environment", "replay_config", "session")
 _GAP: Final = re.compile(r"[\s\0,]*")
-_NEXT: Final = re.compile(r'[\s\0]*(?:,[\s\0]*[\[{]|\][\s\0]*(?:,\s*"|\}[\s\0]*$))')
+# Overwritten bytes may hide that an inner record ends here, so no NUL may stand between a member and the next one.
+_NEXT: Final = re.compile(r'\s*(?:,\s*[\[{]|\]\s*(?:,\s*"|\}[\s\0]*$))')
 _AFTER: Final = re.compile(r"\][\s\0]*(?:,\s*\"|\}?[\s\0]*$)")
 _OWN_LINE: Final = re.compile(r"\n([ \t]+)[\[{]")
 _KEYS: Final = re.compile(r'\{(?=\s*"(?:role|message_type|agent|content|id|action|type)"\s*:)')
