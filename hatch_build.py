@@ -1,4 +1,4 @@
-"""Give the package index a README whose links are absolute: an index does not have the other files."""
+"""Give the package index a README without relative links: an index does not have the other files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#)([^)\s]+)\)")
 
 
-def with_absolute_links(text: str, repository: str) -> str:
-    """Return Markdown whose links to files, and pictures, lead into the repository."""
+def without_relative_links(text: str, repository: str | None) -> str:
+    """Return Markdown whose links to files lead into the repository; without one, they become their words."""
 
     def absolute(found: re.Match[str]) -> str:
         picture, words, target = found.groups()
+        if repository is None:
+            return "" if picture else words
         return f"{picture}[{words}]({repository}/{'raw' if picture else 'blob'}/main/{target})"
 
     return LINK.sub(absolute, text)
@@ -27,5 +29,5 @@ class ReadmeHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Add the README to the metadata of the package."""
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
-        text = with_absolute_links(text, metadata["urls"]["Repository"])
+        text = without_relative_links(text, metadata.get("urls", {}).get("Repository"))
         metadata["readme"] = {"content-type": "text/markdown", "text": text}

@@ -56,7 +56,10 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
-    """Turn links to files outside of docs/ into links to the repository, and show the program of a recipe."""
+    """Turn links to files outside of docs/ into links to the repository, and show the program of a recipe.
+
+    Without the address of a repository only the words of such links stay.
+    """
     folder = (DOCS / page.file.src_path).parent
 
     def absolute(found: re.Match[str]) -> str:
@@ -66,6 +69,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
             return found.group()
         if not target.exists():
             log.warning("%s links to %s, which does not exist", page.file.src_path, up + rest)
+        if not config.repo_url:
+            return words[1:-1] if words.startswith("[") else ""
         kind = "tree" if target.is_dir() else "blob"
         return f"{words}({config.repo_url.rstrip('/')}/{kind}/main/{target.relative_to(REPOSITORY)})"
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from reverie import FileStorage, Session, load_settings
-from reverie.cli.compaction import compact, loss, undo
+from reverie.cli.compaction import compact, loss
 from reverie.cli.main import run
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical
@@ -90,12 +90,12 @@ def test_it_shows_before_it_acts_and_undo_gives_everything_back(ran: Ran, harbou
     assert len(made) == 1
     assert not made[0]["undone"]
     assert made[0]["handle"].startswith("cut-")
-    code, undone, _ = ran(undo, "harbour", "--json")
+    code, undone, _ = ran(compact, "harbour", "--undo", "--json")
     assert code == 0
     assert undone["tokens_after"] > undone["tokens_before"]
     assert shown() == before
     assert ran(loss, "harbour", "--json")[1][0]["compactions"][0]["undone"]
-    code, _, complaint = ran(undo, "harbour")
+    code, _, complaint = ran(compact, "harbour", "--undo")
     assert code == 2
     assert "no compaction to undo" in complaint
 
@@ -128,7 +128,7 @@ def test_a_session_that_is_open_elsewhere_is_asked_to_do_it(ran: Ran, tmp_path: 
             assert not told["applied"]
             await session.prepare(model=MODEL, max_tokens=100)
             assert len(session.view.facts.compactions) == 1
-            code, told, _ = await anyio.to_thread.run_sync(lambda: ran(undo, "harbour", "--json"))
+            code, told, _ = await anyio.to_thread.run_sync(lambda: ran(compact, "harbour", "--undo", "--json"))
             assert code == 0
             assert told["queued"]
             await session.prepare(model=MODEL, max_tokens=100)

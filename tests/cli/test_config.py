@@ -60,7 +60,7 @@ def test_shared_rules_are_shown_once_they_are_trusted(
     file.write_text('[permissions]\nallow = ["Bash(go test)"]\n')
     assert origins(reverie) == {"permissions.allow": (["Bash(go test)"], str(file))}
     assert "'reverie trust' shows and accepts them" in reverie("config")[2]
-    reverie("trust")
+    reverie("trust", "--yes")
     project = str(tmp_path / ".reverie.toml")
     assert origins(reverie) == {
         "permissions.allow": (["Bash(go test)", "Bash(make)"], f"{file}, {project}"),
@@ -128,3 +128,30 @@ def test_a_file_that_others_could_have_written_is_not_changed(reverie: Reverie, 
     assert code == 2
     assert "could have been written by others" in error
     assert file.read_text() == MINE
+
+
+@pytest.mark.parametrize(
+    ("environment", "name", "because"),
+    [
+        ({}, None, "no key of a provider is in the environment; set ANTHROPIC_API_KEY"),
+        ({"OPENAI_API_KEY": "k"}, "openai:", "the default of the provider that OPENAI_API_KEY chooses"),
+        ({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "anthropic:claude-", "ANTHROPIC_API_KEY chooses"),
+        ({"ANTHROPIC_API_KEY": "k", "REVERIE_MODEL": "gpt-9"}, "openai:gpt-9", "set by REVERIE_MODEL"),
+        ({"REVERIE_MODEL": "parrot"}, None, "'parrot' names no model here; set by REVERIE_MODEL"),
+    ],
+)
+def test_it_says_which_model_a_chat_uses_and_which_key_or_setting_decides(
+    reverie: Reverie, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], name: str | None, because: str
+) -> None:
+    for variable in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    for words in ([], ["model"]):
+        assert because in reverie("config", *words)[1]
+        chosen = json.loads(reverie("config", *words, "--json")[1])["chat_model"]
+        assert because in chosen["reason"]
+        assert (chosen["name"] or "").startswith(name or "")
+        assert (chosen["name"] is None) is (name is None)
+    assert "Model of the chat" not in reverie("config", "compact")[1]

@@ -25,7 +25,7 @@ def a_letter(home: Path, reverie: Reverie) -> None:
 
 
 def a_trusted_directory(home: Path, reverie: Reverie) -> None:
-    assert reverie("trust", ".")[0] == 0
+    assert reverie("trust", ".", "--yes")[0] == 0
 
 
 def a_session(home: Path, reverie: Reverie) -> None:
@@ -37,7 +37,7 @@ def a_session(home: Path, reverie: Reverie) -> None:
     [
         (a_letter, ["send", "worker", "hello"], "would send 5 characters to worker"),
         (a_letter, ["inbox", "worker", "--take"], "would mark 1 message as read"),
-        (a_session, ["trust", "."], "would be trusted"),
+        (a_session, ["trust", ".", "--yes"], "would be trusted"),
         (a_trusted_directory, ["trust", ".", "--remove"], "would no longer be trusted"),
         (a_session, ["notes", "", "--update"], "# Current State"),
     ],

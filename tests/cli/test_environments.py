@@ -60,7 +60,7 @@ READING = [
     ["rules", "S", "--add", "Never push.", "--dry-run"],
     ["notes", "S", "--update", "--dry-run"],
 ]
-REFUSING = {"compact S --dry-run": "it would free too little", "undo S --dry-run": "no compaction to undo"}
+REFUSING = {"compact S --dry-run": "it would free too little", "compact --undo S --dry-run": "no compaction to undo"}
 """Commands that have nothing to do in that session, and say so where they can read it."""
 
 
@@ -133,7 +133,7 @@ def test_every_reading_command_works_in_a_home_that_cannot_be_written(
 @pytest.mark.slow
 def test_a_command_that_writes_names_the_path_and_a_way_out(home: Path, project: Path) -> None:
     add = ["memory", "add", "--type", "project", "--why", "w", "Releases are cut on Tuesdays."]
-    for code, said in run_unable_to_write(home, [add, ["trust", str(project)]]).values():
+    for code, said in run_unable_to_write(home, [add, ["trust", str(project), "--yes"]]).values():
         assert code == 2
         assert str(home) in said
         assert "REVERIE_HOME" in said

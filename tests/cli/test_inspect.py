@@ -49,7 +49,7 @@ def test_a_session_of_the_library_names_lines_and_commands(stocked: str, reverie
     session = film_in(page)["sessions"][0]
     assert [act["line"] for act in session["acts"]] == sorted(act["line"] for act in session["acts"])
     cuts = [act for act in session["acts"] if act["name"] == "compacted"]
-    assert cuts[-1]["command"] == f"reverie undo {session['id']}"
+    assert cuts[-1]["command"] == f"reverie compact --undo {session['id']}"
 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "no-such-session"])

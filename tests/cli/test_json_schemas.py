@@ -122,7 +122,7 @@ def world(home: Path, script: Script, tmp_path: Path, monkeypatch: pytest.Monkey
         ["memory", "add", "Lunch is at noon, since 2026-01-05", "--type", "project", "--name", "lunch"],
         ["send", "worker", "the build is red", "--summary", "build"],
         ["rules", "fence-1", "--add", "Answer in two sentences."],
-        ["trust", "."],
+        ["trust", ".", "--yes"],
         ["config", "preset", "thrifty"],
     ):
         assert reverie(*command)[0] == 0

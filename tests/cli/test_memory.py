@@ -12,6 +12,7 @@ import pytest
 
 from reverie.cli.main import run
 from reverie.cli.memory import command
+from reverie.errors import InputError
 from reverie.memories.store.store import MemoryStore
 from reverie.runtime.memory.memory import Memory
 
@@ -161,7 +162,11 @@ def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: 
     (tmp_path / "other").mkdir()
     assert told("--project", tmp_path / "other", "list") == []
     assert told("list", "--project", tmp_path / "other") == []
+    with pytest.raises(InputError, match="neither a directory"):
+        Memory.open(tmp_path / "gone")
+    (tmp_path / "gone").mkdir()
     Memory.open(tmp_path / "gone").save("The gate of the field is green", type="reference")
+    (tmp_path / "gone").rmdir()
     assert [one["type"] for one in told("list", "--project", tmp_path / "gone")] == ["reference"]
 
 

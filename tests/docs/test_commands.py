@@ -48,13 +48,14 @@ EXCEPTED = {
     "reverie mcp --http --port 8765 --project .": ENDLESS,
     "reverie notes SESSION --edit": TERMINAL,
     "reverie redact SESSION": TERMINAL,
+    "reverie trust": TERMINAL,
     ".venv/bin/reverie install --host claude-code": TERMINAL,
     "reverie install --host claude-code": TERMINAL,
     'claude mcp add --scope user reverie -- "$(command -v reverie)" mcp': PROGRAM,
     "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318": "sets a variable for the next command",
-    "reverie undo 20261117-040257-c644": MACHINE,
+    "reverie compact --undo 20261117-040257-c644": MACHINE,
     "reverie show 20261117-040257-c644": MACHINE,
-    "reverie undo --dry-run 20261117-040257-c644": MACHINE,
+    "reverie compact --undo --dry-run 20261117-040257-c644": MACHINE,
 }
 """Commands that no test here runs, and the reason."""
 REPLACED = {

@@ -131,6 +131,9 @@ def test_a_page_that_no_index_names_and_a_link_to_nowhere_are_seen(
     text = pages.on_page_markdown("[a](../b.md) [b](../../gone.md)", page=page, config=config)
     assert text == "[a](../b.md) [b](https://x.example/r/blob/main/gone.md)"
     assert "guides/a.md links to ../../gone.md, which does not exist" in caplog.text
+    config.repo_url = None
+    text = pages.on_page_markdown("[a](../b.md) [b](../../c.py) ![d](../../d.svg)", page=page, config=config)
+    assert text == "[a](../b.md) b ", "without a repository only the words stay"
 
 
 def comparable(picture: str) -> list[str]:

@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+RELATIVE = re.compile(r"\]\((?!https://|#)")
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("hatchling", reason="the extra dev is not installed whole: it now has hatchling and twine")
@@ -83,20 +84,31 @@ def test_the_source_distribution_has_every_file_and_builds_the_same_wheel(
     assert content_of(again) == content_of(wheel)
 
 
-def test_the_description_names_the_project_and_all_its_links_are_absolute(package: tuple[Path, Path]) -> None:
+def test_the_description_names_the_authors_and_has_no_link_that_leads_nowhere(package: tuple[Path, Path]) -> None:
     fields, text = description_of(package[1])
     assert fields["Author"] == ["The Reverie authors"]
-    assert {line.split(",")[0] for line in fields["Project-URL"]} == {
-        "Documentation",
-        "Repository",
-        "Issues",
-        "Changelog",
-    }
-    relative = re.compile(r"\]\((?!https://|#)")
-    assert relative.search((REPOSITORY / "README.md").read_text()), "in the repository they lead to files"
-    assert relative.search(text) is None
-    targets = re.findall(re.escape(PROJECT["project"]["urls"]["Repository"]) + r"/(?:blob|raw)/main/([^)#\s]+)", text)
-    assert targets
+    assert "Project-URL" not in fields, "there is no public repository; see docs/reference/name.md when there is one"
+    assert RELATIVE.search((REPOSITORY / "README.md").read_text()), "in the repository they lead to files"
+    assert RELATIVE.search(text) is None
+    assert "Tutorial, all documentation, design" in text
+
+
+def test_with_the_address_of_a_repository_every_link_leads_to_a_file_there(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("README.md", "LICENSE", "hatch_build.py", "src"):
+        (tree / name).symlink_to(REPOSITORY / name)
+    settings = (REPOSITORY / "pyproject.toml").read_text()
+    address = "https://host.invalid/reverie"
+    (tree / "pyproject.toml").write_text(
+        settings.replace("[dependency-groups]", f'[project.urls]\nRepository = "{address}"\n\n[dependency-groups]', 1)
+    )
+    (wheel,) = built(tree, tmp_path / "dist", "wheel")
+    fields, text = description_of(wheel)
+    assert fields["Project-URL"] == [f"Repository, {address}"]
+    assert RELATIVE.search(text) is None
+    targets = re.findall(re.escape(address) + r"/(?:blob|raw)/main/([^)#\s]+)", text)
+    assert len(targets) == len(re.findall(r"\]\((?!https?://|#)", (REPOSITORY / "README.md").read_text()))
     assert [target for target in targets if not (REPOSITORY / target).exists()] == []
 
 

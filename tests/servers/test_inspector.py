@@ -148,7 +148,7 @@ def test_every_decision_is_an_act_with_its_line_its_reason_and_what_left(
     assert len(compacted["went"]) > 10
     assert any(summary[:40] in json.dumps(data["blocks"][ref], ensure_ascii=False) for ref in compacted["stands"])
     last = [act for act in data["acts"] if act["name"] == "compacted"][-1]
-    assert last["command"] == "reverie undo played"
+    assert last["command"] == "reverie compact --undo played"
 
 
 @pytest.mark.requirement("I3")

@@ -60,7 +60,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 MORE: Mapping[str, tuple[str, str]] = {
     "read": ("reverie.cli.sessions.read", "Show content that was removed from a session's view."),
-    "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
     "loss": ("reverie.cli.compaction.loss", "List the names that compactions removed from view."),
     "rules": ("reverie.cli.compaction.rules", "Show, add or drop rules of the user."),
     "redact": ("reverie.cli.sessions.redact", "Take a secret out of a session for good."),
@@ -79,6 +78,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 RENAMED: Mapping[str, tuple[str, ...]] = {
     "purge": ("delete",),
+    "undo": ("compact", "--undo"),
     "skill": ("notes", "--as-skill", "--local", "--output", "skills"),
     "ledger": ("stats", "--by", "session", "--days", "36500"),
     "measures": ("stats", "--days", "36500"),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import InputError
 from ..text.counts import counted as counted
@@ -175,9 +175,11 @@ def emit_json(value: object) -> None:
 
 
 def as_plain(value: Any) -> Any:
-    """Convert a record, path, date or set into a type that JSON supports."""
+    """Convert a record, path, date or set into a type that JSON supports; a set becomes a sorted list."""
     import msgspec
 
+    if isinstance(value, frozenset):
+        return sorted(map(str, cast("frozenset[object]", value)))
     return msgspec.to_builtins(value, enc_hook=str)
 
 

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 DEFAULT_ANTHROPIC: Final = default_model("anthropic")
 DEFAULT_OPENAI: Final = default_model("openai")
+_DECIDING: Final = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+)
+"""The variables that decide about the provider of the default model; the first that is set does."""
 _IDS: Final = (
     (re.compile(r"claude-"), "anthropic"),
     (re.compile(r"(?:gpt|chatgpt|codex)-|o\d+(?:-|$)"), "openai"),
@@ -143,11 +151,14 @@ def default_name(environ: Mapping[str, str]) -> str:
 
     Raise ``ModelUnknown`` if neither is set up; the local model is never the default.
     """
-    if any(environ.get(key) for key in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")):
-        return "anthropic"
-    if any(environ.get(key) for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
-        return "openai"
+    if variable := deciding_variable(environ):
+        return variable.partition("_")[0].lower()
     raise ModelUnknown(f"No model is set up yet. {how_to_get_a_model()}")
+
+
+def deciding_variable(environ: Mapping[str, str]) -> str:
+    """Return the variable that decides about the provider of the default model; empty if none is set."""
+    return next((name for name in _DECIDING if environ.get(name)), "")
 
 
 def _unnamed(provider: str, environ: Mapping[str, str]) -> str:

@@ -38,6 +38,7 @@ from ..sessions.recordings import opened_storage, session_argument
 @click.option("--up-to", "up_to", metavar="MESSAGE", help="Compact only up to this message; everything after it stays.")
 @click.option("--instructions", default="", metavar="TEXT", help="Instructions for the summary; needs --model.")
 @click.option("--model", "model_name", metavar="NAME", help="Let this model write the summary; default: no model.")
+@click.option("--undo", is_flag=True, help="Undo the last compaction: restore every removed message, byte for byte.")
 @click.option("--dry-run", is_flag=True, help="Show an estimate, call no model and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -47,19 +48,27 @@ def command(
     up_to: str | None,
     instructions: str,
     model_name: str | None,
+    undo: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> int:
     """Replace old messages of a session, all or a part of them, with a summary.
 
-    A preview comes first: tokens before and after, cost and savings, kept messages, and lost names. 'reverie undo'
-    restores everything. MESSAGE is a message's uuid or the start of one. If another process has the session open,
-    that process compacts it at its next turn.
+    A preview comes first: tokens before and after, cost and savings, kept messages, and lost names. --undo
+    restores everything and keeps the messages added since; the session then does not compact automatically until its
+    window is full. MESSAGE is a message's uuid or the start of one. If another process has the session open, that
+    process compacts it at its next turn.
     """
     if from_message and up_to:
         raise InputError("--from and --up-to exclude each other: use one of them")
+    if undo and (from_message or up_to or instructions or model_name):
+        raise InputError("--undo takes no other option but --dry-run, --yes and --json")
     settings = load_settings()
+    if undo:
+        from .undo import undo_and_print
+
+        return anyio.run(undo_and_print, session, settings, dry_run, as_json)
     if instructions and not (model_name or settings.model):
         raise InputError("--instructions needs a model: name one with --model")
     asked: dict[str, Any] = {"instructions": instructions, "from_message": from_message, "up_to": up_to}
@@ -92,7 +101,7 @@ async def _compact(
                     {**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid}
                 )
             elif entry is not None:
-                say(f"compacted; 'reverie undo {session.name}' restores the messages")
+                say(f"compacted; 'reverie compact --undo {session.name}' restores the messages")
             return 0
     except SessionBusy as busy:
         return _queue_compaction(name, settings, asked, busy, as_json)

@@ -1,34 +1,19 @@
-"""``reverie undo``: undo the last compaction of a session."""
+"""``reverie compact --undo``: undo the last compaction of a session."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import anyio
-import click
-
 from ...conversation.view import View
 from ...errors import SessionBusy, SessionError
-from ...settings import Settings, load_settings
+from ...settings import Settings
 from ...values import fields_of
 from ..output import emit_json, say
-from ..sessions.recordings import session_argument
 from .compact import opened_session, queue_command
 
 
-@click.command()
-@session_argument()
-@click.option("--dry-run", is_flag=True, help="Only print the effect.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(session: str, dry_run: bool, as_json: bool) -> None:
-    """Undo the last compaction: every removed message is restored, byte for byte.
-
-    Messages added since then stay. The session does not compact automatically again until its window is full.
-    """
-    anyio.run(_undo, session, load_settings(), dry_run, as_json)
-
-
-async def _undo(name: str, settings: Settings, dry_run: bool, as_json: bool) -> None:
+async def undo_and_print(name: str, settings: Settings, dry_run: bool, as_json: bool) -> int:
+    """Undo the last compaction of a session, or only show the effect; return 0."""
     result = await undo_last(name, settings, dry_run=dry_run)
     if as_json:
         emit_json(result)
@@ -36,6 +21,7 @@ async def _undo(name: str, settings: Settings, dry_run: bool, as_json: bool) -> 
         say(f"{result['session']} is open in another process, which undoes the compaction at its next turn")
     else:
         say(f"{'would undo' if dry_run else 'undone'}: {result['text']}")
+    return 0
 
 
 async def undo_last(name: str, settings: Settings, *, dry_run: bool = False) -> dict[str, Any]:
@@ -50,7 +36,7 @@ async def undo_last(name: str, settings: Settings, *, dry_run: bool = False) -> 
             figures = {name: getattr(price, name) for name in fields_of(type(price))}
             return {"session": session.name, "undone": undone, **figures, "text": price.text}
     except SessionBusy:
-        session, queued = queue_command(name, settings, "undo", _last_compaction, sender="reverie undo")
+        session, queued = queue_command(name, settings, "undo", _last_compaction, sender="reverie compact --undo")
         return {"session": session, "undone": None, "queued": queued}
 
 

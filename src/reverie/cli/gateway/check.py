@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _KEY: Final = "sk-check-0123456789"
 
 
-@click.command()
+@click.command(short_help="Check whether a proxy is correct for agents.")
 @click.argument("url", required=False)
 @click.option("--server-port", type=click.IntRange(0, 65_535), default=8788, show_default=True, help="Of our server.")
 @click.option("--model", help="The model to name in requests; default: the first of our list.")

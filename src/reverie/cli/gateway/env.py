@@ -56,7 +56,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
 }
 
 
-@click.command()
+@click.command(short_help="Print the variables that send an agent here.")
 @click.option("--host", type=click.Choice(sorted(CLIENTS)), help="The agent; default: all of them.")
 @click.option("--url", default="http://127.0.0.1:8787", show_default=True, help="The address of the gateway.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

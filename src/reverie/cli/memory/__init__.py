@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from ...runtime.memory.memory import Memory
 from .changes import add, edit, reindex, rm
 from .extract import extract
 from .history import blame, log, rewind, undo
@@ -18,8 +17,6 @@ __all__ = ["command"]
 
 
 def _use(ctx: click.Context, _parameter: click.Parameter, project: Path | None) -> None:
-    if project is not None and not project.is_dir() and not Memory.open(project).path.is_dir():
-        raise click.BadParameter(f"there is neither a directory {str(project)!r} nor a memory of it")
     ctx.obj = project or ctx.obj
 
 

@@ -51,8 +51,8 @@ class ImportOutcome:
 def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) -> int:
     """Import recorded sessions of other agents into the library.
 
-    PATH is a recording of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, Copilot CLI, Kimi Code, pi, mini-
-    swe-agent, SWE-agent or OpenHands, an exported Reverie log, or a directory that is searched for them. All are
+    PATH is a recording of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, Copilot CLI, Kimi Code, pi,
+    mini-swe-agent, SWE-agent or OpenHands, an exported Reverie log, or a directory that is searched for them. All are
     filed under this project, and count as recorded elsewhere: memories from them wait for your approval, and 'chat
     --continue' does not choose them. A session that is already in the library gets only the messages that are new.
     Exits with 2 if a recording could not be imported; all others still are.

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import click
 
-from ...errors import InputError
+from ...errors import InputError, ModelUnknown
 from ...runtime.places.projects import canonical_root
 from ...runtime.places.shared_settings import with_shared
 from ...runtime.places.trust import root_of
 from ...settings import Settings, default_home
 from ...settings.origins import FILE_NAME, SettingOrigin, changed_file, setting_origins, write_settings
-from ..output import counted, emit_json, say, table, warn
+from ..output import counted, emit_json, folded, say, table, warn
 
 
 @click.command()
@@ -35,7 +38,27 @@ def command(key: str | None, value: str | None, unset: bool, everything: bool, d
         raise InputError("--unset needs KEY and no VALUE")
     if key is not None and (unset or value is not None):
         return _change(home, key, None if unset else _parsed(value or ""), dry_run, as_json)
-    here = Path.cwd()
+    found = _origins(home, Path.cwd())
+    if key is not None:
+        found = [one for one in found if one.key == key or one.key.startswith(f"{key}.")]
+        if not found:
+            raise InputError(f"there is no setting {key!r}; 'reverie config --all' lists all of them")
+    shown = found if everything or key is not None else [one for one in found if one.source]
+    model, reason = chat_model(found)
+    if as_json:
+        chosen = {"name": model, "reason": reason}
+        emit_json({"file": str(home / FILE_NAME), "settings": [_row(one) for one in shown], "chat_model": chosen})
+        return
+    if shown:
+        table(["setting", "value", "from"], [(one.key, _text(one.value), one.source or "default") for one in shown])
+    if len(shown) < len(found):
+        say(f"{counted(len(found) - len(shown), 'setting')} with the default: 'reverie config --all' lists them.")
+    if key in (None, "model"):
+        say(folded(f"Model of the chat: {model or 'none'} ({reason})."))
+
+
+def _origins(home: Path, here: Path) -> list[SettingOrigin]:
+    """Return every setting with its origin; print a notice if rules and hooks of the project are not used."""
     notices: list[str] = []
 
     def shared(settings: Settings) -> Settings:
@@ -46,18 +69,30 @@ def command(key: str | None, value: str | None, unset: bool, everything: bool, d
     found = setting_origins(home=home, project=canonical_root(here), shared=shared)
     for notice in notices:
         warn(notice)
-    if key is not None:
-        found = [one for one in found if one.key == key or one.key.startswith(f"{key}.")]
-        if not found:
-            raise InputError(f"there is no setting {key!r}; 'reverie config --all' lists all of them")
-    shown = found if everything or key is not None else [one for one in found if one.source]
-    if as_json:
-        emit_json({"file": str(home / FILE_NAME), "settings": [_row(one) for one in shown]})
-        return
-    if shown:
-        table(["setting", "value", "from"], [(one.key, _text(one.value), one.source or "default") for one in shown])
-    if len(shown) < len(found):
-        say(f"{counted(len(found) - len(shown), 'setting')} with the default: 'reverie config --all' lists them.")
+    return found
+
+
+def chat_model(found: Sequence[SettingOrigin], environ: Mapping[str, str] = os.environ) -> tuple[str | None, str]:
+    """Return the model that a chat uses, None if there is none, and the setting or variable that decides it."""
+    from ...models.names import deciding_variable, full_name
+
+    own = next((one for one in found if one.key == "model"), None) or SettingOrigin("model", None, None, "")
+    aliases = {
+        one.key.removeprefix("model_aliases."): str(one.value) for one in found if one.key.startswith("model_aliases.")
+    }
+    variable = deciding_variable(environ)
+    if own.value is None and not variable:
+        return None, (
+            "no key of a provider is in the environment; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model: "
+            "reverie config model NAME"
+        )
+    try:
+        name = full_name(str(own.value or ""), aliases=aliases, environ=environ)
+    except ModelUnknown as error:
+        return None, f"{str(error).partition('. ')[0]}; set by {own.source}"
+    if own.value is not None:
+        return name, f"set by {own.source}"
+    return name, f"the default of the provider that {variable} chooses; another one: reverie config model NAME"
 
 
 def _change(home: Path, key: str, value: object | None, dry_run: bool, as_json: bool) -> None:
@@ -97,7 +132,12 @@ def _text(value: object) -> str:
             return "not set"
         case bool():
             return "true" if value else "false"
-        case tuple() | list():
-            return ", ".join(map(str, value)) or "-"  # pyright: ignore[reportUnknownArgumentType]
+        case tuple() | list() | frozenset():
+            words = map(str, cast("Iterable[object]", value))
+            return ", ".join(sorted(words) if isinstance(value, frozenset) else words) or "none"
+        case float():
+            return f"{value:g}"
+        case "":
+            return "none"
         case _:
             return str(value)

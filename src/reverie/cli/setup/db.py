@@ -29,7 +29,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(short_help="Create missing tables.")
 @_DATABASE
 @click.option("--grant", metavar="ROLE", default="", help="Let this role read and write the tables.")
 @click.option("--worker", metavar="ROLE", default="", help="Let this role run the jobs of all tenants.")
@@ -66,7 +66,7 @@ def migrate(url: str | None, grant: str, worker: str, dry_run: bool, as_json: bo
     return 0
 
 
-@command.command("status")
+@command.command("status", short_help="Show the migrations and the rights of the role.")
 @_DATABASE
 @_JSON
 def show_status(url: str | None, as_json: bool) -> int:
@@ -84,7 +84,7 @@ def show_status(url: str | None, as_json: bool) -> int:
     return 1 if found.pending else 0
 
 
-@command.command()
+@command.command(short_help="List background jobs: waiting, running, failed.")
 @click.option("--retry", is_flag=True, help="Queue the failed jobs again.")
 @click.option("--dry-run", is_flag=True, help="With --retry: count the failed jobs and change nothing.")
 @_JSON
@@ -107,7 +107,7 @@ def jobs(retry: bool, dry_run: bool, as_json: bool) -> int:
     return 1 if failed and not retry else 0
 
 
-@command.command()
+@command.command(short_help="Queue a background job.")
 @click.argument("kind", type=click.Choice(["notes", "extract", "dream", "index", "retain"]))
 @click.option("--project", metavar="SLUG", default="", help="The project, as 'reverie sessions --json' names it.")
 @click.option("--session", metavar="NAME", default="", help="The session, for notes and extract.")
@@ -133,7 +133,7 @@ def queue(kind: Any, project: str, session: str, every: float | None, dry_run: b
     return 0
 
 
-@command.command()
+@command.command(short_help="Show who deleted, exported or moved data.")
 @click.option("--since", metavar="DATE", default="-infinity", help="The first day, such as 2026-01-31.")
 @click.option("--limit", metavar="N", default=50, type=click.IntRange(1), help="At most this many rows.")
 @_JSON

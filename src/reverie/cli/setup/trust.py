@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -11,7 +12,15 @@ from ...errors import InputError
 from ...runtime.places.shared_settings import SharedSettings, shared_settings
 from ...runtime.places.trust import TrustList, root_of
 from ...settings import default_home
-from ..output import emit_json, one_word, say, table, warn
+from ..output import confirmed, emit_json, folded, one_word, say, table, visible, warn
+
+PLACES: Final = (".reverie", ".claude")
+PROVIDED: Final = {"skills": "*/SKILL.md", "agents": "*.md", "commands": "*.md"}
+"""The folders of a project that are used with trust, and the files that count in each."""
+EFFECT: Final = (
+    "Its instruction files may import files from outside of it. Skills, agents and slash commands that are added later "
+    "are used too; a change of rules or hooks needs your trust again."
+)
 
 
 @click.command()
@@ -20,14 +29,16 @@ from ..output import emit_json, one_word, say, table, warn
 @click.option("--remove", is_flag=True, help="Stop trusting the directory.")
 @click.option("--rules", is_flag=True, help="List the rules that answers 'always in this project' have kept.")
 @click.option("--drop-rule", type=click.IntRange(1), metavar="NUMBER", help="Drop a rule by its number in --rules.")
-@click.option("--dry-run", is_flag=True, help="Only print the effect.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be trusted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_rule: int | None, **how: bool) -> int:
     """Trust a directory, or stop trusting it.
 
-    Rules, hooks, skills and importing instruction files of a repository are used only if you trust its directory. The
-    rules and hooks that its .reverie.toml shares are printed; after a change of them, trust it again.
-    PATH defaults to the current directory; inside a repository, trust applies to the whole repository.
+    Rules, hooks, skills, agents, slash commands and importing instruction files of a repository are used only if you
+    trust its directory. They are shown before you are asked. After a change of the rules and hooks that its
+    .reverie.toml shares, trust it again. PATH defaults to the current directory; inside a repository, trust applies to
+    the whole repository.
     """
     dry_run, as_json = how["dry_run"], how["as_json"]
     is_about_rules = rules or drop_rule is not None
@@ -39,29 +50,58 @@ def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_ru
     if listing:
         return show(trust, as_json)
     directory = Path.cwd() if path is None else path
+    act = forget if remove else add
+    return act(trust, directory, yes=how["yes"], dry_run=dry_run, as_json=as_json)
+
+
+def add(trust: TrustList, directory: Path, *, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Show what a directory's repository provides, ask, and trust it; return 0, or 1 if the user declined."""
+    if not directory.is_dir():
+        raise InputError(f"{directory} is not a directory, so it cannot be trusted")
     root = root_of(directory)
-    shared = SharedSettings() if remove else shared_settings(root)
-    if remove:
-        listed = bool({str(root), os.path.abspath(directory)} & {each.path for each in trust.list()})
-        changed = listed if dry_run else trust.forget(directory)
-        words = "is no longer trusted" if changed else "was not trusted"
-    else:
-        changed = not trust.is_trusted(directory) or trust.settings_of(root) != shared.digest
-        known = None if dry_run else trust.trust(directory, settings=shared.digest)
-        if known is not None and not known.born_ns:
+    shared = shared_settings(root)
+    changed = not trust.is_trusted(directory) or trust.settings_of(root) != shared.digest
+    if not as_json:
+        for line in [f"{root} {'would be' if changed else 'is'} trusted with:", *content_lines(root, shared)]:
+            say(visible(line))
+        say(folded(EFFECT))
+    if changed and not dry_run:
+        refusal = f"trusted nothing: confirmation needs a terminal; --yes trusts {root}, --dry-run only shows this"
+        if not yes and not confirmed(f"Trust {root}?", refusal):
+            warn("nothing was changed")
+            return 1
+        known = trust.trust(directory, settings=shared.digest)
+        if not known.born_ns:
             warn(f"{known.path}: its file system records no birth time, so another directory put there may be trusted")
-        words = "is now trusted" if changed else "was trusted already"
-    if dry_run:
-        words = words.replace("is no longer", "would no longer be").replace("is now", "would be")
     if as_json:
         emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
-    else:
-        say(f"{root} {words}{'' if remove or dry_run else '; reverie trust --remove takes it back'}")
-        if shared.lines:
-            say("It shares these rules and hooks; a change of them needs your trust again:")
-            for line in shared.lines:
-                say(f"  {line}")
+    elif not dry_run:
+        say(f"{root} {'is now trusted' if changed else 'was trusted already'}; 'reverie trust --remove' takes it back")
     return 0
+
+
+def forget(trust: TrustList, directory: Path, *, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Stop trusting a directory's repository, without a question; return 0."""
+    root = root_of(directory)
+    listed = bool({str(root), os.path.abspath(directory)} & {each.path for each in trust.list()})
+    changed = listed if dry_run else trust.forget(directory)
+    if as_json:
+        emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
+    elif changed:
+        say(f"{root} {'would no longer be' if dry_run else 'is no longer'} trusted")
+    else:
+        say(f"{root} was not trusted")
+    return 0
+
+
+def content_lines(root: Path, shared: SharedSettings) -> list[str]:
+    """Return a line for each rule and hook, and the names of skills, agents and commands."""
+    lines = [f"  {line}" for line in shared.lines]
+    for kind, pattern in PROVIDED.items():
+        found = sorted(path for place in PLACES for path in (root / place / kind).glob(pattern))
+        if found:
+            lines.append(f"  {kind}: {', '.join((path.parent if kind == 'skills' else path).stem for path in found)}")
+    return lines or ["  no rules, hooks, skills, agents or slash commands yet"]
 
 
 def show(trust: TrustList, as_json: bool) -> int:

@@ -162,7 +162,10 @@ async def clear(chat: Chat, rest: str) -> None:
 
 
 async def compact(chat: Chat, rest: str) -> None:
-    """Replace old messages with a summary now; ``rest`` are instructions for it, and Esc cancels."""
+    """Replace old messages with a summary now, by the instructions ``rest``; Esc cancels. For "undo", undo the last."""
+    if rest == "undo":
+        await uncompact(chat, "")
+        return
     await chat.agent.session.compact(instructions=rest)
 
 
@@ -393,7 +396,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "permissions": Command(
         "permission rules: /permissions [allow [project] RULE | drop NUMBER]", show_permissions, anytime=True
     ),
-    "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
+    "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS | undo]", compact),
     "uncompact": Command("undo the last compaction", uncompact),
     "reload": Command("send the changed system prompt and tools anew; the cache and thinking are lost", reload),
     "notes": Command("the running notes", show_notes, anytime=True),

@@ -81,9 +81,13 @@ class Memory:
     ) -> Memory:
         """Open the memories of the project that contains a directory; the first save creates the files.
 
-        Raise ``SettingsError`` if memories are switched off.
+        Raise ``SettingsError`` if memories are switched off, and ``InputError`` if there is neither the directory nor
+        a memory of it. Callers with ``settings`` of their own may open a project that is on another machine.
         """
+        is_elsewhere_allowed = settings is not None
         settings = settings or load_settings(home=Path(home) if home is not None else None, project=Path(project))
+        if not is_elsewhere_allowed and not (Path(project).is_dir() or memory_directory(project, settings).is_dir()):
+            raise InputError(f"there is neither a directory {str(project)!r} nor a memory of it")
         if not settings.switches.memory:
             raise SettingsError("memories are switched off; set switches.memory to true to use them")
 

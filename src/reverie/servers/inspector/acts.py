@@ -120,7 +120,7 @@ def command_of(act: Act, acts: Iterable[Act], session: str) -> str:
     if isinstance(decision, Compacted) and not act.undone:
         standing = [one.uuid for one in acts if isinstance(one.decision, Compacted) and not one.undone]
         if standing and standing[-1] == act.uuid:
-            return f"reverie undo {session}"
+            return f"reverie compact --undo {session}"
     match decision:
         case Compacted() | Snipped():
             handle = decision.handle or act.uuid

@@ -146,7 +146,7 @@ function actCard(film, act, state) {
     act.went.length ? lazy(`What left: ${counted(act.went.length, "block")}, about ${count(sum(act.went))} tokens`, () => blockList(film, act.went.map((ref) => ({ ref, change: "removed" })), state)) : null,
     act.stands.length ? lazy(`What the model sees instead: ${counted(act.stands.length, "block")}, about ${count(sum(act.stands))} tokens`, () => blockList(film, act.stands.map((ref) => ({ ref, change: "added" })), state)) : null,
     lazy("The decision as logged", () => longText(JSON.stringify(film.blocks[act.body], null, 2))),
-    act.command ? h("p", null, act.command.startsWith("reverie undo") ? "Undo: " : "Read it again: ", copyable(act.command), act.command.startsWith("reverie undo") && state.live ? [" ", undoButton(film, state)] : null, act.command.startsWith("reverie read") && state.live ? [" ", readBackButton(state, film, act.command.split(" ").pop())] : null) : null);
+    act.command ? h("p", null, act.command.startsWith("reverie compact --undo") ? "Undo: " : "Read it again: ", copyable(act.command), act.command.startsWith("reverie compact --undo") && state.live ? [" ", undoButton(film, state)] : null, act.command.startsWith("reverie read") && state.live ? [" ", readBackButton(state, film, act.command.split(" ").pop())] : null) : null);
 }
 
 function windowTable(film, state) {
