@@ -76,14 +76,19 @@ def test_no_agents_is_said_and_watching_wants_a_screen(capsys: pytest.CaptureFix
 def test_the_transcript_has_a_line_while_an_agent_works_and_one_when_it_ends() -> None:
     paint = Paint(colour=False)
     lines = AgentLines(paint, clock=lambda: 7.0)
-    assert lines.on_event(AgentStarted("s", "explore-1", "explore", "look\x07 around", True)) == (
+    assert lines.on_event(AgentStarted("s", "explore-1", "explore", "look\x07 around", True)) == [
         "◇ explore-1 started in the background: look around"
-    )
+    ]
     lines.on_event(AgentProgressed("s", "explore-1", "Reading view.py"))
     assert lines.live() == ["◇ explore-1 Reading view.py 0 s"]
     ended = lines.on_event(AgentEnded("s", "explore-1", "completed", "Found it", 3, 12_000, 0.02))
-    assert ended == "◆ explore-1 completed: Found it (3 turns, 12k tokens, $0.0200)"
+    assert ended == ["◆ explore-1 completed: Found it (3 turns, 12k tokens, $0.0200)"]
     assert lines.live() == []
+    narrow = AgentLines(paint, clock=lambda: 7.0, columns=lambda: 40)
+    assert narrow.on_event(AgentEnded("s", "explore-1", "completed", "Found it in the garden", 3, 12_000, 0.02)) == [
+        "◆ explore-1 completed: Found it in the",
+        "  garden (3 turns, 12k tokens, $0.0200)",
+    ]
     for number in range(9):
         lines.on_event(AgentStarted("s", f"fork-{number}", "fork", "x"))
     assert len(lines.live()) == 7

@@ -134,7 +134,7 @@ def test_people_see_a_bar_a_table_and_thresholds(reverie: Reverie, sample: Path)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert set(lines[3]) <= set("HALqROS.")
-    assert lines[4].startswith("21,870 of 200,000 tokens; 87 % left before auto-compact")
+    assert lines[4].startswith("21,870 of 200,000 tokens; 87% left before auto-compact")
     for word in ("R tool results", "all messages", "read more than once", "blocking", "tokens left", "Skipped: 1 x"):
         assert word in out
     assert "\x1b" not in out

@@ -246,7 +246,7 @@ def losses(report: ReplayReport, found: dict[str, dict[str, Any]]) -> list[str]:
         worst = max(ratios, key=lambda one: ratios[one])
         dearer = sum(ratio > 1.01 for ratio in ratios.values())
         said.append(
-            f"{OURS} is more than 1 % dearer than {APPEND_ONLY} in {dearer} of {counted(len(ratios), 'session')}; "
+            f"{OURS} is more than 1% dearer than {APPEND_ONLY} in {dearer} of {counted(len(ratios), 'session')}; "
             f"the worst is {worst[0]} at {ratios[worst]:.3f}."
         )
     return said

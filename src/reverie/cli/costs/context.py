@@ -133,7 +133,7 @@ def verdict(window: dict[str, Any]) -> list[tuple[str, str]]:
     """Return one line as a (text, style) piece: tokens used, window size, and percent left."""
     colour = {"fine": "green", "warning": "yellow", "error": "yellow"}.get(window["level"], "red")
     base = "auto-compact" if window["auto_compact_on"] else "the effective window"
-    text = f"{window['used']:,} of {window['window_tokens']:,} tokens; {window['percent_left']} % left before {base}"
+    text = f"{window['used']:,} of {window['window_tokens']:,} tokens; {window['percent_left']}% left before {base}"
     return [(f"{text}\n\n", colour)]
 
 
@@ -148,7 +148,7 @@ def draw_categories(one: dict[str, Any], shares: dict[str, int]) -> None:
         return label(name), f"{shares[name]:,}", share, drawn
 
     ordered = sorted(one["by_category"], key=lambda name: -shares[name])
-    rows = [row(name, f"{percent(shares[name], total)} %") for name in ordered]
+    rows = [row(name, f"{percent(shares[name], total)}%") for name in ordered]
     rows.append(("all messages", f"{total:,}", "", ""))
     if shares["beside"]:
         rows.append(row("beside", ""))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .transcript import Transcript
 
 NO_REASON: Final = "refused by the user"
-OTHER_ROWS: Final = 9
-"""Rows of the screen that the head of a question, its title and the footer take."""
+OTHER_ROWS: Final = 11
+"""Rows of the screen that the head of a question, the current step, the title and the footer take."""
 MIN_PAGE_ROWS: Final = 6
 DIFF_STYLES: Final = {"+": "added", "-": "removed", "@": "hunk"}
 EDITED: Final = "yes, always: a rule that you edit"
@@ -217,14 +217,21 @@ class ScreenApprover:
         if answer == "edit":
             return await self._edited(approval)
         if answer == "once":
+            self._record("yes, once")
             return ApprovalAnswer("once")
         if answer in rules:
             rule, place, words = rules[answer]
-            self._transcript.note(f"allowed from now on in this {place}: {words} · /permissions lists all")
+            self._record(f"yes, always in this {place}: {words} · /permissions lists all")
             return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")
         why = (await self._screen.ask_line("why? ")).strip() if answer == "why" else ""
         self._transcript.denied(call_title(approval.tool, approval.input, self._cwd), why or NO_REASON)
         return ApprovalAnswer("deny", why)
+
+    def _record(self, answer: str) -> None:
+        """Write the answer below the question, so that the conversation shows it."""
+        room = max(20, self._screen.size()[0] - 3)
+        for at, line in enumerate(wrap(answer, room, break_on_hyphens=False)):
+            self._transcript.put("approval", [self._paint(f"{' ' if at else '└'} {line}", "dim")])
 
     async def _edited(self, approval: Approval) -> ApprovalAnswer:
         """Let the user edit a rule that begins with the call, and choose how long it holds; no rule asks again."""
@@ -241,6 +248,6 @@ class ScreenApprover:
             places = [Option(place[0], f"in this {place}", place) for place in ("session", "project")]
             place = await self._screen.choose(f"Allow {one_word(rule)}", places)
             if place is not None:
-                self._transcript.note(f"allowed from now on in this {place}: {one_word(rule)}")
+                self._record(f"yes, always in this {place}: {one_word(rule)} · /permissions lists all")
                 return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")
         return await self(approval)

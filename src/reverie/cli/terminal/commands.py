@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast, get_args
 
@@ -425,7 +426,9 @@ async def run_command(chat: Chat, line: str) -> None:
     name, _, rest = line.removeprefix("/").partition(" ")
     command = COMMANDS.get({"exit": "quit", "new": "clear", "skill": "skillify"}.get(name, name))
     if command is None and name not in chat.own:
-        chat.transcript.note(f"there is no /{one_line(name)}; /help lists all commands", "warning")
+        near = get_close_matches(name, [*COMMANDS, *chat.own], n=1)
+        meant = f" Did you mean /{near[0]}?" if near else ""
+        chat.transcript.note(f"there is no /{one_line(name)}.{meant} /help lists all commands", "warning")
         return
     try:
         if command is None:

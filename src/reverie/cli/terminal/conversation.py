@@ -394,10 +394,14 @@ class Conversation:
 
     def _live(self) -> list[str]:
         waiting = self.state.queue if self.state.number else ()
-        below = [self.paint(f"> {one_line(text, 60)} (waiting)", "dim") for text, _ in waiting]
+        room = max(20, self.screen.size()[0] - 14)
+        below = [self.paint(f"> {one_line(text, room)} (waiting)", "dim") for text, _ in waiting]
         steps = self.transcript.steps()
-        if self.state.number and self.screen.choice is None and any(one.status != "completed" for one in steps):
-            below = ["", *self.transcript.step_lines(), *([""] if below else []), *below]
+        if self.state.number and any(one.status != "completed" for one in steps):
+            is_asking = self.screen.choice is not None
+            shown = self.transcript.current_step() if is_asking else self.transcript.step_lines()
+            below = [*shown, *([""] if below else []), *below]
+        below = ["", *below] if below else []
         return [*self.transcript.live(below=len(below)), *below]
 
     def _running_output(self) -> tuple[str, int]:

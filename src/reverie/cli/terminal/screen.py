@@ -139,7 +139,8 @@ class Screen:
         shown: StyleAndTextTuples = []
         for number, one in enumerate(state.completions[first : first + MENU_ROWS], start=first):
             chosen = number == state.complete_index
-            text = f"  {one.display_text:<18} {one.display_meta_text}".rstrip()[: columns - 1]
+            text = f"  {one.display_text:<18} {one.display_meta_text}".rstrip()
+            text = text if len(text) < columns else f"{text[: columns - 2]}…"
             shown.append(("class:chosen" if chosen else "class:dim", ("\n" if shown else "") + text))
         left = len(state.completions) - first - MENU_ROWS
         if left > 0:

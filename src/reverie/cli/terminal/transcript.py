@@ -126,7 +126,7 @@ class Transcript:
         """Whether this query has a line about clearing by the provider; each request of it may clear more."""
         self._recalled: set[str] = set()
         self._dream: DreamChanged | None = None
-        self._agents = AgentLines(paint, clock)
+        self._agents = AgentLines(paint, clock, lambda: self._size()[0])
 
     # -- direct output
 
@@ -138,7 +138,9 @@ class Transcript:
 
     def prompt(self, text: str) -> None:
         """Show the user's prompt."""
-        shown = printable(text).expandtabs(4).splitlines() or [""]
+        columns, _ = self._size()
+        lines = printable(text).expandtabs(4).splitlines() or [""]
+        shown = [row for line in lines for row in _rows(line, max(20, columns - 3))]
         marks = ["> ", *["  "] * (len(shown) - 1)]
         self.put("prompt", [self._paint(mark + line, "prompt") for mark, line in zip(marks, shown, strict=True)])
 
@@ -200,8 +202,7 @@ class Transcript:
             case QueryEnded():
                 self._end(event)
             case AgentStarted() | AgentProgressed() | AgentEnded():
-                line = self._agents.on_event(event)
-                self.put("call", [line] if line else [])
+                self.put("call", self._agents.on_event(event))
             case _:
                 self._show_warning(event)
                 self._show_layer_action(event)
@@ -421,6 +422,18 @@ class Transcript:
         columns, rows = self._size()
         return step_lines(self.steps(), self._paint, columns=columns, rows=max(3, min(10, rows // 4)))
 
+    def current_step(self) -> list[str]:
+        """Return the step that the agent is at as one line, for a screen without room for all."""
+        steps, (columns, _) = self.steps(), self._size()
+        at = next((at for at, one in enumerate(steps) if one.status == "in_progress"), None)
+        if at is None:
+            at = next((at for at, one in enumerate(steps) if one.status != "completed"), None)
+        if at is None:
+            return []
+        count = f" (step {at + 1} of {len(steps)})"
+        shown = one_line(steps[at].content, max(20, columns - 5 - len(count)))
+        return [f"  {self._paint('▸', 'busy')} {shown}{self._paint(count, 'dim')}"]
+
     @property
     def doing(self) -> str:
         """One word for the current activity: compacting, working, thinking or writing."""
@@ -433,6 +446,12 @@ class Transcript:
     def _gap(self, kind: str) -> list[str]:
         together = kind == self._last and kind != "prose" and kind != "prompt"
         return [] if not self._last or together or {kind, self._last} <= CLOSE else [""]
+
+
+def _rows(line: str, width: int) -> list[str]:
+    """Return a line as rows of at most so many columns, broken between words, with its spaces at the start."""
+    found = wrap(line, width, drop_whitespace=False, replace_whitespace=False, break_on_hyphens=False)
+    return [found[0].rstrip(), *(row.strip() for row in found[1:])] if len(found) > 1 else [line]
 
 
 def _memories(names: Sequence[str]) -> str:
