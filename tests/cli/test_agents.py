@@ -64,7 +64,9 @@ def test_running_ended_and_lost_agents_are_told_apart(
     assert "All is well." in shown
     assert "\x1b" not in shown
     assert listed(capsys, "--running") == []
-    assert listed(capsys, "--session", "other") == []
+    assert [one["agent"] for one in listed(capsys, "--session", "s")] == ["general-0", ended["agent"]]
+    assert run(["agents", "--session", "other"]) == 2
+    assert "there is no session 'other'" in capsys.readouterr().err
 
 
 def test_no_agents_is_said_and_watching_wants_a_screen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,3 +144,33 @@ def test_a_stray_setting_of_a_repository_is_one_line_and_the_command_goes_on(
     assert err.startswith("reverie: warning: ignored: .reverie.toml: unknown setting st")
     assert err.count("\n") == 1
     assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("replya", "No such command 'replya'. Did you mean 'replay'? Try 'reverie --help'."),
+        ("memory lst", "No such command 'lst'. Did you mean 'list'? Try 'reverie memory --help'."),
+        ("help nosuch", "No such command 'nosuch'. To send it as a prompt: reverie chat nosuch. Try 'reverie --help'."),
+        ("chat --modle x", "No such option '--modle'. Did you mean '--model'? Try 'reverie chat --help'."),
+        ("keep --foo", "No such option '--foo'. Try 'reverie keep --help'."),
+        ("chat --budget x", "Invalid value for '--budget': 'x' is not a number. Try 'reverie chat --help'."),
+        ("stats --days 0", "Invalid value for '--days': 0 is not between 1 and 36500. Try 'reverie stats --help'."),
+        ("chat --max-turns 0", "Invalid value for '--max-turns': 0 is less than 1. Try 'reverie chat --help'."),
+        ("demo --tokens x", "Invalid value for '--tokens': 'x' is not a whole number. Try 'reverie demo --help'."),
+        ("show nosuch", "'nosuch' is neither a session nor a file; 'reverie sessions' lists all sessions"),
+        ("agents --session nosuch", "there is no session 'nosuch'; 'reverie sessions' lists them"),
+        ("memory show nosuch", "there is no memory 'nosuch'; 'reverie memory list' lists the memories"),
+        ("memory rewind yesterday", "'yesterday' is not a time; write it like 2026-11-15 or 2026-11-15T14:30"),
+        ("memory --project /no/such list", "there is neither a directory '/no/such' nor a memory of it"),
+        ("config presett thrifty", "config: unknown setting presett; did you mean preset?"),
+        ("config preset cheap", "config: preset is 'cheap'; say faithful, balanced, thrifty"),
+        ("config compact.patience abc", "config: compact.patience: give a number"),
+        ("config agent.max_turns 2.5", "config: agent.max_turns: give a whole number"),
+        ("delete --before yesterday", "--before 'yesterday' is no date; give one such as 2026-01-31"),
+        ("compact s --undo --model x", "--undo takes no other option but --dry-run, --yes and --json"),
+        ("trust /no/such", "/no/such is not a directory, so it cannot be trusted"),
+    ],
+)
+def test_a_new_user_s_mistake_is_one_line_that_says_what_to_do(reverie: Reverie, words: str, said: str) -> None:
+    assert reverie(*words.split()) == (2, "", f"reverie: {said}\n")

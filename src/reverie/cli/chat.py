@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from ..errors import InputError, ModelUnknown, NewerVersion
+from ..errors import InputError, NewerVersion
 from ..settings import PRESETS, Mode, Preset, Settings, load_settings
 from ..values import replace
-from .output import paint, printable, warn
+from .output import paint, warn
 from .terminal.options import WAIT_SECONDS, Options
 
 if TYPE_CHECKING:
     from .terminal.print_mode import OutputFormat
 
-BAD_INPUT = 2
 INTERRUPTED = 130
 FORMATS = ("text", "json", "stream-json")
 MODES = ("default", "accept-edits", "plan", "bypass")
@@ -162,9 +161,6 @@ def command(
             raise
         show_newer(settings, error)
         return 0
-    except ModelUnknown as error:
-        print(printable(str(error)), file=sys.stderr)
-        return BAD_INPUT
 
 
 def show_newer(settings: Settings, error: NewerVersion) -> None:

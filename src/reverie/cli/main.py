@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import warnings
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from ..errors import ReverieError
+from ..errors import ModelUnknown, ReverieError
 from .output import printable
 
 if TYPE_CHECKING:
@@ -88,6 +89,13 @@ ROOT_OPTIONS = ("-h", "--help", "-V", "--version")
 COMPLETES = "_REVERIE_COMPLETE"
 """The variable by which a shell asks for completions."""
 
+PLAIN_WORDS = (
+    (r"is not a valid integer(?: range)?\b", "is not a whole number"),
+    (r"is not a valid float(?: range)?\b", "is not a number"),
+    (r"is not in the range (\S+?)<=x<=(\S+?)\.", r"is not between \1 and \2."),
+    (r"is not in the range x>=(\S+?)\.", r"is less than \1."),
+)
+"""Words of click in usage errors, and plain ones for them."""
 BAD_INPUT = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -126,7 +134,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = "".join(f" Did you mean '{name}'?" for name in get_close_matches(args[0], self.table, n=1))
-            words = args[0] if len(args) == 1 else f'"{" ".join(args)}"'
+            given = [word for word in args if word != "--help"]
+            words = given[0] if len(given) == 1 else f'"{" ".join(given)}"'
             prompt = f" To send it as a prompt: reverie chat {words}." if ctx.parent is None and not near else ""
             raise click.UsageError(f"No such command '{args[0]}'.{near}{prompt}", ctx)
         return super().resolve_command(ctx, args)
@@ -250,6 +259,9 @@ def run(arguments: Sequence[str] | None = None, *, commands: click.Command = gro
         return BAD_INPUT
     except click.ClickException as error:
         return complain(usage_line(error))
+    except ModelUnknown as error:
+        print(printable(str(error)), file=sys.stderr)  # it lists commands, each on a line of its own
+        return BAD_INPUT
     except ReverieError as error:
         return complain(str(error) or type(error).__name__)
     except OSError as error:
@@ -292,7 +304,17 @@ def complain(message: str) -> int:
 def usage_line(error: click.ClickException) -> str:
     """Return a usage error as one line that names the command's --help."""
     where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "reverie"
+    if isinstance(error, click.NoSuchOption):
+        from difflib import get_close_matches
+
+        params = error.ctx.command.params if error.ctx else []
+        known = {name.strip("-"): name for one in params for name in one.opts}
+        near = get_close_matches(error.option_name.strip("-"), known, n=1)
+        meant = f" Did you mean '{known[near[0]]}'?" if near else ""
+        return f"No such option '{error.option_name}'.{meant} Try '{where} --help'."
     message = error.format_message()
+    for pattern, words in PLAIN_WORDS:
+        message = re.sub(pattern, words, message)
     return f"{message}{'' if message.endswith(('.', '?', ')')) else '.'} Try '{where} --help'."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +18,16 @@ from ..layers.l7_relay import RelayPolicy
 from ..memories.recall.policy import RecallPolicy
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
 from .records import PRESETS, SWITCHES
+
+_KINDS: Final = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "array": "a list",
+    "object": "a table",
+}
+"""Types of the validator, in words."""
 
 
 def read_switches(value: object, where: str) -> dict[str, bool]:
@@ -107,8 +118,16 @@ def read_policy(value: object, where: str, kind: type[Any], example: str) -> tup
     try:
         policy = msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}: {error}") from None
+        raise SettingsError(f"{where}{_in_words(str(error))}") from None
     return policy, {name: getattr(policy, name) for name in given}
+
+
+def _in_words(problem: str) -> str:
+    """Return a problem that the validator found as words about the field, such as ``.patience: give a number``."""
+    said, _, place = problem.partition(" - at `$")
+    wanted = re.match(r"Expected `(\w+)", said)
+    words = f"give {_KINDS[wanted[1]]}" if wanted and wanted[1] in _KINDS else said
+    return f"{place.rstrip('`')}: {words}"
 
 
 def read_trim(value: object, where: str) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Final
 
 import click
@@ -10,6 +11,8 @@ import click
 from ...conversation.entries import seconds
 from ...errors import InputError
 from ...runtime.agent.team.history import AgentRecord, agents_of
+from ...runtime.library import Library
+from ...runtime.places.projects import project_slug
 from ..output import console, emit_json, say, table
 from ..sessions.recordings import opened_storage
 
@@ -21,7 +24,7 @@ STATES: Final = {"lost": "lost (its process ended)"}
 @click.command()
 @click.option("--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @click.option("--running", is_flag=True, help="Only running agents.")
-@click.option("--session", metavar="NAME", help="Only agents that this session started.")
+@click.option("--session", metavar="NAME", help="Only agents of this session; the start of its name is enough.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(watch: bool, running: bool, session: str | None, as_json: bool) -> int:
     """List the agents that sessions started, newest first, with their state, task, turns, tokens and cost."""
@@ -43,6 +46,9 @@ def command(watch: bool, running: bool, session: str | None, as_json: bool) -> i
 def _selected_agents(running: bool, session: str | None) -> list[AgentRecord]:
     with opened_storage() as storage:
         found = agents_of(storage)
+        if session is not None:
+            session = Library(storage, project=project_slug(Path.cwd())).find(session).rsplit("/", 1)[-1]
+            session = session.removesuffix(".jsonl")
     return [
         one
         for one in found

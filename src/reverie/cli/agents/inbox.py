@@ -24,7 +24,12 @@ WATCH_SECONDS = 0.5
 @click.argument("name", default=USER)
 @click.option("--team", metavar="NAME", help="The team; default: the one in the settings.")
 @click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Maximum number of messages."
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of messages.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also show messages that were read.")
 @click.option("--take", is_flag=True, help="Mark the shown messages as read.")

@@ -35,7 +35,11 @@ _LEGEND = "Layer 1 moves big results to disk, 2 clears old ones, 3 keeps notes, 
 
 @click.command()
 @click.option(
-    "--tokens", default=_TOKENS, show_default=True, help="Approximate size of the session; at most the default."
+    "--tokens",
+    metavar="N",
+    default=_TOKENS,
+    show_default=True,
+    help="Approximate size of the session; at most the default.",
 )
 @click.option("--fast", is_flag=True, help="Run at full speed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -23,7 +23,13 @@ from ..sessions.recordings import SESSION, with_agents
 @click.option("--html", metavar="FILE", type=click.Path(dir_okay=False), help="Write the page here, without a server.")
 @click.option("--redact", is_flag=True, help="With --html: replace all texts by filler, so that it can be shared.")
 @click.option("--force", is_flag=True, help="With --html: overwrite an existing page.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on loopback; default: a free one.")
+@click.option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    help="The port on loopback; default: a free one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures, or the address, as JSON.")
 def command(session: str | None, html: str | None, redact: bool, force: bool, port: int, as_json: bool) -> None:
     """Show a session as a page: the window of every request, each decision, each cache break with its price.

@@ -31,7 +31,12 @@ _FIGURES = (
 @click.command()
 @click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1, type=SESSION)
 @click.option(
-    "--days", type=click.IntRange(1, 36500), default=30, show_default=True, help="Number of days, including today."
+    "--days",
+    metavar="N",
+    type=click.IntRange(1, 36500),
+    default=30,
+    show_default=True,
+    help="Number of days, including today.",
 )
 @click.option("--by", "axis", type=click.Choice(AXES), help="Only a table of tokens, cost and losses by this.")
 @click.option("--project", metavar="DIR", help="Only the project that contains this directory.")

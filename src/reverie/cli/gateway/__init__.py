@@ -25,7 +25,9 @@ TOKEN_FILE: Final = "gateway-token"
 
 @click.group(name="gateway", invoke_without_command=True)
 @click.option("--upstream", metavar="URL", help="The server behind; default: the provider whose API a request speaks.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 for a free one.")
+@click.option(
+    "--port", metavar="PORT", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 for a free one."
+)
 @click.option("--listen", metavar="ADDRESS", default="127.0.0.1", help="Another address than loopback needs the token.")
 @click.option("--save", is_flag=True, help="Move big new tool results to disk, once and for good.")
 @click.option("--no-record", is_flag=True, help="Pass requests only.")

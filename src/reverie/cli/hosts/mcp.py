@@ -31,6 +31,7 @@ TOKEN_FILE = "mcp-token"
 @click.option("--http", "over_http", is_flag=True, help="Serve HTTP on loopback instead of stdin and stdout.")
 @click.option(
     "--port",
+    metavar="PORT",
     type=click.IntRange(0, 65_535),
     default=0,
     show_default=True,

@@ -10,7 +10,9 @@ from .project_store import as_change, opened, print_change
 
 @click.command(short_help="Show the history of changes.")
 @click.argument("name", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of changes.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of changes."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def log(name: str | None, limit: int, as_json: bool) -> None:
     """Show the changes of one memory or of all, newest first: time, author, action, files and reason."""

@@ -59,7 +59,14 @@ def show(name: str, as_json: bool) -> None:
 
 @click.command(short_help="Find memories by their text.")
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Maximum number of memories.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="Maximum number of memories.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, best match first.")
 def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find memories by their words and, with an embedder, by their meaning, best match first."""

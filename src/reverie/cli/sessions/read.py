@@ -19,8 +19,12 @@ from .recordings import SESSION, opened_storage
 @click.command()
 @click.argument("session", type=SESSION)
 @click.argument("handle")
-@click.option("--offset", type=click.IntRange(min=0), help="First line, counted from 1; with --bytes, bytes to skip.")
-@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of lines, or with --bytes of bytes.")
+@click.option(
+    "--offset", metavar="N", type=click.IntRange(min=0), help="First line, counted from 1; with --bytes, bytes to skip."
+)
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=0), help="Maximum number of lines, or with --bytes of bytes."
+)
 @click.option("--bytes", "by_bytes", is_flag=True, help="Count --offset and --limit in bytes and write raw bytes.")
 @click.option("--search", "pattern", metavar="PATTERN", help="Only matching lines, with line numbers.")
 @click.option("--expand", is_flag=True, help="Of a summary only the list of the messages it replaced, with handles.")

@@ -20,7 +20,12 @@ from .sessions import RANDOM_NAME
 @click.argument("words", metavar="WORDS...", nargs=-1)
 @click.option("--project", metavar="DIR", help="Only sessions of the project that contains this directory.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000), default=10, show_default=True, help="Maximum number of messages."
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 1_000),
+    default=10,
+    show_default=True,
+    help="Maximum number of messages.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the messages as JSON.")
 def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bool) -> None:
