@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,21 +10,18 @@ import click
 
 from ...cache.prices import Prices, prices_for
 from ...conversation.entries import ASSISTANT
-from ...conversation.view import View
 from ...errors import InputError, SessionBusy
 from ...events import CompactionProgressed, Event, FellBack
 from ...layers.l4_compact import QuotedWords, loss_text
-from ...ports import Model, Storage
-from ...runtime.library import Library
-from ...runtime.places.projects import project_slug
+from ...ports import Model
 from ...runtime.reports.compaction_losses import loss_report
 from ...runtime.session.compact.draft import CompactionReport
-from ...runtime.session.inbox import post
-from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ..output import console, counted, emit_json, printable, say, warn
-from ..sessions.recordings import opened_storage, session_argument
+from ..sessions.recordings import session_argument
+from .target_session import opened_session, queue_command
+from .undo import undo_and_print
 
 
 @click.command()
@@ -66,8 +60,6 @@ def command(
         raise InputError("--undo takes no other option but --dry-run, --yes and --json")
     settings = load_settings()
     if undo:
-        from .undo import undo_and_print
-
         return anyio.run(undo_and_print, session, settings, dry_run, as_json)
     if instructions and not (model_name or settings.model):
         raise InputError("--instructions needs a model: name one with --model")
@@ -121,38 +113,6 @@ def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy
             f"{session} is open in another process ({printable(busy.holder or '')}), which compacts it at its next turn"
         )
     return 0
-
-
-@asynccontextmanager
-async def opened_session(
-    name: str, settings: Settings, model: Model | None = None, *, dry_run: bool
-) -> AsyncGenerator[Session]:
-    """Yield a session and close it at the end; unless only to read (``dry_run``), raise SessionBusy if it is open."""
-    with opened_storage(settings) as storage:
-        folder = folder_of(storage, name)
-        _, project, session = f"/{folder}".rsplit("/", 2)
-        mode = "read" if dry_run else "write"
-        options = SessionOptions(session, storage, project, settings, mode, model=model, folder=folder)
-        async with Session(options) as opened:
-            yield opened
-
-
-def queue_command(
-    name: str, settings: Settings, command: str, body: Callable[[View], dict[str, Any]], *, sender: str
-) -> tuple[str, str]:
-    """Queue a command for the process that has the session open; return the session's name and the command's id.
-
-    ``body`` makes the fields of the command from the session's view.
-    """
-    with opened_storage(settings) as storage:
-        folder = folder_of(storage, name)
-        given = body(Library(storage).view(f"{folder}.jsonl"))
-        return folder.rsplit("/", 1)[-1], post(storage, f"{folder}/inbox", command, given, sender=sender).id
-
-
-def folder_of(storage: Storage, name: str) -> str:
-    """Return the key of the folder of the session or agent that a name or its start refers to."""
-    return Library(storage, project=project_slug(Path.cwd())).find(name).removesuffix(".jsonl")
 
 
 async def compact_now(name: str, settings: Settings, *, dry_run: bool = False) -> dict[str, Any]:

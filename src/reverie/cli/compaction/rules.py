@@ -13,7 +13,7 @@ from ...errors import InputError, SessionBusy
 from ...settings import Settings, load_settings
 from ..output import emit_json, say
 from ..sessions.recordings import recordings, session_argument
-from .compact import opened_session, queue_command
+from .target_session import opened_session, queue_command
 
 
 @click.command()

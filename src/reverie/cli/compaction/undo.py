@@ -9,7 +9,7 @@ from ...errors import SessionBusy, SessionError
 from ...settings import Settings
 from ...values import fields_of
 from ..output import emit_json, say
-from .compact import opened_session, queue_command
+from .target_session import opened_session, queue_command
 
 
 async def undo_and_print(name: str, settings: Settings, dry_run: bool, as_json: bool) -> int:

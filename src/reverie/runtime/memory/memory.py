@@ -28,7 +28,16 @@ from ...values import replace
 from ..search.vectors import settings_embedder
 from .daily_logs import append_log, forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
-from .scopes import Scopes, author_trust, iso_time, memory_directory, refuse_unsafe, source_tuple, team_fields
+from .scopes import (
+    Scopes,
+    author_trust,
+    check_project,
+    iso_time,
+    memory_directory,
+    refuse_unsafe,
+    source_tuple,
+    team_fields,
+)
 from .search import MemorySearch
 from .shared_journal import project_folder, shared_journal
 from .vectors import MemoryVectors, delete_vectors
@@ -84,10 +93,9 @@ class Memory:
         Raise ``SettingsError`` if memories are switched off, and ``InputError`` if there is neither the directory nor
         a memory of it. Callers with ``settings`` of their own may open a project that is on another machine.
         """
-        is_elsewhere_allowed = settings is not None
-        settings = settings or load_settings(home=Path(home) if home is not None else None, project=Path(project))
-        if not is_elsewhere_allowed and not (Path(project).is_dir() or memory_directory(project, settings).is_dir()):
-            raise InputError(f"there is neither a directory {str(project)!r} nor a memory of it")
+        if settings is None:
+            settings = load_settings(home=Path(home) if home is not None else None, project=Path(project))
+            check_project(project, settings)
         if not settings.switches.memory:
             raise SettingsError("memories are switched off; set switches.memory to true to use them")
 

@@ -45,6 +45,12 @@ def memory_directory(project: str | os.PathLike[str], settings: Settings) -> Pat
     return settings.memory_dir or settings.home / "projects" / project_slug(Path(project)) / "memory"
 
 
+def check_project(project: str | os.PathLike[str], settings: Settings) -> None:
+    """Raise ``InputError`` if there is neither a project's directory nor a memory of it."""
+    if not Path(project).is_dir() and not memory_directory(project, settings).is_dir():
+        raise InputError(f"there is neither a directory {str(project)!r} nor a memory of it")
+
+
 class Scopes:
     """The private and the team store, with the names callers use for their files and changes."""
 
