@@ -30,7 +30,7 @@ EFFECT: Final = (
 @click.option("--rules", is_flag=True, help="List the rules that answers 'always in this project' have kept.")
 @click.option("--drop-rule", type=click.IntRange(1), metavar="NUMBER", help="Drop a rule by its number in --rules.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be trusted.")
+@click.option("--dry-run", is_flag=True, help="Only show the rules, hooks and other content to be trusted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_rule: int | None, **how: bool) -> int:
     """Trust a directory, or stop trusting it.

@@ -22,22 +22,13 @@ from ...memories.store.records import MemoryRecord, Scope, front_matter
 from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
 from ...ports import Embedder
-from ...settings import Settings, load_settings
+from ...settings import Settings
 from ...text.dates import DatedText, absolute
 from ...values import replace
 from ..search.vectors import settings_embedder
 from .daily_logs import append_log, forget_logged
 from .results import ForgottenMemories, LintProblem, PendingMemory, SavedMemory
-from .scopes import (
-    Scopes,
-    author_trust,
-    check_project,
-    iso_time,
-    memory_directory,
-    refuse_unsafe,
-    source_tuple,
-    team_fields,
-)
+from .scopes import Scopes, author_trust, iso_time, memory_directory, refuse_unsafe, source_tuple, team_fields
 from .search import MemorySearch
 from .shared_journal import project_folder, shared_journal
 from .vectors import MemoryVectors, delete_vectors
@@ -91,11 +82,9 @@ class Memory:
         """Open the memories of the project that contains a directory; the first save creates the files.
 
         Raise ``SettingsError`` if memories are switched off, and ``InputError`` if there is neither the directory nor
-        a memory of it. Callers with ``settings`` of their own may open a project that is on another machine.
+        a memory of it; with ``settings``, the project may be on another machine.
         """
-        if settings is None:
-            settings = load_settings(home=Path(home) if home is not None else None, project=Path(project))
-            check_project(project, settings)
+        settings = settings or Scopes.project_settings(project, home)
         if not settings.switches.memory:
             raise SettingsError("memories are switched off; set switches.memory to true to use them")
 

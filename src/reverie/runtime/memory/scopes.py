@@ -25,7 +25,7 @@ from ...memories.store.names import check_file, composed
 from ...memories.store.records import MemoryRecord, Scope, has_conflict
 from ...memories.store.store import MemoryStore, stamp
 from ...memories.store.trust import Trust, worst
-from ...settings import Settings
+from ...settings import Settings, load_settings
 from ...tools.git import git_identity
 from ...values import replace
 from ..places.projects import project_slug
@@ -45,12 +45,6 @@ def memory_directory(project: str | os.PathLike[str], settings: Settings) -> Pat
     return settings.memory_dir or settings.home / "projects" / project_slug(Path(project)) / "memory"
 
 
-def check_project(project: str | os.PathLike[str], settings: Settings) -> None:
-    """Raise ``InputError`` if there is neither a project's directory nor a memory of it."""
-    if not Path(project).is_dir() and not memory_directory(project, settings).is_dir():
-        raise InputError(f"there is neither a directory {str(project)!r} nor a memory of it")
-
-
 class Scopes:
     """The private and the team store, with the names callers use for their files and changes."""
 
@@ -61,6 +55,14 @@ class Scopes:
         self.stores: dict[Scope, MemoryStore] = {"private": MemoryStore(private, clock=clock, shared=shared)}
         if team is not None:
             self.stores["team"] = MemoryStore(team, scope="team", clock=clock)
+
+    @staticmethod
+    def project_settings(project: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> Settings:
+        """Return the settings for a project; raise ``InputError`` if there is neither its directory nor a memory of it."""
+        settings = load_settings(home=Path(home) if home is not None else None, project=Path(project))
+        if not Path(project).is_dir() and not memory_directory(project, settings).is_dir():
+            raise InputError(f"there is neither a directory {str(project)!r} nor a memory of it")
+        return settings
 
     def store(self, scope: Scope) -> MemoryStore:
         """Return the store of a scope; raise ``InputError`` if there is no team store."""
