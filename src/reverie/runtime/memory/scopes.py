@@ -58,7 +58,7 @@ class Scopes:
 
     @staticmethod
     def project_settings(project: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> Settings:
-        """Return the settings for a project; raise ``InputError`` if there is neither its directory nor a memory of it."""
+        """Return the settings for a project; raise ``InputError`` if it has neither a directory nor memories."""
         settings = load_settings(home=Path(home) if home is not None else None, project=Path(project))
         if not Path(project).is_dir() and not memory_directory(project, settings).is_dir():
             raise InputError(f"there is neither a directory {str(project)!r} nor a memory of it")
