@@ -17,7 +17,7 @@ from ...runtime.places.shared_settings import with_shared
 from ...runtime.places.trust import root_of
 from ...settings import Settings, default_home
 from ...settings.origins import FILE_NAME, SettingOrigin, changed_file, setting_origins, write_settings
-from ..output import counted, emit_json, folded, say, table, warn
+from ..output import counted, emit_json, folded, one_word, say, table, warn
 
 
 @click.command()
@@ -50,7 +50,8 @@ def command(key: str | None, value: str | None, unset: bool, everything: bool, d
         emit_json({"file": str(home / FILE_NAME), "settings": [_row(one) for one in shown], "chat_model": chosen})
         return
     if shown:
-        table(["setting", "value", "from"], [(one.key, _text(one.value), one.source or "default") for one in shown])
+        rows = [(one.key, one_word(_text(one.value)), one.source or "default") for one in shown]
+        table(["setting", "value", "from"], rows)
     if len(shown) < len(found):
         say(f"{counted(len(found) - len(shown), 'setting')} with the default: 'reverie config --all' lists them.")
     if key in (None, "model"):

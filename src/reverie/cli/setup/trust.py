@@ -12,7 +12,7 @@ from ...errors import InputError
 from ...runtime.places.shared_settings import SharedSettings, shared_settings
 from ...runtime.places.trust import TrustList, root_of
 from ...settings import default_home
-from ..output import confirmed, emit_json, folded, one_word, say, table, visible, warn
+from ..output import confirmed, emit_json, folded, one_word, say, table, warn
 
 PLACES: Final = (".reverie", ".claude")
 PROVIDED: Final = {"skills": "*/SKILL.md", "agents": "*.md", "commands": "*.md"}
@@ -63,7 +63,7 @@ def add(trust: TrustList, directory: Path, *, yes: bool, dry_run: bool, as_json:
     changed = not trust.is_trusted(directory) or trust.settings_of(root) != shared.digest
     if not as_json:
         for line in [f"{root} {'would be' if changed else 'is'} trusted with:", *content_lines(root, shared)]:
-            say(visible(line))
+            say(one_word(line))
         say(folded(EFFECT))
     if changed and not dry_run:
         refusal = f"trusted nothing: confirmation needs a terminal; --yes trusts {root}, --dry-run only shows this"
@@ -74,7 +74,8 @@ def add(trust: TrustList, directory: Path, *, yes: bool, dry_run: bool, as_json:
         if not known.born_ns:
             warn(f"{known.path}: its file system records no birth time, so another directory put there may be trusted")
     if as_json:
-        emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
+        now = trust.is_trusted(directory)
+        emit_json({"directory": str(root), "trusted": now, "changed": changed, "shares": shared.lines})
     elif not dry_run:
         say(f"{root} {'is now trusted' if changed else 'was trusted already'}; 'reverie trust --remove' takes it back")
     return 0

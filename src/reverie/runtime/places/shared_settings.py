@@ -33,11 +33,13 @@ class SharedSettings:
 
     @property
     def lines(self) -> list[str]:
-        """Each rule and hook as one line for people."""
+        """Each rule and hook as text, with control characters as they are: show them by their numbers."""
         rules = self.permissions
         named = [("allow", rules.allow), ("ask", rules.ask), ("deny", rules.deny)]
         return [f"{kind} {rule}" for kind, ones in named for rule in ones] + [
-            f"hook {event}: {hook.command}" for event, hooks in self.hooks.items() for hook in hooks
+            f"hook {event}{f' ({hook.matcher})' if hook.matcher else ''}: {hook.command}"
+            for event, hooks in self.hooks.items()
+            for hook in hooks
         ]
 
 
