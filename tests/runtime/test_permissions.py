@@ -247,6 +247,20 @@ def test_a_file_that_may_not_be_read_is_not_read_by_a_command() -> None:
         ".devcontainer/devcontainer.json",
         ".some-agent-of-next-year/rules.md",
         ".github/workflows/ci.yml",
+        "opencode.json",
+        "sub/opencode.jsonc",
+        "crush.json",
+        "AGENT.md",
+        "lefthook-local.yml",
+        "shell.nix",
+        "mise/config.toml",
+        "team.code-workspace",
+        "docs/HEAD",
+        "Jenkinsfile",
+        "azure-pipelines.yml",
+        "bitbucket-pipelines.yml",
+        "GIT~1/config",
+        "\u200c.git/config",
     ],
 )
 def test_a_write_that_decides_what_runs_later_always_asks(path: str) -> None:
@@ -256,7 +270,21 @@ def test_a_write_that_decides_what_runs_later_always_asks(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["github/x", ".gitignore", "docs/.gitkeep", "README.md", "src/agents.py", "CHANGELOG.md"]
+    "path",
+    [
+        "github/x",
+        ".gitignore",
+        "docs/.gitkeep",
+        "README.md",
+        "src/agents.py",
+        "CHANGELOG.md",
+        "default.json",
+        "src/head.py",
+        "package.json",
+        "Makefile",
+        "über uns.md",
+        "promise/config.toml",
+    ],
 )
 def test_a_file_that_nothing_obeys_does_not_ask(path: str) -> None:
     assert outcome("write", f"/repo/{path}", "Edit", "accept-edits") == "allow"
@@ -290,6 +318,13 @@ def test_path_patterns_are_those_of_gitignore(pattern: str, matching: list[str],
         assert outcome("write", path, "Edit", allow=(f"Edit({pattern})",)) == "allow", path
     for path in other:
         assert outcome("write", path, "Edit", allow=(f"Edit({pattern})",)) == "ask", path
+
+
+@pytest.mark.requirement("S1")
+@pytest.mark.parametrize(("rule", "name"), [("caf\u00e9.txt", "cafe\u0301.txt"), ("cafe\u0301.txt", "caf\u00e9.txt")])
+def test_a_rule_holds_for_every_way_to_encode_a_name(rule: str, name: str) -> None:
+    assert outcome("read", f"/repo/sub/{name}", "Read", deny=(f"Read({rule})",)) == "deny"
+    assert outcome("run", f"cat sub/{name}", deny=(f"Read({rule})",)) == "deny"
 
 
 def test_read_and_edit_speak_for_every_tool_that_reads_or_writes() -> None:

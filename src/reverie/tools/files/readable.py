@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -42,7 +43,12 @@ def matches_path(pattern: str, path: str, *, cwd: str | os.PathLike[str], home: 
     ``/etc/**`` and ``//etc/**`` are absolute, ``~/x`` is in the home, ``src/**`` and ``./x`` are below the working
     directory, ``*.env`` without a slash matches at any depth anywhere; a directory includes everything in it.
     """
-    return bool(_expression(pattern, os.fspath(cwd), os.fspath(home)).match(path))
+    return bool(_expression(pattern, os.fspath(cwd), os.fspath(home)).match(_composed(path)))
+
+
+def _composed(text: str) -> str:
+    """Return a text in the normal form that is compared: some file systems store another one, or take both."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 @lru_cache(maxsize=512)
@@ -56,7 +62,8 @@ def _expression(pattern: str, cwd: str, home: str) -> re.Pattern[str]:
     else:
         root, rest = "", f"/**/{pattern}"
     # Letters of either case: on some file systems .GIT is .git.
-    return re.compile(re.escape(root.rstrip("/")) + _translated(rest.rstrip("/")), re.DOTALL | re.IGNORECASE)
+    root, rest = _composed(root.rstrip("/")), _composed(rest.rstrip("/"))
+    return re.compile(re.escape(root) + _translated(rest), re.DOTALL | re.IGNORECASE)
 
 
 def _translated(pattern: str) -> str:
@@ -107,7 +114,7 @@ class ReadScope:
 
     def is_denied(self, path: str) -> bool:
         """Return whether a rule denies reading an absolute path."""
-        return bool(self.denied) and bool(_any_expression(self.denied, self.cwd, self.home).match(path))
+        return bool(self.denied) and bool(_any_expression(self.denied, self.cwd, self.home).match(_composed(path)))
 
     def bases_of_denied(self) -> list[str]:
         """Return the directories, or paths, with which denied patterns begin that are absolute or in the home."""
