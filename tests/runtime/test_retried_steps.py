@@ -6,8 +6,12 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Session
+from reverie.conversation.decisions import Cause, Snipped
+from reverie.conversation.view import View
 
 MODEL = "claude-sonnet-5"
 TOOL: dict[str, Any] = {"name": "Read", "description": "Read.", "input_schema": {"type": "object"}}
@@ -72,5 +76,86 @@ def test_a_late_result_is_told_once_and_another_one_too() -> None:
                 await session.result("t", output)
             shown = str(session.view.messages())
             assert (shown.count("'late'"), shown.count("'other'")) == (1, 1)
+
+    anyio.run(steps)
+
+
+TEXTS = st.sampled_from(["Done.", "Done.", "I see.", "odd \ud800 text"])
+OUTPUTS = st.sampled_from(["short", "line\n" * 30_000, {"a": 1}, None, 2.5])
+TURNS = st.one_of(
+    st.tuples(st.just("text"), TEXTS),
+    st.tuples(st.just("call"), OUTPUTS),
+    st.tuples(st.just("late"), OUTPUTS),
+    st.tuples(st.just("cut"), st.none()),
+)
+
+
+async def a_turn(session: Session, number: int, kind: str, given: Any, *, again: bool = False) -> None:
+    """Take a turn, or with ``again`` retry its steps ``observe`` and ``result``."""
+    if kind == "cut":
+        if not again and session.view.length > 4:
+            gone = [item.uuid for item in session.view.items_in_view()[:-3]]
+            await session.log.decide(Snipped(Cause("compact", "for room", moves_prefix=True), gone))
+        return
+    if not again:
+        await session.say(f"Question {number}, which says enough to be worth some words.")
+        await session.prepare(model=MODEL, max_tokens=9, tools=[TOOL])
+    if kind == "text":
+        await session.observe(reply({"type": "text", "text": given}, id=f"m{number}"))
+        return
+    await session.observe(reply(call(f"t{number}"), id=f"m{number}"))
+    if kind == "late" and not again:
+        await session.prepare(model=MODEL, max_tokens=9, tools=[TOOL])
+    await session.result(f"t{number}", given)
+
+
+async def changed_by_retries(turns: list[tuple[str, Any]], retried: list[int]) -> list[int]:
+    """Take turns, retry some of them with a random delay and some in another process; return those that changed."""
+    storage = InMemoryStorage()
+    changed: list[int] = []
+
+    def stored() -> dict[str, bytes | None]:
+        return {key: storage.load(key) for key in storage.list()}
+
+    async def retry(session: Session, number: int) -> None:
+        before, view = stored(), session.view.messages()
+        await a_turn(session, number, *turns[number], again=True)
+        if stored() != before or session.view.messages() != view:
+            changed.append(number)
+
+    async with Session.open("s", storage=storage) as session:
+        for number, turn in enumerate(turns):
+            await a_turn(session, number, *turn)
+            for one in retried[number : number + 1]:
+                await retry(session, one % (number + 1))
+        for number in range(len(turns)):
+            await retry(session, number)
+    async with Session.open("s", storage=storage) as session:
+        for number in reversed(range(len(turns))):
+            await retry(session, number)
+    return changed
+
+
+@pytest.mark.requirement("X4")
+@given(st.lists(TURNS, min_size=1, max_size=8), st.lists(st.integers(0, 7), max_size=8))
+def test_a_step_that_is_retried_at_any_later_time_changes_nothing(
+    turns: list[tuple[str, Any]], retried: list[int]
+) -> None:
+    assert anyio.run(changed_by_retries, turns, retried) == []
+
+
+def test_the_check_above_detects_a_session_that_knows_no_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(View, "may_have_reply", lambda *_: False)
+    assert anyio.run(changed_by_retries, [("text", "Done."), ("text", "I see.")], [])
+
+
+def test_a_provider_that_gives_every_reply_one_id_loses_none() -> None:
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            for text in ("yes", "no", "yes", "no"):
+                await session.say("and now?")
+                await session.observe(reply({"type": "text", "text": text}, id="chatcmpl-0"))
+            assert [str(one).count("yes") for one in session.view.messages()].count(1) == 2
+            assert session.view.length == 8
 
     anyio.run(steps)

@@ -40,7 +40,7 @@ def test_the_check_finds_a_lost_a_changed_a_forked_and_a_stale_turn_and_a_job_wi
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     url, tenant = postgres_server.app_url, tmp_path.name
-    crowd = Crowd(url, tenant, tmp_path, 0, 1, 1)
+    crowd = Crowd(url, tenant, tmp_path)
     known: dict[int, str] = {}
 
     async def talk() -> None:

@@ -1,7 +1,7 @@
 """Processes of three machines that write sessions and run jobs in a database, are killed and go on; and the check.
 
 ``python postgres_kills.py --processes 64 --sessions 1000 --seconds 600 --restarts 2`` runs it with a server of its own.
-Every second one process is killed; others are stopped for longer than their leases last, and go on.
+Every second, by absolute times, one process is killed; others are stopped for longer than their leases last, and go on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ WORKERS_IN = 8
 """One process of so many runs jobs instead of sessions."""
 ASKED: dict[str, Any] = {"model": "claude-sonnet-5", "max_tokens": 100, "system": "Be brief."}
 MARK = "turn number "
+MORE_URGENT, LESS_URGENT = 15, 5
+"""How much the niceness of the killer is below that of the run, and that of the processes above it."""
 
 
 @dataclass
@@ -43,11 +45,15 @@ class Outcome:
     acknowledged: int = 0
     """Turns whose message and reply a process said to be stored."""
     kills: int = 0
+    latest_kill_seconds: float = 0.0
+    """The most that a kill came after its time."""
     stops: int = 0
     restarts: int = 0
     refused: int = 0
     """Writers that were away, came back, and were refused."""
     jobs: int = 0
+    resumed: int = 0
+    """Sessions that were opened again and compared at the end."""
     lost: int = 0
     """Sessions whose resumed request lacks an acknowledged turn."""
     unequal: int = 0
@@ -144,91 +150,82 @@ def work_for_ever(url: str, tenant: str, home: str, machine: str, ttl: float) ->
             time.sleep(0.5)
 
 
-def _tell(*words: object) -> None:
-    os.write(1, " ".join(map(str, words)).encode() + b"\n")
+def _tell(*words: object, out: int = 1) -> None:
+    """Write one line, short enough for the kernel to write it whole or not at all."""
+    os.write(out, " ".join(map(str, words)).encode()[: select.PIPE_BUF - 1] + b"\n")
 
 
 @dataclass
 class Child:
-    """A forked process and the end of the pipe that it writes to."""
+    """A forked process."""
 
     pid: int
-    out: int
     is_worker: bool
-    heard: bytes = b""
     stopped: bool = False
 
 
-class Crowd:
-    """The processes, and the turns that they said were acknowledged."""
+class Killer:
+    """The parent of the processes: it kills one at each tick of the clock and starts another.
 
-    def __init__(
-        self, url: str, tenant: str, home: Path, processes: int, sessions: int, seed: int, ttl: float = 1.0
-    ) -> None:
-        self._ttl = ttl
-        self._url, self._tenant, self._home, self._sessions = url, tenant, str(home), sessions
-        self._chance = random.Random(seed)
+    It is a process of its own that neither reads nor restarts anything, and the processes are less urgent than it is,
+    so that load does not slow the clock.
+    """
+
+    def __init__(self, given: Mapping[str, Any], out: int) -> None:
+        self._given, self._out = given, out
+        self._chance = random.Random(given["seed"])
         self._children: list[Child] = []
-        self.acknowledged: dict[str, dict[int, str]] = {}
-        self.outcome = Outcome()
-        for number in range(processes):
+        self._ended: list[int] = []
+        self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, self._niceness - MORE_URGENT)
+
+    def run(self) -> None:
+        """Start the processes, kill one at each tick for so many seconds, and end them all."""
+        for number in range(self._given["processes"]):
             self._start(is_worker=number % WORKERS_IN == WORKERS_IN - 1)
+        pause, began = self._given["pause"], time.monotonic()
+        stop_each = round(1 + 1.5 * self._given["ttl"] / pause)
+        try:
+            for tick in range(1, round(self._given["seconds"] / pause) + 1):
+                time.sleep(max(0.0, began + tick * pause - time.monotonic()))
+                self._kill_one()
+                _tell("killed", time.monotonic() - began - tick * pause, out=self._out)
+                if tick % stop_each == 0:
+                    self._stop_some()
+            time.sleep(pause)
+        finally:
+            for child in self._children:
+                os.kill(child.pid, signal.SIGKILL)
 
     def _start(self, *, is_worker: bool) -> None:
         machine = f"machine-{self._chance.randrange(MACHINES)}"
         seed = self._chance.getrandbits(30)
-        out, into = os.pipe()
-        sys.stdout.flush()
         pid = os.fork()
         if pid:
-            os.close(into)
-            self._children.append(Child(pid, out, is_worker))
+            self._children.append(Child(pid, is_worker))
             return
         try:
-            os.dup2(into, 1)
-            for other in (*(child.out for child in self._children), out, into):
-                os.close(other)
-            given = (self._url, self._tenant, self._home, machine, self._ttl)
+            os.setpriority(os.PRIO_PROCESS, 0, self._niceness + LESS_URGENT)
+            os.dup2(self._out, 1)
+            os.close(self._out)
+            given = (self._given["tenant"], self._given["home"], machine, self._given["ttl"])
             if is_worker:
-                work_for_ever(worker_url(self._url), *given[1:])
-            write_for_ever(*given, self._sessions, seed)
+                work_for_ever(worker_url(self._given["url"]), *given)
+            write_for_ever(self._given["url"], *given, self._given["sessions"], seed)
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
 
-    def listen(self, seconds: float) -> None:
-        """Read the processes' lines for so long."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            ready, _, _ = select.select([child.out for child in self._children], [], [], left)
-            for child in [child for child in self._children if child.out in ready]:
-                self._take(child, os.read(child.out, 65_536))
-
-    def _take(self, child: Child, data: bytes) -> None:
-        *lines, child.heard = (child.heard + data).split(b"\n")
-        for line in lines:
-            word, *rest = line.decode().split(" ")
-            if word == "refused":
-                self.outcome.refused += 1
-            elif word == "failed":
-                if rest[0] not in self.outcome.failures:
-                    print("the first of its kind:", *rest, file=sys.stderr)
-                self.outcome.failures[rest[0]] = self.outcome.failures.get(rest[0], 0) + 1
-            elif word == "ok":
-                known = self.acknowledged.setdefault(rest[0], {})
-                self.outcome.acknowledged += 1
-                self.outcome.forked += known.get(int(rest[1]), rest[2]) != rest[2]
-                known[int(rest[1])] = rest[2]
-
-    def kill_one(self) -> None:
-        """Kill a random process, hear the rest of it, and start another."""
+    def _kill_one(self) -> None:
+        """Kill a random process and start another; no wait for the end of the first."""
         child = self._children.pop(self._chance.randrange(len(self._children)))
-        self._end(child)
-        self.outcome.kills += 1
+        os.kill(child.pid, signal.SIGKILL)
+        self._ended = [pid for pid in [*self._ended, child.pid] if os.waitpid(pid, os.WNOHANG) == (0, 0)]
         self._start(is_worker=child.is_worker)
 
-    def stop_some(self) -> None:
+    def _stop_some(self) -> None:
         """Let processes that were stopped go on, and stop another one until the next call."""
         for child in self._children:
             if child.stopped:
@@ -237,19 +234,55 @@ class Crowd:
         child = self._chance.choice(self._children)
         os.kill(child.pid, signal.SIGSTOP)
         child.stopped = True
-        self.outcome.stops += 1
+        _tell("stopped", out=self._out)
 
-    def end(self) -> None:
-        for child in self._children:
-            self._end(child)
-        self._children = []
 
-    def _end(self, child: Child) -> None:
-        os.kill(child.pid, signal.SIGKILL)
-        while data := os.read(child.out, 65_536):
-            self._take(child, data)
-        os.close(child.out)
-        os.waitpid(child.pid, 0)
+class Crowd:
+    """The turns that the processes said were acknowledged."""
+
+    def __init__(self, url: str, tenant: str, home: Path) -> None:
+        self._url, self._tenant, self._home = url, tenant, str(home)
+        self.acknowledged: dict[str, dict[int, str]] = {}
+        self.outcome = Outcome()
+
+    def listen(self, given: Mapping[str, Any]) -> None:
+        """Fork the killer and read the lines of all processes until the last one has ended."""
+        out, into = os.pipe()
+        sys.stdout.flush()
+        pid = os.fork()
+        if not pid:
+            try:
+                os.close(out)
+                Killer(given, into).run()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        os.close(into)
+        try:
+            with os.fdopen(out, "rb") as lines:
+                for line in lines:
+                    self._take(*line.decode().split())
+        finally:
+            assert os.waitpid(pid, 0)[1] == 0
+
+    def _take(self, word: str, *rest: str) -> None:
+        if word == "refused":
+            self.outcome.refused += 1
+        elif word == "stopped":
+            self.outcome.stops += 1
+        elif word == "killed":
+            self.outcome.kills += 1
+            self.outcome.latest_kill_seconds = max(self.outcome.latest_kill_seconds, round(float(rest[0]), 3))
+        elif word == "failed":
+            if rest[0] not in self.outcome.failures:
+                print("the first of its kind:", *rest, file=sys.stderr)
+            self.outcome.failures[rest[0]] = self.outcome.failures.get(rest[0], 0) + 1
+        elif word == "ok":
+            known = self.acknowledged.setdefault(rest[0], {})
+            self.outcome.acknowledged += 1
+            self.outcome.forked += known.get(int(rest[1]), rest[2]) != rest[2]
+            known[int(rest[1])] = rest[2]
 
     def check(self) -> Outcome:
         """Resume every session, compare it with the acknowledged turns, and return the outcome."""
@@ -265,6 +298,7 @@ class Crowd:
             for name, known in self.acknowledged.items():
                 async with Session.open(name, cwd=self._home, storage=storage, settings=settings) as session:
                     now = stable((await session.prepare(**ASKED))["messages"])
+                self.outcome.resumed += 1
                 self.outcome.lost += max(known) > len(now)
                 self.outcome.unequal += sum(digest(now[:count]) != one for count, one in known.items())
 
@@ -339,8 +373,8 @@ def finish_jobs(url: str, tenant: str, home: Path, ttl: float) -> None:
     queue.close()
 
 
-def run_here(given: Mapping[str, Any], restart: Callable[[signal.Signals], None]) -> Outcome:
-    """Let processes work, kill one each pause, restart the database in between, and check."""
+def run_here(given: Mapping[str, Any]) -> Outcome:
+    """Let processes work, kill one each pause, and check."""
     import procrastinate  # noqa: F401 - before the processes are forked
 
     import reverie.runtime.jobs.worker
@@ -348,36 +382,28 @@ def run_here(given: Mapping[str, Any], restart: Callable[[signal.Signals], None]
 
     url, tenant, home = given["url"], given["tenant"], Path(given["home"])
     queue_jobs(url, tenant, home, given["jobs"])
-    crowd = Crowd(url, tenant, home, given["processes"], given["sessions"], given["seed"], given["ttl"])
-    began = time.monotonic()
-    try:
-        while (passed := time.monotonic() - began) < given["seconds"]:
-            due = began + given["pause"] * (crowd.outcome.kills + 1)
-            crowd.listen(max(0.05, due - time.monotonic()))
-            crowd.kill_one()
-            if crowd.outcome.kills % round(1 + 1.5 * given["ttl"] / given["pause"]) == 0:
-                crowd.stop_some()
-            done = crowd.outcome.restarts
-            if done < given["restarts"] and passed >= given["seconds"] * (done + 1) / (given["restarts"] + 1):
-                restart(signal.SIGQUIT if done % 2 else signal.SIGINT)
-                crowd.outcome.restarts += 1
-        crowd.listen(given["pause"])
-    finally:
-        crowd.end()
+    print("began", flush=True)
+    crowd = Crowd(url, tenant, home)
+    crowd.listen(given)
     finish_jobs(url, tenant, home, given["ttl"])
     time.sleep(given["ttl"])  # until the leases of the last killed processes have ended
     return crowd.check()
 
 
-def run(server: PostgresServer, tenant: str, home: Path, **given: Any) -> Outcome:
-    """Run the crowd in a process of its own, which has one thread and may fork, and return the outcome."""
-    words = [
-        f"--{name}={value}" for name, value in {"url": server.app_url, "tenant": tenant, "home": home, **given}.items()
-    ]
+def run(server: PostgresServer, tenant: str, home: Path, *, restarts: int, **given: Any) -> Outcome:
+    """Run the crowd in a process of its own, which has one thread and may fork; restart the database meanwhile."""
+    given |= {"url": server.app_url, "tenant": tenant, "home": home}
+    words = [f"--{name}={value}" for name, value in given.items()]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, env=environ, check=True)
-    outcome = Outcome(**json.loads(done.stdout))
-    outcome.stale = stale_entries(server.url, tenant)
+    with subprocess.Popen([sys.executable, __file__, *words], stdout=subprocess.PIPE, env=environ, text=True) as crowd:
+        assert crowd.stdout is not None
+        assert crowd.stdout.readline() == "began\n"
+        for number in range(restarts):
+            time.sleep(given["seconds"] / (restarts + 1))
+            server.stop(signal.SIGQUIT if number % 2 else signal.SIGINT)
+            server.start()
+        outcome = Outcome(**json.loads(crowd.stdout.read()))
+    outcome.restarts, outcome.stale = restarts, stale_entries(server.url, tenant)
     return outcome
 
 
@@ -392,26 +418,19 @@ def main() -> None:
         parser.add_argument(f"--{name}", default="")
     given: dict[str, Any] = vars(parser.parse_args())
     if given["url"]:
-        print(json.dumps(asdict(run_here(given, lambda _: None))))
+        print(json.dumps(asdict(run_here(given))))
         return
     with tempfile.TemporaryDirectory(prefix="reverie-kills-") as name:
         Path(name).chmod(0o755)
         server = PostgresServer(Path(name) / "server", durable=True)
         server.create()
         server.start()
-        make_role(server)
-
-        def restart(how: signal.Signals) -> None:
-            server.stop(how)
-            server.start()
-
         try:
+            make_role(server)
+            homes = Path(name) / "homes"
+            homes.mkdir()
             started = time.monotonic()
-            given |= {"url": server.app_url, "tenant": "kills", "home": str(Path(name) / "homes")}
-            Path(given["home"]).mkdir()
-            outcome = run_here(given, restart)
-            outcome.stale = stale_entries(server.url, "kills")
-            print(outcome, f"{time.monotonic() - started:.0f} s")
+            print(run(server, **{**given, "tenant": "kills", "home": homes}), f"{time.monotonic() - started:.0f} s")
         finally:
             with suppress(OSError):
                 server.stop()

@@ -26,6 +26,8 @@ OPEN_GROUPS: Final = 2
 """Messages at the end that may still change: a later piece of a reply may belong before one of attachments."""
 _DIGEST_BYTES: Final = 16
 _STEP: Final = 64
+_REPLY: Final = "reply "
+"""Before the id of a reply among the ids of entries, which have no blank."""
 T = TypeVar("T")
 
 
@@ -182,7 +184,8 @@ def _holds(layer: bytes, digest: bytes) -> bool:
 class EntryHistory:
     """The items, cuts and count events folded so far, in order, whether or not they are still in the view.
 
-    ``known`` maps each entry's uuid, and ``kept`` each id of a kept tool result, to the number of its entry. With an
+    ``known`` maps each entry's uuid and each reply's id, ``kept`` each id of a kept tool result, to the number of its
+    entry. With an
     ``archive`` the items before the last cut are read from the log when they are asked for: their place in the list is
     empty, and ``places`` has the offset of each in the log (-1 if it is not there). Without one, ``decisions`` has
     those about content, each with the number of its entry.
@@ -229,6 +232,15 @@ class EntryHistory:
     def knows(self, uuid: str) -> bool:
         """Say whether an entry was folded."""
         return uuid in self.known or uuid in self._known_before
+
+    def note_reply(self, id: Any, number: int) -> None:
+        """Keep the provider's id of a reply, whose entry has this number."""
+        if id and isinstance(id, str):
+            self.known.setdefault(_REPLY + id, number)
+
+    def knows_reply(self, id: str) -> bool:
+        """Say whether a reply with this id was folded, here or in a view that shares this history."""
+        return self.knows(_REPLY + id)
 
     def note(self, decision: ContentDecision | ResultsKept, number: int) -> None:
         """Keep a decision about content for an undone cut, if no archive has it."""

@@ -177,6 +177,10 @@ class View:
         """Yield the entries of ``history``, newest first, without holding all of them."""
         return (one.entry for one in self._history.latest(self._items_said) if isinstance(one, Item))
 
+    def may_have_reply(self, id: str) -> bool:
+        """Say whether the log may hold a reply with this id of the provider; False is certain."""
+        return self._history.knows_reply(id)
+
     def history_from(self, start: int) -> list[Item | LoggedCut]:
         """Return the items and cuts folded so far from index ``start`` on, even those no longer in the view."""
         return self._history.part(start, self._items_said)
@@ -299,7 +303,9 @@ class View:
                 self._decide(entry, decision, place)
         elif entry.kind in (USER, ASSISTANT, ATTACHMENT, META):
             self.facts = facts_with(self.facts, entry)
-            self.last_reply = entry if entry.kind == ASSISTANT else self.last_reply
+            if entry.kind == ASSISTANT:
+                self.last_reply = entry
+                self._history.note_reply(entry.reply.get("id"), self._entries_folded)
             message = message_of(entry) if entry.kind != META else None
             if message is not None:
                 self._say(Item(entry.uuid, entry.kind, message, entry), place)

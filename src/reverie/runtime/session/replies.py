@@ -10,17 +10,18 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ...conversation.entries import USER, Entry, Message, clean, new_uuid
+from ...conversation.entries import ASSISTANT, USER, Entry, Message, clean, decode_entry, encode_entry, new_uuid
 from ...conversation.file_reads import FileRead
 from ...conversation.view import View
 from ...conversation.wire.blocks import TEXT_CALL, text_block
 from ...conversation.wire.request import ends_with_reply
 from ...conversation.wire.schemas import input_problem
+from ...digests import hex_of
 from ...errors import InputError
 from ...models.shapes import messages_reply
 from ...ports import Reply
 from ...tools.tool import Output
-from ...values import record, replace
+from ...values import record, replace, rows_of
 
 T = TypeVar("T")
 
@@ -67,21 +68,43 @@ def _fields_of(reply: Any) -> Any:
 
 
 def repeated_reply(view: View, message: Message, rest: Mapping[str, Any]) -> Entry | None:
-    """Return the reply of the log that this one repeats, passed again after a call that was cut off.
+    """Return the reply of the log that this one repeats, passed again by a step that was retried; None if it is new.
 
-    It is the last one, or an earlier one with the same id and the same tool calls.
+    It is the newest one with the same id, however long ago, if it has the same content: a provider that gives one id
+    to different replies means nothing by it. Known calls identify a reply among those. Without an id it is the reply
+    at the end of the view.
     """
     last, id = view.last_reply, rest.get("id")
-    if last is not None and _is_same(last, message, id):
-        return last if id or ends_with_reply(view) else None
-    calls = calls_of(message)
-    if not id or not calls or any(view.tool_call(call.id) is None for call in calls):
+    if not id:
+        is_last = last is not None and not last.reply.get("id") and ends_with_reply(view)
+        return last if is_last and last is not None and _has_content(last, message) else None
+    if not isinstance(id, str) or not view.may_have_reply(id):
         return None
-    return next((entry for entry in view.latest() if _is_same(entry, message, id)), None)
+    calls = calls_of(message)
+    is_known = bool(calls) and all(view.tool_call(call.id) is not None for call in calls)
+    for entry in view.latest():
+        if entry.kind != ASSISTANT or entry.reply.get("id") != id or _is_text_call(entry):
+            continue
+        if _has_content(entry, message):
+            return entry
+        if not is_known:
+            return None
+    return None
 
 
-def _is_same(entry: Entry, message: Message, id: Any) -> bool:
-    return (entry.message or {}).get("content") == message["content"] and entry.reply.get("id") == id
+def _has_content(entry: Entry, message: Message) -> bool:
+    """Return whether a logged reply is a message, as the log would have it."""
+    logged, content = (entry.message or {}).get("content"), message["content"]
+    if logged == content:
+        return True
+    as_logged = decode_entry(encode_entry(replace(entry, body={"message": {"content": content}})))
+    return (as_logged.message or {}).get("content") == logged
+
+
+def _is_text_call(entry: Entry) -> bool:
+    """Return whether an entry is a command that the program took from the text of a reply."""
+    blocks = rows_of((entry.message or {}).get("content"))
+    return any(str(block.get("id")).startswith(TEXT_CALL) for block in blocks)
 
 
 def text_call(view: View, command: str) -> dict[str, Any]:
@@ -98,8 +121,11 @@ def text_call(view: View, command: str) -> dict[str, Any]:
 
 
 def logged_result(view: View, tool_use_id: str, output: Any) -> Entry | None:
-    """Return the logged result of a call, or the same one that came late; None if only a placeholder was logged."""
-    text = result_content(output)
+    """Return the logged result of a call, or the same one that came late; None if only a placeholder was logged.
+
+    The call need not be in the view any more.
+    """
+    late, handle = late_result(tool_use_id, result_content(output)), late_handle(tool_use_id, output)
     for entry in view.latest():
         content: Any = (entry.message or {}).get("content")
         parts = cast("list[Any]", content) if isinstance(content, list) else []
@@ -108,7 +134,7 @@ def logged_result(view: View, tool_use_id: str, output: Any) -> Entry | None:
             return entry
         if any(block.get("type") == "tool_use" and block.get("id") == tool_use_id for block in blocks):
             return None
-        if [block.get("text") for block in blocks] == [_late_notice(tool_use_id), text]:
+        if blocks[:1] == late[:1] and (blocks == late or handle in str(blocks)):
             return entry
     return None
 
@@ -128,11 +154,12 @@ def asked_model(view: View) -> str:
 def late_result(tool_use_id: str, content: str | list[Any]) -> list[Any]:
     """Return the blocks of a result that came after its placeholder was sent."""
     blocks = content if isinstance(content, list) else [text_block(content or "(empty)")]
-    return [text_block(_late_notice(tool_use_id)), *blocks]
+    return [text_block(f"[Result of tool call {tool_use_id}, after it was given up]"), *blocks]
 
 
-def _late_notice(tool_use_id: str) -> str:
-    return f"[Result of tool call {tool_use_id}, after it was given up]"
+def late_handle(tool_use_id: str, output: Any) -> str:
+    """Return the handle of a result that came late, the same for the same output."""
+    return f"{tool_use_id}-late-{hex_of(json.dumps(result_content(output)).encode())[:8]}"
 
 
 def is_billed(view: View, rest: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from anyio import CancelScope
 
 from ...cache.economics import PING_SECONDS, IdleChoice
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
-from ...conversation.entries import ASSISTANT, META, USER, Entry, new_uuid
+from ...conversation.entries import ASSISTANT, META, USER, Entry
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
@@ -239,21 +239,21 @@ class Session:
         """Log the provider's reply and its cost, update the notes if due, and return a list of its tool calls.
 
         The reply may be a message, a chat completion or a response, as an SDK object or a mapping, or a ``Reply`` of
-        a Reverie model. One that repeats the reply before is not logged again. A reply with tool calls, and its
+        a Reverie model. One that was observed before, by its id, changes nothing. A reply with tool calls, and its
         results, are on disk when the next ``prepare`` or ``sync`` returns; a killed process does not lose them.
         """
         await self.log.settle()
         message, rest = plain_reply(reply, replies.asked_model(self.view))
         logged = repeated_reply(self.view, message, rest)
+        last = self.view.last_reply
+        is_last = logged is None or (last is not None and logged.uuid == last.uuid)
         if logged is None:
             binding = self.parts.thinking.binding(self.view, self.parts.policy.facts)
             bound = {} if binding is None else {"bound": binding}
             entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound}, sync=False)
             self.parts.thinking.bind(entry.uuid, binding)
             await self.parts.take_reply(self.log, entry, rest)
-        elif (
-            logged is self.view.last_reply and isinstance(rest.get("usage"), Mapping) and not is_billed(self.view, rest)
-        ):
+        elif is_last and isinstance(rest.get("usage"), Mapping) and not is_billed(self.view, rest):
             await self.parts.take_reply(self.log, logged, rest)
         # A provider refuses results of calls that are not in the view.
         calls = [call for call in calls_of(message, self.view.facts.tools) if self.view.tool_call(call.id) is not None]
@@ -261,7 +261,8 @@ class Session:
             self.log.emit(FellBack(self.name, "model", problem))
         if not calls:  # otherwise prepare() waits for the disk once for the whole turn
             await self.log.sync()
-            await self._memory.end_query()
+            if is_last:
+                await self._memory.end_query()
         return calls
 
     async def result(
@@ -280,13 +281,15 @@ class Session:
         ``InputError`` for an unknown tool call. A call that has its result keeps it, so a retried step changes nothing.
         """
         use = self.view.tool_call(tool_use_id)
+        if use is None and (logged := replies.logged_result(self.view, tool_use_id, output)) is not None:
+            return logged  # a step that was retried after its call left the view
         if use is None:
             raise InputError(f"this session has no tool call {tool_use_id!r}: pass an id from observe()")
         late = tool_use_id not in self.view.unanswered()
         if late and (logged := replies.logged_result(self.view, tool_use_id, output)) is not None:
             return logged  # a step that was retried
         # The placeholder of a given-up result was already sent, so a late result is a new message with a new handle.
-        handle = f"{tool_use_id}-late-{new_uuid()[:8]}" if late else tool_use_id
+        handle = replies.late_handle(tool_use_id, output) if late else tool_use_id
         if not late and tool_use_id in self.view.overrides.results:  # an earlier try was decided on and never logged
             await self.log.decide(ResultsRestored(Cause("offload", "the result came again"), [tool_use_id]))
         content = await self.parts.offload.result(self.log, use.name, handle, output, max_chars)
