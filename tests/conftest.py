@@ -59,6 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         is_slow = item.get_closest_marker("slow") or SLOW_FOLDERS & set(item.path.relative_to(REPOSITORY).parts)
         item.add_marker("slow" if is_slow else "fast")
+        if "alone_with_jobs" in getattr(item, "fixturenames", ()) and not config.getoption("--torture"):
+            item.add_marker(pytest.mark.timeout(300, func_only=True))  # a test may wait longer than that for its turn
     # Long tests first, so that no worker begins one when the others have ended.
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     with_hosts = [item for item in items if item.get_closest_marker("hosts")]
@@ -206,6 +208,12 @@ def alone_with_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with (tmp_path_factory.getbasetemp().parent / "jobs.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture
+def tenant(tmp_path: Path) -> str:
+    """Give a test a tenant of its own; the names of temporary folders are short, and workers repeat them."""
+    return f"{tmp_path.name}-{os.urandom(4).hex()}"
 
 
 @pytest.fixture

@@ -66,9 +66,8 @@ anyio.run(main)
 
 
 @pytest.fixture
-def database(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def database(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tenant: str) -> Settings:
     """Let every command and session use the database, with a tenant of this test."""
-    tenant = tmp_path.name
     monkeypatch.setenv("REVERIE_DATABASE", postgres_url)
     monkeypatch.setenv("REVERIE_TENANT", tenant)
     monkeypatch.chdir(tmp_path)
@@ -210,7 +209,7 @@ def test_a_database_of_an_older_version_keeps_its_rows_when_it_is_migrated(
         migrate(url)
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO reverie.calls VALUES ('t', 'c1', 's', 'p', '2026-11-17', 1.5)")
-    assert [name[:4] for name in migrate(url).pending] == ["0011", "0012"]
+    assert [name[:4] for name in migrate(url).pending] == ["0011", "0012", "0013"]
     with contextlib.closing(PostgresStorage(url, tenant="t")) as storage:
         rows = storage.records.ledger("SELECT day, usd, read, model FROM calls WHERE day >= ?", ["2026-11-17"])
     assert rows == [("2026-11-17", 1.5, 0, "")]
@@ -233,9 +232,9 @@ def files_of(home: Path) -> dict[str, bytes]:
 
 @pytest.mark.requirement("X2")
 def test_a_home_moves_to_a_database_and_back_byte_for_byte(
-    postgres_url: str, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch, tenant: str
 ) -> None:
-    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    monkeypatch.setenv("REVERIE_TENANT", tenant)
     with tarfile.open(OLD_HOME) as archive:
         archive.extractall(tmp_path, filter="data")
     first, second = tmp_path / "home", tmp_path / "second"
@@ -260,14 +259,14 @@ def test_a_home_moves_to_a_database_and_back_byte_for_byte(
     monkeypatch.setenv("REVERIE_HOME", str(second))
     assert asked("move", "--from", postgres_url)["copied"] == len(before)
     assert files_of(second) == before
-    with contextlib.closing(PostgresStorage(postgres_url, tenant=tmp_path.name)) as storage:
+    with contextlib.closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
         assert storage.load("projects/work-e42930b6/long.jsonl", 500_000, 90_000) == long[500_000:590_000]
 
 
 def test_a_move_keeps_what_differs_and_extends_logs_that_grew(
-    postgres_url: str, tmp_path: Path, home: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, tmp_path: Path, home: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch, tenant: str
 ) -> None:
-    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    monkeypatch.setenv("REVERIE_TENANT", tenant)
     place = home / "projects" / "p"
     place.mkdir(parents=True)
     log, note = place / "s.jsonl", place / "note.md"
@@ -281,7 +280,7 @@ def test_a_move_keeps_what_differs_and_extends_logs_that_grew(
     log.write_bytes(b"rewritten\n")
     assert len(asked("move", "--to", postgres_url, code=1)["different"]) == 2
     assert asked("move", "--to", postgres_url, "--replace")["copied"] == 2
-    with contextlib.closing(PostgresStorage(postgres_url, tenant=tmp_path.name)) as storage:
+    with contextlib.closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
         assert storage.load("projects/p/s.jsonl") == b"rewritten\n"
         lease = storage.lease("projects/p/s.jsonl", holder="an agent")
         assert asked("move", "--from", postgres_url, code=2)["busy"] == ["projects/p/s.jsonl"]
@@ -390,11 +389,17 @@ def test_doctor_checks_the_database_and_names_a_role_that_sees_every_tenant(
 
 @pytest.mark.requirement("X2")
 def test_the_corpus_moves_there_and_back_byte_for_byte(
-    corpus: Path, torture: bool, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked
+    corpus: Path,
+    torture: bool,
+    postgres_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: Asked,
+    tenant: str,
 ) -> None:
     if not torture:
         pytest.skip("only with --torture: it reads the whole corpus")
-    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    monkeypatch.setenv("REVERIE_TENANT", tenant)
     first, second = tmp_path / "first", tmp_path / "second"
     for number, path in enumerate(sorted(path for path in corpus.rglob("*") if path.is_file())):
         target = first / "projects" / "corpus" / f"{number}.jsonl" / path.name

@@ -43,12 +43,17 @@ REPLY: dict[str, Any] = {
 
 @pytest.fixture
 def settings(
-    postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    postgres_server: PostgresServer,
+    postgres_url: str,
+    tmp_path: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tenant: str,
 ) -> Settings:
     monkeypatch.setenv("REVERIE_DATABASE", postgres_url)
-    monkeypatch.setenv("REVERIE_TENANT", tmp_path.name)
+    monkeypatch.setenv("REVERIE_TENANT", tenant)
     monkeypatch.chdir(tmp_path)
-    return Settings(home=home, database=postgres_url, tenant=tmp_path.name)
+    return Settings(home=home, database=postgres_url, tenant=tenant)
 
 
 def talk(settings: Settings, name: str, text: str, *, subject: str = "", letter: str = "") -> None:

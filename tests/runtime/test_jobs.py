@@ -50,8 +50,8 @@ def worker_url(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-def settings(postgres_url: str, worker_url: str, tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home", database=postgres_url, tenant=tmp_path.name)
+def settings(postgres_url: str, worker_url: str, tmp_path: Path, tenant: str) -> Settings:
+    return Settings(home=tmp_path / "home", database=postgres_url, tenant=tenant)
 
 
 @pytest.fixture

@@ -82,8 +82,8 @@ class Machines:
 
 
 @pytest.fixture
-def machines(postgres_url: str, tmp_path: Path) -> Machines:
-    return Machines(postgres_url, tmp_path.name, tmp_path)
+def machines(postgres_url: str, tmp_path: Path, tenant: str) -> Machines:
+    return Machines(postgres_url, tenant, tmp_path)
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])

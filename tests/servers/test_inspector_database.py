@@ -33,8 +33,8 @@ MODEL = "claude-sonnet-4-5"
 
 
 @pytest.fixture
-def settings(postgres_url: str, home: Path, tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "page", database=postgres_url, tenant=tmp_path.name)
+def settings(postgres_url: str, home: Path, tmp_path: Path, tenant: str) -> Settings:
+    return Settings(home=tmp_path / "page", database=postgres_url, tenant=tenant)
 
 
 @pytest.fixture

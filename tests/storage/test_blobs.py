@@ -100,10 +100,10 @@ def test_blobs_come_back_by_their_hash_and_are_stored_once(url: str) -> None:
 @pytest.mark.slow
 @pytest.mark.requirement("X5")
 def test_erasing_a_session_leaves_no_object_in_the_store_and_no_word_in_a_dump(
-    url: str, postgres_server: PostgresServer, tmp_path: Path
+    url: str, postgres_server: PostgresServer, tmp_path: Path, tenant: str
 ) -> None:
     word = f"quinine{sha256(str(tmp_path).encode()).hexdigest()[:12]}"
-    settings = Settings(home=tmp_path / "home", database=postgres_server.app_url, tenant=tmp_path.name, blobs=url)
+    settings = Settings(home=tmp_path / "home", database=postgres_server.app_url, tenant=tenant, blobs=url)
 
     async def talk(name: str) -> None:
         async with Session.open(name, cwd=tmp_path, settings=settings) as session:
@@ -111,7 +111,7 @@ def test_erasing_a_session_leaves_no_object_in_the_store_and_no_word_in_a_dump(
 
     for name in ("one", "two"):
         anyio.run(talk, name)
-    blobs = ObjectBlobs(url, tmp_path.name)
+    blobs = ObjectBlobs(url, tenant)
     stored = {digest: blobs.get(digest) for digest in blobs.digests()}
     assert [word.encode() in data for data in stored.values()] == [True, True]
     with closing(storage_of(settings)) as storage:

@@ -26,20 +26,20 @@ def unharmed(outcome: Outcome) -> bool:
 
 @pytest.mark.requirement("X1", "X2", "X4")
 def test_killed_processes_of_three_machines_lose_nothing_and_fork_nothing(
-    postgres_server: PostgresServer, tmp_path: Path, seed: int, torture: bool
+    postgres_server: PostgresServer, tmp_path: Path, seed: int, torture: bool, tenant: str
 ) -> None:
     # 64 processes, 1,000 sessions, 600 kills and two restarts of the database: python tests/support/postgres_kills.py
     sizes = {"processes": 16, "sessions": 100, "jobs": 20, "seconds": 60, "pause": 0.5} if torture else {}
     small = {"processes": 8, "sessions": 12, "jobs": 2, "seconds": 2, "pause": 0.4, "ttl": 1}
-    outcome = run(postgres_server, tmp_path.name, tmp_path, **{**small, **sizes}, restarts=0, seed=seed)
+    outcome = run(postgres_server, tenant, tmp_path, **{**small, **sizes}, restarts=0, seed=seed)
     assert unharmed(outcome), outcome
     assert outcome.kills >= 3
 
 
 def test_the_check_finds_a_lost_a_changed_a_forked_and_a_stale_turn_and_a_job_with_two_effects(
-    postgres_server: PostgresServer, tmp_path: Path
+    postgres_server: PostgresServer, tmp_path: Path, tenant: str
 ) -> None:
-    url, tenant = postgres_server.app_url, tmp_path.name
+    url = postgres_server.app_url
     crowd = Crowd(url, tenant, tmp_path)
     known: dict[int, str] = {}
 
@@ -64,9 +64,9 @@ def test_the_check_finds_a_lost_a_changed_a_forked_and_a_stale_turn_and_a_job_wi
 
 @pytest.mark.parametrize("again", [True, False], ids=["repeated", "known-bad"])
 def test_an_append_whose_answer_was_lost_is_stored_once(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool, tenant: str
 ) -> None:
-    storage = PostgresStorage(postgres_url, tenant=tmp_path.name)
+    storage = PostgresStorage(postgres_url, tenant=tenant)
     storage.append("log", b"one", expect=0)
     call = storage._connections.call
     answers = iter([True])

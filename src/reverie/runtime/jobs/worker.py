@@ -137,4 +137,9 @@ async def _watch_stalled(app: App, stalled_seconds: float) -> None:
 async def _take_up(app: App, stalled_seconds: float) -> None:
     """Queue the jobs of dead workers again; the engine would leave them, and their locks, for ever."""
     for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=stalled_seconds):
-        await app.job_manager.retry_job(job)
+        try:
+            await app.job_manager.retry_job(job)
+        except ConnectorException as error:
+            if not isinstance(error.__cause__, psycopg.errors.RaiseException):
+                raise
+            # Another worker took it up in between.

@@ -97,8 +97,8 @@ class Accounts:
             self._watch = replace(self._watch, registered=(*self._watch.registered, said))
         expected = self._watch.expected
         self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))
-        if cache:
-            cache = {**cache, "long_lived": self._watch.long_lived}
+        if cache and self._watch.long_lived:
+            cache = {**cache, "long_lived": True}
         model = _model(reply)
         prices = self.prices(model)
         cost = prices.cost_of(used) if prices is not None else None

@@ -150,11 +150,14 @@ class CachePlan:
         self._rest: list[Any] = []
 
     def state(self) -> dict[str, Any]:
-        """Return the state to log, from which a resumed session continues; empty before the first request."""
+        """Return the state to log, from which a resumed session continues; empty before the first request.
+
+        A field with its default is left out: the state is logged with every call.
+        """
         placed = self.placed
         if placed is None:
             return {}
-        return {
+        state: dict[str, Any] = {
             "ttl": placed.ttl,
             "end": _spelled(placed.end),
             "at": placed.at,
@@ -168,6 +171,8 @@ class CachePlan:
             "turns_left": self.turns_left,
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
+        usual = _CacheState("", 0.0)
+        return {name: value for name, value in state.items() if value != getattr(usual, name)}
 
     def read(self, state: Mapping[str, Any]) -> None:
         """Take the state of the cache that a call logged; ignore a state that cannot be read."""

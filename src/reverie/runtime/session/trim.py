@@ -91,8 +91,9 @@ class Trimmer:
         return self.policy.mode == "provider" and able and "context_management" not in asked.body
 
     def state(self) -> dict[str, Any]:
-        """Return counts and the round of the next look, from which a resumed session continues."""
-        return {"cleared": self._cleared, "read_backs": self.read_backs, "next_look": self._next_look}
+        """Return counts and the round of the next look, from which a resumed session continues; a 0 is left out."""
+        state = {"cleared": self._cleared, "read_backs": self.read_backs, "next_look": self._next_look}
+        return {name: value for name, value in state.items() if value}
 
     def resume(self, state: Mapping[str, Any], decisions: Iterable[object]) -> None:
         """Continue from a logged state and the decisions since then; ignore a state that cannot be read."""

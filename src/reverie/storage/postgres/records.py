@@ -20,7 +20,22 @@ _ENTER: Final = (
 _ROWS: Final = """
 SELECT id, at, who, act, detail FROM reverie.audit WHERE tenant = %s AND at >= %s ORDER BY id DESC LIMIT %s
 """
-_LEDGER: Final = "WITH calls AS (SELECT * FROM reverie.calls WHERE tenant = %s) "
+_KINDS: Final = ("read", "write_5m", "write_1h", "uncached", "output")
+_USUAL: Final[dict[str, Any]] = {
+    **{"source": "main", "layer": "model", "reason": "reply", "broke": "", "lost_tokens": 0, "lost_usd": 0.0},
+    **dict.fromkeys(_KINDS, 0),
+}
+"""The values that a row leaves out, as it does an expected value that is the actual one."""
+_SHOWN: Final = ", ".join(
+    [
+        *(f"coalesce({name}, {usual!r}) AS {name}" for name, usual in _USUAL.items()),
+        *(f"coalesce(expected_{kind}, {kind}, 0) AS expected_{kind}" for kind in _KINDS),
+        "coalesce(expected_usd, usd) AS expected_usd",
+    ]
+)
+_LEDGER: Final = (
+    f"WITH calls AS (SELECT id, session, project, day, usd, at, model, {_SHOWN} FROM reverie.calls WHERE tenant = %s) "
+)
 _FORGET: Final = """
 WITH gone AS (DELETE FROM reverie.calls WHERE tenant = %s AND session = ANY(%s) RETURNING 1) SELECT count(*) FROM gone
 """
@@ -66,7 +81,7 @@ class TenantRecords:
             SQL(", ").join(map(Identifier, names)), SQL(", ").join(map(Placeholder, names))
         )
         with self._connections.transaction("calls") as connection, connection.cursor() as cursor:
-            cursor.executemany(insert, [{"tenant": self._connections.tenant, **row} for row in rows])
+            cursor.executemany(insert, [{"tenant": self._connections.tenant, **_unusual(row)} for row in rows])
 
     def ledger(self, query: str, values: Sequence[Any]) -> list[Row]:
         """Return the rows of a query over the table ``calls``, which has the calls of this tenant on all machines."""
@@ -80,6 +95,16 @@ class TenantRecords:
         row = self._connections.row("calls", _COUNT if dry_run else _FORGET, values)
         assert row is not None
         return row[0]
+
+
+def _unusual(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with None for every value that need not be stored."""
+
+    def is_usual(name: str, value: Any) -> bool:
+        actual = row.get(name.removeprefix("expected_")) if name.startswith("expected_") else _USUAL.get(name)
+        return value == actual
+
+    return {name: None if is_usual(name, value) else value for name, value in row.items()}
 
 
 def _user() -> str:
