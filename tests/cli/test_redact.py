@@ -157,7 +157,7 @@ def killed_at(home: Path, key: str, limit: int) -> int:
     try:
         for name in CALLS:
             setattr(os, name, counted(getattr(os, name)))
-        Redaction(FileStorage(home), key, [SECRET]).run()
+        Redaction(FileStorage(home), home, key, [SECRET]).run()
         os._exit(0)
     finally:
         os._exit(1)
@@ -179,7 +179,7 @@ def test_a_redaction_killed_at_any_call_is_finished_by_the_next(
         kills += 1
         data = (copy / place).read_bytes()
         assert data == log or (SecretForms([SECRET]).count(data) == 0 and parse_log(data).damage == ())
-        receipt = Redaction(FileStorage(copy), place, [SECRET]).run()
+        receipt = Redaction(FileStorage(copy), copy, place, [SECRET]).run()
         assert receipt.left == []
         assert holding(copy, SECRET) == []
         shutil.rmtree(copy)
@@ -253,7 +253,7 @@ def test_the_provider_accepts_the_next_request_after_a_redaction(
             line["body"].pop("bound", None)
         desk.storage.write(key, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     desk.storage = FileStorage(tmp_path)  # type: ignore[assignment]
-    receipt = Redaction(FileStorage(tmp_path), key, [SECRET]).run()
+    receipt = Redaction(FileStorage(tmp_path), tmp_path, key, [SECRET]).run()
     assert receipt.left == []
     anyio.run(talk, "And now?")
     assert bool(desk.refusals) is not drops

@@ -32,6 +32,7 @@ from reverie.runtime.places.archive_index import load_index
 from reverie.runtime.places.projects import project_slug
 from reverie.servers.gateway.exchange import SeenExchange
 from reverie.servers.gateway.recorder import Recorder
+from reverie.settings import Settings
 from reverie.storage.files import FileStorage
 from reverie.values import replace
 
@@ -51,7 +52,7 @@ class Machine:
     def keep(self, *, dry_run: bool = False) -> KeepReport:
         storage = FileStorage(self.home)
         try:
-            return Keeper(storage, usual_places(self.user, {}), dry_run=dry_run).keep(self.now)
+            return Keeper(storage, self.home, usual_places(self.user, {}), dry_run=dry_run).keep(self.now)
         finally:
             storage.close()
 
@@ -619,7 +620,7 @@ def counted(*arguments, **named):
 FileStorage.write = counted
 print("ready", flush=True)
 sys.stdin.readline()
-Keeper(FileStorage(sys.argv[1]), usual_places(Path(sys.argv[2]), {})).keep(0.0)
+Keeper(FileStorage(sys.argv[1]), Path(sys.argv[1]), usual_places(Path(sys.argv[2]), {})).keep(0.0)
 """
 
 
@@ -690,7 +691,7 @@ def test_the_check_notices_a_lost_and_a_doubled_message(
 def through_the_gateway(machine: Machine, session: str, turns: int, *, agent: str = "") -> str | None:
     """Record the turns of a session of Claude Code as its gateway sees them; return the key of the log."""
     key = None
-    with Recorder(machine.home, lambda sentence: None) as recorder:
+    with Recorder(Settings(home=machine.home), lambda sentence: None) as recorder:
         for turn in range(turns):
             said = [text for one in range(turn) for text in (f"question {one}", f"answer {one}")]
             texts = [f"{session} {text}" for text in (*said, f"question {turn}")]

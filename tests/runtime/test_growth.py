@@ -215,7 +215,7 @@ class Database:
     def keep(self) -> list[Any]:
         """Run a pass and return the contents that are kept."""
         storage = FileStorage(self.home)
-        Keeper(storage, usual_places(self.user, {})).keep(0.0)
+        Keeper(storage, storage.root, usual_places(self.user, {})).keep(0.0)
         library = Library(storage)
         keys = library.keys()
         entries = [entry for key in keys for entry in library.load(key).entries]

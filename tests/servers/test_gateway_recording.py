@@ -24,7 +24,7 @@ from reverie.conversation.entries import ASSISTANT, DECISION, Entry
 from reverie.runtime.session.ledger import LedgerStore
 from reverie.servers.gateway.exchange import SeenExchange
 from reverie.servers.gateway.recorder import Recorder
-from reverie.settings import load_settings
+from reverie.settings import Settings, load_settings
 from reverie.testing.chat_server import ChatServer
 from reverie.testing.messages_server import MessagesServer
 
@@ -40,7 +40,7 @@ class Seen:
 
     def __init__(self, home: Path) -> None:
         self.home, self.told = home, list[str]()
-        self.recorder = Recorder(home, self.told.append)
+        self.recorder = Recorder(Settings(home=home), self.told.append)
         self.at = 1_790_000_000.0
 
     def ask(
@@ -82,7 +82,7 @@ class Seen:
 
     def restart(self) -> None:
         self.recorder.__exit__(None, None, None)
-        self.recorder = Recorder(self.home, self.told.append)
+        self.recorder = Recorder(Settings(home=self.home), self.told.append)
 
 
 def text_of(message: Message) -> str:

@@ -20,6 +20,7 @@ from reverie.servers.gateway.recorder import Recorder
 from reverie.servers.gateway.server import serve
 from reverie.servers.gateway.upstreams import Routes
 from reverie.servers.listener import open_listener
+from reverie.settings import Settings
 
 WAIT_SECONDS = 60.0
 LIMIT = 2**25
@@ -102,7 +103,7 @@ class ListedExchanges:
     def __init__(self, home: Path | None = None) -> None:
         self.frames: list[bytes] = []
         self.told: list[str] = []
-        self._recorder = Recorder(home, self.told.append) if home is not None else None
+        self._recorder = Recorder(Settings(home=home), self.told.append) if home is not None else None
 
     def start(self) -> None:
         """Start nothing: the test is the process."""

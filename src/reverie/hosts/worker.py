@@ -27,9 +27,9 @@ from ..runtime.memory.extract.past_sessions import PastSessions
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.scopes import memory_directory
 from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
+from ..runtime.places.storage import storage_of
 from ..runtime.search.vectors import settings_vectors
 from ..settings import Settings, load_settings
-from ..storage.files import FileStorage
 from ..values import record, replace
 from .queue import OWN, Job, Queue
 from .session_state import overheard_messages
@@ -177,7 +177,7 @@ def _extract(
     if not new or wrote or not settings.switches.extraction:
         return ExtractionRun("skipped" if wrote else "nothing"), later
     named = settings.model_aliases.get(MODEL) or job.model
-    with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+    with closing(storage_of(settings)) as storage:
         embed = settings_vectors(settings)
         past = PastSessions(storage, project_slug(Path(job.cwd)), without=job.session, embed=embed)
         ran = _extract_with_model(job, named, memory, new, settings, past) if named else None
@@ -266,7 +266,7 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
     from ..runtime.places.archive_index import load_index
 
     transcript, project = Path(job.transcript), project_slug(Path(job.cwd))
-    with closing(FileStorage(settings.home, durability=settings.durability)) as storage:
+    with closing(storage_of(settings)) as storage:
         recordings = Recordings(Library(storage), index=load_index(str(settings.home)))
         result = ""
         with suppress(SessionBusy):  # `reverie keep` tries it again

@@ -17,6 +17,6 @@ def record() -> None:
     from ..output import warn
 
     os.nice(5)
-    with Recorder(load_settings().home, warn) as recorder:
+    with Recorder(load_settings(), warn) as recorder:
         for exchange in read_exchanges(sys.stdin.buffer):
             recorder.take(exchange)

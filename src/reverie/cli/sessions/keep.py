@@ -17,7 +17,7 @@ from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked, warn
 from ..timers import Timer, install_timer, remove_timer, timer_state
 from .import_sessions import index_imported
-from .recordings import opened_files
+from .recordings import opened_storage
 
 
 @click.command(short_help="Keep the sessions of all agents on this machine in the library.")
@@ -40,8 +40,8 @@ def command(install: bool, remove: bool, dry_run: bool, as_json: bool) -> int:
     timer = keep_timer(settings.home)
     if install or remove:
         return change_timer(timer, install=install, dry_run=dry_run, as_json=as_json)
-    with opened_files(settings) as storage:
-        keeper = Keeper(storage, usual_places(Path.home(), os.environ), dry_run=dry_run)
+    with opened_storage(settings) as storage:
+        keeper = Keeper(storage, settings.home, usual_places(Path.home(), os.environ), dry_run=dry_run)
         try:
             report = keeper.keep(time.time(), lambda files: tracked(files, "keeping"))
         except SessionBusy:

@@ -19,7 +19,6 @@ from ...runtime.library import Library, agent_log
 from ...runtime.places.projects import project_slug
 from ...runtime.places.storage import storage_of
 from ...settings import Settings, load_settings
-from ...storage.files import FileStorage
 from ..output import warn
 
 if TYPE_CHECKING:
@@ -32,13 +31,6 @@ _ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
 def opened_storage(settings: Settings | None = None) -> closing[Storage]:
     """Return the configured storage as a context that closes it at its end."""
     return closing(storage_of(settings or load_settings()))
-
-
-def opened_files(settings: Settings) -> closing[FileStorage]:
-    """Return the files of the home directory, for commands that work on nothing else yet."""
-    if settings.database is not None:
-        raise InputError("this command works on files only: move the sessions to a home first ('reverie move')")
-    return closing(FileStorage(settings.home, durability=settings.durability))
 
 
 @contextmanager

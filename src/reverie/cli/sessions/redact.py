@@ -7,11 +7,11 @@ import sys
 import click
 
 from ...errors import InputError
+from ...ports import Storage
 from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
 from ...settings import load_settings
-from ...storage.files import FileStorage
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
-from .recordings import SESSION, opened_files, opened_library
+from .recordings import SESSION, opened_library, opened_storage
 
 
 @click.command()
@@ -25,19 +25,20 @@ def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_j
     """Take a secret out of a session for good.
 
     It leaves the log, the search index, stored results, notes, agents' logs, memories, the input history and every
-    other file of the home; thinking that was signed after it is not sent again. This cannot be undone. The secret is
-    never an argument, because arguments stay in the history of the shell.
+    other file of the home, and the rows of a database; thinking that was signed after it is not sent again. This
+    cannot be undone. The secret is never an argument, because arguments stay in the history of the shell.
     """
     if text and scan:
         raise InputError("--text and --scan exclude each other")
     with opened_library() as library:
         key = library.find(session)
-    with opened_files(load_settings()) as storage:
+    settings = load_settings()
+    with opened_storage(settings) as storage:
         secrets = scanned(storage, key, quiet=as_json) if scan else [typed()]
         if not secrets:
             say("no secret was found; nothing was changed")
             return 0
-        redaction = Redaction(storage, key, secrets)
+        redaction = Redaction(storage, settings.home, key, secrets)
         receipt = redaction.plan()
         if not dry_run:
             if not yes and not agreed(receipt):
@@ -58,7 +59,7 @@ def typed() -> str:
     return sys.stdin.read().strip("\r\n")
 
 
-def scanned(storage: FileStorage, key: str, *, quiet: bool) -> list[str]:
+def scanned(storage: Storage, key: str, *, quiet: bool) -> list[str]:
     """Return the secrets that the rules find, and list them masked."""
     found = found_secrets(storage, key)
     for one in [] if quiet else found:

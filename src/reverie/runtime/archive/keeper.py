@@ -12,7 +12,9 @@ from typing import Any, Final, TypeAlias, cast
 from ...errors import ReverieError, SessionBusy, StorageConflict, StorageError
 from ...importers import ImportedSession, SessionPlace, opencode, read_session
 from ...importers.history import NAME as HISTORY
+from ...ports import Storage
 from ...storage.files import FileStorage
+from ...storage.lock_files import take_lease
 from ...values import field, record
 from ..library import ADDED, GROWN, Library
 from ..places.archive_index import UNREAD, ArchiveIndex, KeptFile, load_index, save_index, stamp_of, stored_logs
@@ -69,10 +71,14 @@ class KeepReport:
 
 
 class Keeper:
-    """Keeps the sessions of the agents at these places; ``dry_run`` writes nothing."""
+    """Keeps the sessions of the agents at these places in a storage; ``dry_run`` writes nothing.
 
-    def __init__(self, storage: FileStorage, places: Sequence[SessionPlace], *, dry_run: bool = False) -> None:
+    The index of their files is in the home of this machine, which is the storage's own if that is of files.
+    """
+
+    def __init__(self, storage: Storage, home: Path, places: Sequence[SessionPlace], *, dry_run: bool = False) -> None:
         self._storage = storage
+        self._home = str(home)
         self._places = places
         self._dry_run = dry_run
 
@@ -81,9 +87,9 @@ class Keeper:
 
         ``track`` passes on the files to read, to show progress.
         """
-        lease = None if self._dry_run else self._storage.lease(_LOCK, holder="keep")
+        lease = None if self._dry_run else take_lease(self._home, _LOCK, "keep")
         try:
-            return _Pass(self._storage, self._dry_run).run(self._places, now, track)
+            return _Pass(self._storage, self._home, self._dry_run).run(self._places, now, track)
         finally:
             if lease is not None:
                 lease.release()
@@ -92,9 +98,9 @@ class Keeper:
 class _Pass:
     """One pass: the index it began with, the files it found, and its counts."""
 
-    def __init__(self, storage: FileStorage, dry_run: bool) -> None:
+    def __init__(self, storage: Storage, home: str, dry_run: bool) -> None:
         self._storage = storage
-        self._home = str(storage.root)
+        self._home = home
         self._dry_run = dry_run
         self._index: ArchiveIndex = load_index(self._home)
         self._recordings: Recordings | None = None
@@ -128,7 +134,8 @@ class _Pass:
         histories = [one for place in places if place.history and (one := self._recover(place))]
         self._save()
         present = set[str]().union(*found.values())
-        there = stored_logs(self._home) | self._planned
+        is_here = isinstance(self._storage, FileStorage)
+        there = (stored_logs(self._home) if is_here else set(Library(self._storage).keys())) | self._planned
         agents = [self._agent(place, present, there, due.get(place.format, [])) for place in places]
         return KeepReport(
             tuple(one for one in agents if one.kept or one.due),

@@ -1,7 +1,8 @@
-"""Redact a session: take a secret out of its log and everything kept of it, and prove it by a search of the home.
+"""Redact a session: take a secret out of its log and everything kept of it, and prove it by a search.
 
-Each file is replaced atomically, the log of the session last of all logs, so that a redaction which was interrupted is
-finished by the same call.
+With a database both its rows and the files of this machine's home are changed and searched. Each file is replaced
+atomically, the log of the session last of all logs, so that a redaction which was interrupted is finished by the same
+call.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from ...digests import hex_of
 from ...errors import InputError, SessionNotFound
 from ...memories.rules.secrets import secret_spans
 from ...memories.store.journal import JournalEntry, encode, read_entries
-from ...memories.store.store import MemoryStore
 from ...paths import TEMPORARY_PREFIX, replace_file
-from ...storage.files import FileStorage
+from ...ports import Storage
 from ...values import field, record
 from ..library import Library, agent_log
 from ..memory.memory import Memory
+from ..memory.shared_journal import StoredJournal, shared_folders
 from ..places.home_search import home_files, search_home
+from ..places.storage import database_of
 from ..search.sessions import SessionSearch
 from .redacted_log import RedactedLog, SecretForms
 
 _INDEX: Final = "search.sqlite"
 _LOG: Final = ".jsonl"
 _JOURNAL: Final = ".journal"
+_LINES: Final = f"{_JOURNAL}/journal.jsonl"
 _USERS_OWN: Final = ("config.toml", "AGENTS.md", "skills")
 """Files that the user writes; they may hold a key that the program needs, so they are named and not changed."""
 
@@ -57,16 +60,16 @@ class RedactionReceipt:
     replies: int = 0
     """Replies whose thinking is not sent again."""
     files: dict[str, int] = field(default_factory=lambda: {})
-    """Occurrences by file, relative to the home."""
+    """Occurrences by file, relative to the home, or by key of the database."""
     memories: list[str] = field(default_factory=lambda: [])
     """The memories that were forgotten, by name."""
     log_sha256: str = ""
     """The first characters of the log's digest now."""
     left: list[str] = field(default_factory=lambda: [])
-    """Files of the home that still hold the secret, such as logs of other sessions."""
+    """Files of the home, and keys of a database, that still hold the secret, such as logs of other sessions."""
 
 
-def found_secrets(storage: FileStorage, key: str) -> list[FoundSecret]:
+def found_secrets(storage: Storage, key: str) -> list[FoundSecret]:
     """Return the secrets that the rules find in a session's log, results and notes, and in its agents' logs."""
     kinds: dict[str, str] = {}
     counts: Counter[str] = Counter()
@@ -81,17 +84,18 @@ def found_secrets(storage: FileStorage, key: str) -> list[FoundSecret]:
     return [FoundSecret(kinds[value], value, count) for value, count in counts.items()]
 
 
-def _session_logs(storage: FileStorage, key: str) -> list[str]:
+def _session_logs(storage: Storage, key: str) -> list[str]:
     """Return the keys of the logs of a session's agents and, last, of its own."""
     return [*map(agent_log, Library(storage).agents_of(key)), key]
 
 
 class Redaction:
-    """The redaction of one session in a home; nothing of it is open elsewhere while ``run`` works."""
+    """The redaction of one session in a storage and a home; nothing of it is open elsewhere while ``run`` works."""
 
-    def __init__(self, storage: FileStorage, key: str, secrets: Iterable[str]) -> None:
+    def __init__(self, storage: Storage, home: Path, key: str, secrets: Iterable[str]) -> None:
         self._storage = storage
-        self._home = storage.root
+        self._database = database_of(storage)
+        self._home = home
         self._key = key
         self._forms = SecretForms(secrets)
         if storage.load(key) is None:
@@ -105,7 +109,12 @@ class Redaction:
         """Take the secrets out and return the receipt; raise ``SessionBusy`` if the session or an agent is running."""
         with Library(self._storage).reserved(self._key, "redact"):
             self._forget_lines()
-            return self._work(dry_run=False)
+            receipt = self._work(dry_run=False)
+        if self._database is not None:
+            counts = {"entries": receipt.entries, "files": len(receipt.files), "memories": len(receipt.memories)}
+            self._database.records.enter_audit("redact", {"session": receipt.session, **counts})
+            self._database.sweep_blobs()
+        return receipt
 
     def _work(self, *, dry_run: bool) -> RedactionReceipt:
         files: dict[str, int] = {}
@@ -114,6 +123,8 @@ class Redaction:
         memories = self._forget_memories(files, dry_run=dry_run)
         for name in [*self._side_files()]:
             self._replace(name, files, dry_run=dry_run)
+        for name in [*self._side_keys()]:
+            self._replace_stored(name, files, dry_run=dry_run)
         for key, log in redacted.items():
             if log.occurrences:
                 files[key] = log.occurrences
@@ -138,9 +149,11 @@ class Redaction:
         return RedactedLog.of(self._storage.load(key) or b"", self._forms, session, time.time())
 
     def _holding(self) -> list[str]:
-        """Return the files of the home that hold a secret in any form."""
+        """Return the files of the home, and the keys of a database, that hold a secret in any form."""
         forms = [form for form, _ in self._forms.texts]
-        return [name for name, found in search_home(self._home, forms) if found]
+        stored = self._storage.list() if self._database is not None else ()
+        keys = [key for key in stored if self._forms.count(self._storage.load(key) or b"")]
+        return [*(name for name, found in search_home(self._home, forms) if found), *keys]
 
     def _read(self, name: str) -> bytes:
         path = self._home / name
@@ -152,9 +165,21 @@ class Redaction:
         """Yield the files that are changed in place: all but logs, journals of memories, databases and a user's own."""
         for name in home_files(self._home):
             parts = name.split("/")
-            is_log = name.endswith(_LOG) and len(parts) == {"projects": 3, "agents": 2}.get(parts[0], 0)
-            if not (is_log or parts[0] in _USERS_OWN or _JOURNAL in parts or ".sqlite" in name):
+            if not (_is_log(name) or parts[0] in _USERS_OWN or _JOURNAL in parts or ".sqlite" in name):
                 yield name
+
+    def _side_keys(self) -> Iterator[str]:
+        """Yield the documents of a database that are changed in place: all but logs and the lines of memories."""
+        for key in self._storage.list() if self._database is not None else ():
+            if not (_is_log(key) or key.endswith(_LINES) or key.split("/")[0] in _USERS_OWN):
+                yield key
+
+    def _replace_stored(self, key: str, files: dict[str, int], *, dry_run: bool) -> None:
+        data, count = self._forms.replaced(self._storage.load(key) or b"")
+        if count:
+            files[key] = count
+            if not dry_run:
+                self._storage.write(key, data)
 
     def _replace(self, name: str, files: dict[str, int], *, dry_run: bool) -> None:
         data, count = self._forms.replaced(self._read(name))
@@ -171,7 +196,10 @@ class Redaction:
     def _forget_memories(self, files: dict[str, int], *, dry_run: bool) -> list[str]:
         """Forget the memories that hold a secret, now or in a former version, and return their files."""
         forgotten: list[str] = []
-        held = self._holding()
+        shared = shared_folders(self._storage) if self._database is not None else []
+        for place in shared:
+            self._memory(place, shared)  # the files of this machine are those of the database now
+        held = list(dict.fromkeys(self._holding()))
         for place in sorted({place for one in held if (place := self._memory_folder(one))}):
             inside = [one.removeprefix(f"{place}/") for one in held if one.startswith(f"{place}/")]
             current = [one for one in inside if one.endswith(".md") and "/" not in one and one != "MEMORY.md"]
@@ -180,10 +208,17 @@ class Redaction:
             forgotten += [f"{place}/{one}" for one in current]
             for one in [] if dry_run else current:
                 with suppress(InputError):
-                    Memory(self._home / place).forget(one, why="it held a redacted secret", erase=True)
+                    self._memory(place, shared).forget(one, why="it held a redacted secret", erase=True)
             if not dry_run:
-                MemoryStore(str(self._home / place)).erase(self._former_versions(place))
+                self._memory(place, shared).store.erase(self._former_versions(place))
         return forgotten
+
+    def _memory(self, place: str, shared: Iterable[str]) -> Memory:
+        """Return the memories of a directory, which is a working copy if its journal is in the database."""
+        journal = None
+        if self._database is not None and place in shared:
+            journal = StoredJournal(self._storage, place, self._database.tenant)
+        return Memory(self._home / place, shared=journal)
 
     def _memory_folder(self, name: str) -> str:
         """Return the memory directory that a file is in, or an empty text."""
@@ -192,7 +227,7 @@ class Redaction:
 
     def _former_versions(self, place: str) -> set[str]:
         """Return the files whose former versions in a memory journal hold a secret."""
-        data = self._read(f"{place}/{_JOURNAL}/journal.jsonl")
+        data = self._read(f"{place}/{_LINES}")
         entries = [entry for entry, _ in read_entries(data) if isinstance(entry, JournalEntry)]
         return {file for entry in entries if self._forms.count(encode(entry)) for file in entry.files}
 
@@ -201,3 +236,8 @@ class Redaction:
         if (self._home / _INDEX).exists():
             with SessionSearch(self._home) as search:
                 search.forget(self._key)
+
+
+def _is_log(name: str) -> bool:
+    parts = name.split("/")
+    return name.endswith(_LOG) and len(parts) == {"projects": 3, "agents": 2}.get(parts[0], 0)

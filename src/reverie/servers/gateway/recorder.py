@@ -19,9 +19,10 @@ from ...importers.import_result import RecordSource, SessionDraft
 from ...runtime.archive.recordings import DELETED, GATEWAY, Recordings, project_of
 from ...runtime.library import Library
 from ...runtime.places.archive_index import load_index
+from ...runtime.places.storage import storage_of
 from ...runtime.session.accounts import Accounts, CallBill
-from ...runtime.session.ledger import LedgerStore
-from ...storage.files import FileStorage
+from ...runtime.session.ledger import open_ledger
+from ...settings import Settings
 from ...values import replace
 from .content import SeenMessage, SeenRequest, Unreadable, identity_of, reply_message, reply_of, request_of
 from .conversations import Conversation, chosen, is_fork, is_side_call, name_of
@@ -33,16 +34,16 @@ _MAX_SENTENCES: Final = 1_000
 
 
 class Recorder:
-    """Records the exchanges of a gateway in a home, one after the other; a failure is reported and stops nothing."""
+    """Records the exchanges of a gateway, one after the other; a failure is reported and stops nothing."""
 
-    def __init__(self, home: Path, tell: Callable[[str], None]) -> None:
-        """Record in ``home``; ``tell`` gets a sentence about each new reason why something is not recorded."""
-        self._home = home
+    def __init__(self, settings: Settings, tell: Callable[[str], None]) -> None:
+        """Record where the settings keep sessions; ``tell`` gets each new reason why something is not recorded."""
+        self._home = settings.home
         self._tell = tell
         self._told = set[str]()
-        self._storage = FileStorage(home)
+        self._storage = storage_of(settings)
         self._library = Library(self._storage)
-        self._ledger = LedgerStore(home, listener=self._fell_back)
+        self._ledger = open_ledger(settings, self._storage, listener=self._fell_back)
         self._known: dict[str, list[Conversation]] = {}
         self._waiting: dict[str, list[tuple[SeenExchange, Conversation]]] = {}
         """Side calls by their session, whose project only its main conversation names."""
