@@ -15,11 +15,12 @@ from ...runtime.archive.recordings import Recordings
 from ...runtime.library import ADDED, GROWN
 from ...runtime.places.projects import project_slug
 from ...runtime.search.sessions import SessionSearch
+from ...runtime.search.shared_words import index_logs, words_of
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ...values import record
 from ..output import console, counted, emit_json, progressing, say, table, tracked, warn
-from .recordings import opened_library
+from .recordings import opened_library, opened_storage
 
 IMPORTED, EXTENDED, PLANNED, KNOWN = "imported", "extended", "would be imported", "already there"
 NAMED = 5
@@ -83,6 +84,11 @@ def index_imported(logs: int) -> None:
     """Add imported sessions to the search index now, with progress, so that the first search need not read them."""
     settings = load_settings()
     if not logs or not settings.switches.memory:
+        return
+    if settings.database is not None:
+        with opened_storage(settings) as storage:
+            if (words := words_of(storage)) is not None:
+                index_logs(storage, words)
         return
     embedder = settings_embedder(settings)
     try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, cast
 
 from ...errors import InputError, ModelError
+from ...settings import Settings
 from ...values import record
 
 # The facts in the order of a reader's questions; every fact is in one group.
@@ -79,7 +79,7 @@ def model_row(name: str, *, ask: bool = False) -> ModelRow:
     reported, problem = _reported(model) if ask else (None, "")
     window = window_for(model, facts=facts, reported=reported, lookup=listed_window, environment=os.environ)
     shown, before = msgspec.to_builtins(facts), msgspec.to_builtins(table)
-    lower = {"the setting window_tokens": settings.window_tokens, "a refusal": _learned(settings.home, model)}
+    lower = {"the setting window_tokens": settings.window_tokens, "a refusal": _learned(settings, model)}
     limits = {why: limit for why, limit in lower.items() if limit is not None and limit < window.tokens}
     tokens = min(limits.values(), default=window.tokens)
     return ModelRow(
@@ -131,16 +131,16 @@ def _resolved(name: str, aliases: Any) -> str:
     return str(aliases.get(asked, asked))
 
 
-def _learned(home: Path, model: str) -> int | None:
+def _learned(settings: Settings, model: str) -> int | None:
     """Return the window that a refusal taught for a model; None if there is none."""
     from contextlib import closing
 
+    from ...runtime.places.storage import storage_of
     from ...runtime.session.windows import KEY, learned_windows
-    from ...storage.files import FileStorage
 
-    if not (home / KEY).exists():
+    if settings.database is None and not (settings.home / KEY).exists():
         return None
-    with closing(FileStorage(home)) as storage:
+    with closing(storage_of(settings)) as storage:
         return learned_windows(storage).get(model.partition(":")[2] or model)
 
 
