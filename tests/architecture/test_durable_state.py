@@ -1,4 +1,4 @@
-"""Durable state is behind the Storage port: a module of the runtime that touches files itself is named with a reason."""
+"""Durable state is behind the Storage port: modules of the runtime that touch files are named with a reason."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ OPEN_A_HOME = {
     "runtime/places/storage.py": "the one place that chooses by the settings",
     "runtime/search/sessions.py": "a search that is given no storage is of a home",
     "runtime/session/ledger.py": "rebuilds the ledger file of a home from its logs",
-    "servers/gateway/saver.py": "a saved result is shown as a path that the tools of the client, on this machine, can read",
+    "servers/gateway/saver.py": "a saved result is shown as a path that the tools of its client, on this machine, read",
 }
 """The modules that open the files of a home as a storage, whatever the settings say."""
 

@@ -136,7 +136,7 @@ def test_a_letter_missed_while_the_folder_was_read_is_not_overtaken(home: Path, 
         bob.poll()
         for number in range(1, 6):
             alice.send("bob", str(number))
-        listed: Callable[..., list[str]] = mail_files._listed  # pyright: ignore[reportPrivateUsage]
+        listed: Callable[..., list[str]] = mail_files.listed
         looks: list[int] = []
 
         def torn(mailbox: int, *parts: str) -> list[str]:
@@ -146,7 +146,7 @@ def test_a_letter_missed_while_the_folder_was_read_is_not_overtaken(home: Path, 
                 return names[:1] + names[3:] if len(looks) == 1 else names
             return names
 
-        monkeypatch.setattr(mail_files, "_listed", torn)
+        monkeypatch.setattr(mail_files, "listed", torn)
         assert texts(bob.poll()) == ["1", "2", "3", "4", "5"]
         assert len(looks) == 2
         assert texts(bob.poll()) == ["1", "2", "3", "4", "5"]
@@ -384,7 +384,7 @@ def test_a_poll_looks_at_a_few_names_however_many_letters_wait(
 ):
     senders, each = (16, 6_250) if torture else (4, 600)
     fill(home, "bob", senders, each)
-    listed: Callable[..., list[str]] = mail_files._listed  # pyright: ignore[reportPrivateUsage]
+    listed: Callable[..., list[str]] = mail_files.listed
     seen: list[int] = []
 
     def counted(mailbox: int, *parts: str) -> list[str]:
@@ -394,7 +394,7 @@ def test_a_poll_looks_at_a_few_names_however_many_letters_wait(
 
     with box(home, "bob") as bob:
         bob.acquire()
-        monkeypatch.setattr(mail_files, "_listed", counted)
+        monkeypatch.setattr(mail_files, "listed", counted)
         for _ in range(5):
             seen.clear()
             letters = bob.poll(50)

@@ -8,7 +8,7 @@ import shutil
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import anyio
@@ -16,7 +16,7 @@ import pytest
 
 from postgres_server import PostgresServer
 from reverie import Agent, Session
-from reverie.errors import InputError, SessionBusy
+from reverie.errors import InputError, SessionBusy, StorageError
 from reverie.memories.store.side_files import DirectoryFiles
 from reverie.models.scripted_model import ScriptedModel
 from reverie.runtime.agent.budgets import Budgets
@@ -250,6 +250,31 @@ def test_a_letter_without_its_senders_signature_is_refused(letters: Letters) -> 
     assert bob.poll() == []
     assert "signature" in bob.refused[0].why
     assert len(list(letters.storage.list("teams/red/bob/bad"))) == 1
+
+
+def test_anything_else_in_a_stored_mailbox_harms_nobody_and_a_damaged_key_is_named(letters: Letters) -> None:
+    bob, alice = letters.open("bob"), letters.open("alice")
+    letters.storage.write("teams/red/bob/new/red,alice/0000000000/note.txt", b"obey")
+    letters.storage.write("teams/red/bob/new/stray", b"obey")
+    alice.send("bob", "hello")
+    assert [one.text for one in bob.poll()] == ["hello"]
+    assert [one.why[:9] for one in bob.refused] == ["it is not"] * 2
+    assert len(list(letters.storage.list("teams/red/bob/bad"))) == 2
+    letters.storage.write("teams/red/carol/key", b"no key")
+    with pytest.raises(StorageError, match="carol/key is not a key: delete it"):
+        letters.open("carol")
+
+
+def test_processes_that_send_under_one_name_do_not_overtake_each_other(letters: Letters) -> None:
+    bob, first, second = letters.open("bob"), letters.open("alice"), letters.open("alice")
+    with first._numbered(("teams", "red", "bob")) as number:  # pyright: ignore[reportPrivateUsage]
+        assert number == 1
+        thread = Thread(target=second.send, args=("bob", "later"))
+        thread.start()
+        thread.join(0.1)
+        assert bob.poll() == []
+    thread.join(30)
+    assert [(one.text, one.sequence) for one in bob.poll()] == [("later", 2)]
 
 
 def test_one_process_reads_a_mailbox_and_names_differ_by_more_than_case(letters: Letters) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import InputError, ModelError
-from ...settings import Settings
 from ...values import record
+
+if TYPE_CHECKING:
+    from ...settings import Settings
 
 # The facts in the order of a reader's questions; every fact is in one group.
 _GROUPS = {

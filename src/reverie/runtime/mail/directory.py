@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from ...conversation.entries import seconds
 from ...errors import InputError, StorageError
 from ...layers.l7_relay import check_name
 from ...paths import open_plain, opened_folder, read_all, replace_file
@@ -66,13 +65,6 @@ def mailbox_owner(home: str, team: str, name: str) -> MailboxOwner | None:
             return None
         known = MailboxOwner(name, team)
     return replace(known, name=name, team=team)
-
-
-def remove_retired(home: str, team: str, now: float) -> None:
-    """Remove a team's mailboxes whose agents ended more than 30 days ago."""
-    for one in mailbox_owners(home, team):
-        if one.ended and now - seconds(one.ended) > RETIRED_SECONDS:
-            remove_mailbox(home, one)
 
 
 def remove_mailbox(home: str, known: MailboxOwner) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...errors import InputError, StorageError, UnsafePath
 from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, Letter, check_name
@@ -36,6 +36,10 @@ _IDLE_SECONDS: Final = 60.0
 _LOCK_SECONDS: Final = 10.0
 _MAX_RACES: Final = 64
 _NUMBER_BYTES: Final = 21
+
+
+Folders: TypeAlias = tuple[str, str, str]
+"""The parts of a mailbox's path below the home."""
 
 
 @record
@@ -70,7 +74,22 @@ def archive_name(place: LetterPlace) -> str:
     return f"{at},{sequence},{place.folder}"
 
 
-def folders_of(team: str, agent: str) -> tuple[str, str, str]:
+def moved_name(place: LetterPlace) -> str:
+    """Return the name in ``cur`` or ``bad`` of a letter, or of a file that is none."""
+    if place.sequence:
+        return archive_name(place)
+    return f"stray,{os.urandom(4).hex()},{place.file.replace('/', ',')}"[:200]
+
+
+def archived_place(name: str) -> LetterPlace | None:
+    """Return the former place of a letter by its name in ``cur``; None if that is not the name of a letter."""
+    at, sequence, folder = (*name.split(",", 2), "", "")[:3]
+    if not _FILE.fullmatch(f"{sequence},{at}") or not _FOLDER.fullmatch(folder):
+        return None
+    return place_at(folder, f"{int(sequence) // BUCKET:010d}", f"{sequence},{at}")
+
+
+def folders_of(team: str, agent: str) -> Folders:
     """Return the parts of a mailbox's path below the home; raise ``InputError`` for an invalid name."""
     return ("teams", check_name(team, "team"), check_name(agent))
 
@@ -149,8 +168,8 @@ def _lock(descriptor: int, path: str) -> None:
 
 def _last_waiting(home: str, reader: Sequence[str], sender: str) -> int:
     with suppress(FileNotFoundError), opened_folder(home, reader) as mailbox:
-        for bucket in sorted(_listed(mailbox, "new", sender), reverse=True):
-            numbers = [place_at(sender, bucket, name).sequence for name in _listed(mailbox, "new", sender, bucket)]
+        for bucket in sorted(listed(mailbox, "new", sender), reverse=True):
+            numbers = [place_at(sender, bucket, name).sequence for name in listed(mailbox, "new", sender, bucket)]
             if any(numbers):
                 return max(numbers)
     return 0
@@ -213,7 +232,8 @@ def _below(mailbox: int, *parts: str) -> Generator[int]:
         os.close(folder)
 
 
-def _listed(mailbox: int, *parts: str) -> list[str]:
+def listed(mailbox: int, *parts: str) -> list[str]:
+    """Return the names in a folder of a mailbox; an empty list if there is no such folder."""
     try:
         with _below(mailbox, *parts) as folder:
             return os.listdir(folder)
@@ -240,13 +260,13 @@ def oldest_places(mailbox: int, sender: str, limit: int, *, upto: LetterPlace | 
     A file that is not named like a letter is included with number 0.
     """
     found: list[LetterPlace] = []
-    for bucket in sorted(_listed(mailbox, "new", sender)):
+    for bucket in sorted(listed(mailbox, "new", sender)):
         if upto is not None and bucket > upto.bucket:
             break
         if not _BUCKET.fullmatch(bucket):
             found.append(LetterPlace(sender, "", bucket))
             continue
-        names = sorted(_listed(mailbox, "new", sender, bucket))
+        names = sorted(listed(mailbox, "new", sender, bucket))
         if upto is not None and bucket == upto.bucket:
             names = [name for name in names if name <= upto.file]
         found += [place_at(sender, bucket, name) for name in names[: limit - len(found)]]
@@ -274,10 +294,9 @@ def read_letter(mailbox: int, parts: Sequence[str], path: str) -> bytes:
 def move_out(mailbox: int, place: LetterPlace, to: str) -> bool:
     """Move the file at a place from ``new`` to the folder ``to``; return whether it was still there."""
     parts = [part for part in ("new", place.folder, place.bucket) if part]
-    name = archive_name(place) if place.sequence else f"stray,{os.urandom(4).hex()},{place.file}"[:200]
     try:
         with _below(mailbox, *parts) as source, _below(mailbox, to) as target:
-            os.rename(place.file, name, src_dir_fd=source, dst_dir_fd=target)
+            os.rename(place.file, moved_name(place), src_dir_fd=source, dst_dir_fd=target)
     except FileNotFoundError:
         return False
     return True
@@ -285,7 +304,7 @@ def move_out(mailbox: int, place: LetterPlace, to: str) -> bool:
 
 def remove_empty_folders(mailbox: int, sender: str, now: float) -> None:
     """Remove a sender's empty folders: older ones at once, the newest one after it was idle for a while."""
-    buckets = sorted(_listed(mailbox, "new", sender))
+    buckets = sorted(listed(mailbox, "new", sender))
     with suppress(OSError), _below(mailbox, "new", sender) as folder:
         for bucket in buckets[:-1]:
             with suppress(OSError):
@@ -300,7 +319,7 @@ def remove_empty_folders(mailbox: int, sender: str, now: float) -> None:
 
 def drop_oldest(mailbox: int, name: str, keep: int) -> None:
     """Delete all but the newest ``keep`` files of the folder ``cur`` or ``bad``."""
-    names = sorted(_listed(mailbox, name))
+    names = sorted(listed(mailbox, name))
     with _below(mailbox, name) as folder:
         for one in names[: max(0, len(names) - keep)]:
             with suppress(OSError):
@@ -309,22 +328,12 @@ def drop_oldest(mailbox: int, name: str, keep: int) -> None:
 
 def drop_orphans(mailbox: int, now: float) -> None:
     """Delete unfinished files in ``tmp`` that are older than an hour, left by senders that died."""
-    names = _listed(mailbox, "tmp")
+    names = listed(mailbox, "tmp")
     with _below(mailbox, "tmp") as folder:
         for name in names:
             with suppress(OSError):
                 if now - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime > _ORPHAN_SECONDS:
                     os.unlink(name, dir_fd=folder)
-
-
-def archived_places(mailbox: int, limit: int) -> list[tuple[str, LetterPlace]]:
-    """Return the newest ``limit`` letters of ``cur``, oldest first: each file name with its former place."""
-    found: list[tuple[str, LetterPlace]] = []
-    for name in sorted(_listed(mailbox, "cur"), reverse=True)[:limit]:
-        at, sequence, folder = (*name.split(",", 2), "", "")[:3]
-        if _FILE.fullmatch(f"{sequence},{at}") and _FOLDER.fullmatch(folder):
-            found.append((name, place_at(folder, f"{int(sequence) // BUCKET:010d}", f"{sequence},{at}")))
-    return found[::-1]
 
 
 def socket_owner(home: str, path: str) -> tuple[str, str] | None:

@@ -27,7 +27,6 @@ from .files import folders_of, socket_owner
 from .local_queues import LetterQueue, LocalQueues
 from .mailbox import Mailbox
 from .sockets import deliver
-from .stored_mailbox import StoredMailbox
 
 MAX_CHARS: Final = 100_000
 _SOCKET: Final = "uds"
@@ -170,7 +169,7 @@ class PostOffice:
             raise InputError(
                 "this agent has no mailbox, so it cannot reach other processes; write to an agent of its own process"
             )
-        if isinstance(self._mailbox, StoredMailbox):
+        if not self._mailbox.has_sockets:
             raise InputError("with a database there are no sockets: write to a name of the team")
         home = self._mailbox.home
         found = socket_owner(home, os.path.abspath(os.path.expanduser(path)))

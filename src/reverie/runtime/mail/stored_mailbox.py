@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from threading import Lock
-from typing import Any
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Final
 
 import msgspec
 
-from ...conversation.entries import iso, seconds
-from ...errors import InputError, NewerVersion, SessionBusy, StorageConflict, StorageError
-from ...layers.l7_relay import KEY_BYTES, Letter, check_name, sealed
+from ...errors import InputError, StorageConflict, StorageError
+from ...layers.l7_relay import KEY_BYTES, check_name
 from ...ports import Lease, Storage
 from ...settings import Settings
 from ...values import replace
-from ..places.storage import storage_of
+from ..places.storage import patient_lease, storage_of
 from ..session.writer import holder_text
-from .directory import RETIRED_SECONDS, MailboxOwner, mailbox_owners
-from .files import AGENT, BUCKET, KEY, LetterPlace, archive_name, folders_of, place_at, place_of
-from .mailbox import KEPT_LETTERS, Carrier, Mailbox, RefusedLetter
+from .directory import MailboxOwner, mailbox_owners
+from .files import AGENT, KEY, Folders, LetterPlace, archive_name, folders_of, moved_name, place_at
+from .mailbox import Mailbox
+
+_PATIENCE_SECONDS: Final = 10.0
 
 
 def open_mailbox(
@@ -66,172 +66,17 @@ def stored_owner(storage: Storage, team: str, name: str) -> MailboxOwner | None:
 class StoredMailbox(Mailbox):
     """The letters of one agent in a storage that several machines share; it closes the storage."""
 
+    has_sockets = False
+
     def __init__(
         self, storage: Storage, team: str, agent: str, *, session: str = "", clock: Callable[[], float] = time.time
     ) -> None:
-        self.team, self.agent = check_name(team, "team"), check_name(agent)
-        self.session = session
-        self.refused: list[RefusedLetter] = []
+        self.home = ""
+        self._begin(team, agent, session, clock)
         self._storage = storage
-        self._parts = folders_of(team, agent)
-        self._clock = clock
-        self._held: Lease | None = None
-        self._keys: dict[tuple[str, str], bytes] = {}
-        self._read_count = 0
-        self._polling, self._sending = Lock(), Lock()
         self._key = self._register()
 
-    # -- ownership
-
-    def _register(self) -> bytes:
-        key, known = self._key_of(self.team, self.agent), self._owner(self.team, self.agent)
-        if key is not None and known is not None and not known.ended:
-            return key
-        for one in self._owners(self.team):
-            if one.name != self.agent and one.name.casefold() == self.agent.casefold():
-                raise InputError(f"an agent named {one.name} is in team {self.team} already; choose another name")
-            if one.name != self.agent and one.ended and self._clock() - seconds(one.ended) > RETIRED_SECONDS:
-                _remove(self._storage, self._storage.list(_key(folders_of(one.team, one.name))))
-        if key is None:
-            key = os.urandom(KEY_BYTES)
-            try:
-                self._storage.write(self._at(KEY), key.hex().encode(), create=True)
-            except StorageConflict:  # another machine made it just now
-                return self._register()
-        created = known.created if known is not None else iso(self._clock())
-        self._write_owner(MailboxOwner(self.agent, self.team, self.session, 0, "", created))
-        return key
-
-    def acquire(self) -> None:
-        """Take the lease to read and record this process; raise ``SessionBusy`` if another process has it."""
-        if self._held is not None:
-            return
-        try:
-            self._held = self._storage.lease(_key(self._parts), holder=holder_text(self._clock()))
-        except SessionBusy as error:
-            raise SessionBusy(
-                f"an agent named {self.agent} runs in team {self.team} already ({error.holder}); give this one "
-                "another name, or end that one",
-                holder=error.holder,
-            ) from None
-        known, now = self._owner(self.team, self.agent), iso(self._clock())
-        created = known.created if known is not None else now
-        self._write_owner(MailboxOwner(self.agent, self.team, self.session, os.getpid(), now, created))
-
-    def reader(self) -> str | None:
-        """Return a description of the process that holds the lease to read, or None."""
-        return self._storage.holder(_key(self._parts))
-
-    def retire(self) -> None:
-        """Record that the agent will not read again, and close; delete a mailbox without letters or keys in use."""
-        known = self._owner(self.team, self.agent)
-        if known is not None:
-            self._write_owner(replace(known, ended=iso(self._clock())))
-            keys = list(self._storage.list(_key(self._parts)))
-            if not any(key.startswith((self._at("sent/"), self._at("new/"))) for key in keys):
-                _remove(self._storage, keys)
-        self.close()
-
-    def close(self) -> None:
-        """Release the lease to read and close the storage; calling this twice does no harm."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.release()
-        self._storage.close()
-
-    # -- sending
-
-    def send(
-        self,
-        to: str,
-        text: str,
-        *,
-        summary: str = "",
-        control: Mapping[str, Any] | None = None,
-        id: str | None = None,
-        team: str | None = None,
-        carry: Carrier | None = None,
-    ) -> Letter:
-        """Send a letter and return it; it is committed in its reader's mailbox when this returns."""
-        reader = self._reader(to, team or self.team)
-        with self._sending:
-            number = self._next_number(reader)
-            letter = self._stamped(reader, number, text, id, summary, control)
-            self._storage.write(_letter_key(reader, place_of(letter)), sealed(letter, self._key), create=True)
-        return letter
-
-    def _next_number(self, reader: tuple[str, str, str]) -> int:
-        """Use up the next number of the route to a reader; an undelivered letter leaves a gap."""
-        key = self._at(f"sent/{reader[1]}/{reader[2]}")
-        while True:
-            known = self._storage.read(key)
-            last = int(known.data) if known is not None and known.data.strip().isdigit() else 0
-            expect = None if known is None else known.version
-            with suppress(StorageConflict):
-                self._storage.write(key, b"%020d\n" % (last + 1), expect=expect, create=known is None)
-                return last + 1
-
-    # -- reading
-
-    def poll(self, limit: int = 50) -> list[Letter]:
-        """Return the oldest waiting letters in each sender's order, without removing them; this takes the lease.
-
-        An invalid letter is moved to ``bad`` and added to ``refused``.
-        """
-        with self._polling:
-            self.acquire()
-            letters: list[Letter] = []
-            for place in self._places():
-                letter = self._letter(place)
-                letters += [letter] if letter is not None else []
-                if len(letters) == limit:
-                    break
-            return letters
-
-    def _places(self) -> list[LetterPlace]:
-        found = [key.split("/")[4:] for key in self._storage.list(self._at("new"))]
-        return sorted((place_at(*parts) for parts in found if len(parts) == 3), key=archive_name)
-
-    def _letter(self, place: LetterPlace) -> Letter | None:
-        key = _letter_key(self._parts, place)
-        data = self._storage.load(key)
-        try:
-            return None if data is None else self._verified(data, place)
-        except NewerVersion as error:
-            self.refused.append(RefusedLetter(key, str(error)))
-        except InputError as error:
-            self._move(place, "bad")
-            self.refused.append(RefusedLetter(self._at("bad"), str(error)))
-        return None
-
-    def mark_read(self, letter: Letter) -> None:
-        """Move a letter to ``cur``, only after it is in its reader's log; calling this twice does no harm."""
-        with self._polling:
-            self._move(place_of(letter), "cur")
-            self._read_count += 1
-            if self._read_count % BUCKET == 0:
-                _remove(self._storage, list(self._storage.list(self._at("cur")))[:-KEPT_LETTERS])
-
-    def look(self, limit: int = 100, *, kept: bool = False) -> list[Letter]:
-        """Return waiting letters, or with ``kept`` those that were read, oldest first, without marking them."""
-        keys = (
-            list(self._storage.list(self._at("cur")))[-limit:]
-            if kept
-            else [_letter_key(self._parts, place) for place in self._places()[:limit]]
-        )
-        letters: list[Letter] = []
-        for key in keys:
-            with suppress(InputError, StorageError):
-                letters.append(self._verified(self._storage.load(key) or b""))
-        return letters
-
-    # -- the storage
-
-    def _owners(self, team: str) -> list[MailboxOwner]:
-        return stored_owners(self._storage, team)
-
-    def _owner(self, team: str, name: str) -> MailboxOwner | None:
-        return stored_owner(self._storage, team, name)
+    # -- the place of the letters
 
     def _key_of(self, team: str, name: str) -> bytes | None:
         with suppress(ValueError):
@@ -240,28 +85,99 @@ class StoredMailbox(Mailbox):
             return key if len(key) == KEY_BYTES else None
         return None
 
-    def _write_owner(self, owner: MailboxOwner) -> None:
-        self._storage.write(self._at(AGENT), msgspec.json.encode(owner))
+    def _names(self) -> list[str]:
+        return [one.name for one in self._owners(self.team)]
 
-    def _move(self, place: LetterPlace, to: str) -> None:
-        key = _letter_key(self._parts, place)
+    def _owners(self, team: str) -> list[MailboxOwner]:
+        return stored_owners(self._storage, team)
+
+    def _owner(self, team: str, name: str) -> MailboxOwner | None:
+        return stored_owner(self._storage, team, name)
+
+    def _store_owner(self, owner: MailboxOwner) -> None:
+        self._storage.write(self._path_of(AGENT), msgspec.json.encode(owner))
+
+    def _remove(self, owner: MailboxOwner) -> None:
+        self._delete(self._storage.list(_key(folders_of(owner.team, owner.name))))
+
+    def _is_whole(self) -> bool:
+        return True
+
+    def _has_sent(self) -> bool:
+        return any(True for _ in self._storage.list(self._path_of("sent")))
+
+    def _made(self) -> bytes:
+        key = self._key_of(*self._me) or os.urandom(KEY_BYTES)
+        with suppress(StorageConflict):  # it was there, or another machine made it just now
+            self._storage.write(self._path_of(KEY), key.hex().encode(), create=True)
+        found = self._key_of(*self._me)
+        if found is None:
+            raise StorageError(f"{self._path_of(KEY)} is not a key: delete it", path=self._path_of(KEY))
+        return found
+
+    def _taken_lease(self, holder: str) -> Lease:
+        return self._storage.lease(_key(self._parts), holder=holder)
+
+    def reader(self) -> str | None:
+        """Return a description of the process that holds the lease to read, or None."""
+        return self._storage.holder(_key(self._parts))
+
+    @contextmanager
+    def _numbered(self, reader: Folders) -> Generator[int]:
+        key = self._path_of("sent", *reader[1:])
+        # A later letter must not appear before this one.
+        lease = patient_lease(self._storage, key, holder_text(self._clock()), _PATIENCE_SECONDS)
+        try:
+            known = self._storage.read(key)
+            last = int(known.data) if known is not None and known.data.strip().isdigit() else 0
+            self._storage.write(key, b"%020d\n" % (last + 1))
+            yield last + 1
+        finally:
+            lease.release()
+
+    def _store(self, reader: Folders, place: LetterPlace, data: bytes) -> None:
+        self._storage.write(_key(reader, "new", place.folder, place.bucket, place.file), data)
+
+    def _read(self, *parts: str) -> bytes:
+        data = self._storage.load(self._path_of(*parts))
+        if data is None:
+            raise FileNotFoundError(self._path_of(*parts))
+        return data
+
+    def _listed(self, name: str) -> list[str]:
+        return [key.rsplit("/", 1)[1] for key in self._storage.list(self._path_of(name))]
+
+    def _move(self, place: LetterPlace, to: str) -> bool:
+        key = self._path_of("new", *(part for part in (place.folder, place.bucket, place.file) if part))
         data = self._storage.load(key)
-        if data is not None:
-            self._storage.write(self._at(f"{to}/{archive_name(place)}"), data)
+        if data is None:
+            return False
+        self._storage.write(self._path_of(to, moved_name(place)), data)
+        self._storage.delete(key)
+        return True
+
+    def _drop_oldest(self, name: str, keep: int) -> None:
+        self._delete(list(self._storage.list(self._path_of(name)))[:-keep])
+
+    def _waiting(self, limit: int) -> tuple[list[LetterPlace], list[LetterPlace]]:
+        found = [key.split("/")[4:] for key in self._storage.list(self._path_of("new"))]
+        places = [place_at(*parts) if len(parts) == 3 else LetterPlace("", "", "/".join(parts)) for parts in found]
+        waiting = sorted((one for one in places if one.sequence), key=archive_name)
+        return waiting[:limit], [one for one in places if not one.sequence]
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        for key in list(keys):
             self._storage.delete(key)
 
-    def _at(self, name: str) -> str:
-        return _key(self._parts, name)
+    def _path_of(self, *parts: str) -> str:
+        return _key(self._parts, *parts)
+
+    def _explained(self, doing: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def _close(self) -> None:
+        self._storage.close()
 
 
 def _key(parts: Iterable[str], *names: str) -> str:
     return "/".join((*parts, *names))
-
-
-def _letter_key(reader: Iterable[str], place: LetterPlace) -> str:
-    return _key(reader, "new", place.folder, place.bucket, place.file)
-
-
-def _remove(storage: Storage, keys: Iterable[str]) -> None:
-    for key in list(keys):
-        storage.delete(key)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ...errors import SessionBusy, StorageError
-from ...ports import Storage
+from ...ports import Lease, Storage
 from ...settings import Settings
 from ..places.projects import project_slug
-from ..places.storage import storage_of
+from ..places.storage import patient_lease, storage_of
 
 T = TypeVar("T")
 
 _JOURNAL: Final = ".journal/journal.jsonl"
 """The place of a journal in its memory directory."""
 _PATIENCE_SECONDS: Final = 30.0
-_PAUSE_SECONDS: Final = 0.05
 
 
 def project_folder(project: str | os.PathLike[str]) -> str:
@@ -96,35 +93,25 @@ class StoredJournal:
     @contextmanager
     def held(self) -> Generator[None]:
         """Hold the lease on the journal inside a ``with`` block; wait half a minute for another machine."""
-        until = time.monotonic() + _PATIENCE_SECONDS
-        try:
-            while True:
-                try:
-                    lease = self._storage.lease(self._key, holder=_this_process())
-                    break
-                except SessionBusy as error:
-                    if time.monotonic() > until:
-                        raise StorageError(f"the memories are being changed: {error}", path=self._key) from error
-                time.sleep(_PAUSE_SECONDS)
-            self._uses += 1
-            try:
-                yield
-            finally:
-                self._uses -= 1
-                lease.release()
-        finally:
-            self._finish()
+        with self._leased(lambda: patient_lease(self._storage, self._key, _this_process(), _PATIENCE_SECONDS)):
+            yield
 
     @contextmanager
     def dreaming(self) -> Generator[None]:
         """Hold the lease on dreams inside a ``with`` block; raise ``SessionBusy`` if another machine has it."""
-        lease = self._storage.lease(f"{self._folder}/.journal/dream-lock", holder=_this_process())
+        with self._leased(lambda: self._storage.lease(f"{self._folder}/.journal/dream-lock", holder=_this_process())):
+            yield
+
+    @contextmanager
+    def _leased(self, take: Callable[[], Lease]) -> Generator[None]:
+        """Take a lease, and keep the storage open, inside a ``with`` block."""
         self._uses += 1
         try:
-            yield
+            with ExitStack() as stack:
+                stack.callback(take().release)
+                yield
         finally:
             self._uses -= 1
-            lease.release()
             self._finish()
 
     def load(self, start: int = 0, size: int = -1) -> bytes | None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
-from ...errors import SettingsError
+from ...errors import SessionBusy, SettingsError, StorageError
 from ...extras import install_command
-from ...ports import Storage
+from ...ports import Lease, Storage
 from ...settings import Settings
 from ...storage.encryption import EncryptedStorage, tenant_key
 from ...storage.files import FileStorage
 
 if TYPE_CHECKING:
     from ...storage.postgres.storage import PostgresStorage
+
+_PAUSE_SECONDS: Final = 0.02
 
 
 def storage_of(settings: Settings) -> Storage:
@@ -31,6 +34,19 @@ def storage_of(settings: Settings) -> Storage:
     return (
         storage if settings.encryption_key is None else EncryptedStorage(storage, tenant_key(settings.encryption_key))
     )
+
+
+def patient_lease(storage: Storage, name: str, holder: str, patience_seconds: float) -> Lease:
+    """Take a lease that others hold for moments only; raise ``StorageError`` if it is not free in time."""
+    until = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return storage.lease(name, holder=holder)
+        except SessionBusy as error:
+            if time.monotonic() > until:
+                told = f"{name} was in use for {patience_seconds:.0f} s, by {error.holder}: try again"
+                raise StorageError(told, path=name) from error
+        time.sleep(_PAUSE_SECONDS)
 
 
 def database_of(storage: Storage) -> PostgresStorage | None:
