@@ -16,7 +16,7 @@ from msgspec import Struct
 from ..digests import hex_of
 from .cuts import ContentDecision, Item, LoggedCut, changed_results, logged_item, overrides_after
 from .decisions import ImagesDropped, ResultsKept, ThinkingDropped, decision_of
-from .entries import DECISION, USER, Entry, Message
+from .entries import ASSISTANT, DECISION, USER, Entry, Message
 from .tokens.tally import CountEvent
 from .tool_calls import ToolCall, path_of
 from .wire.blocks import as_blocks, count_images
@@ -211,6 +211,9 @@ class EntryHistory:
         """Append an item or a cut whose line begins at this offset of the log."""
         self.items.append(item)
         self.places.append(place)
+        id = item.entry.reply.get("id") if isinstance(item, Item) and item.kind == ASSISTANT else None
+        if id and isinstance(id, str):
+            self.known.setdefault(_REPLY + id, self.known.get(item.uuid, 0))
 
     def part(self, start: int, stop: int) -> list[Item | LoggedCut]:
         """Return the items and cuts from one index to before another."""
@@ -232,11 +235,6 @@ class EntryHistory:
     def knows(self, uuid: str) -> bool:
         """Say whether an entry was folded."""
         return uuid in self.known or uuid in self._known_before
-
-    def note_reply(self, id: Any, number: int) -> None:
-        """Keep the provider's id of a reply, whose entry has this number."""
-        if id and isinstance(id, str):
-            self.known.setdefault(_REPLY + id, number)
 
     def knows_reply(self, id: str) -> bool:
         """Say whether a reply with this id was folded, here or in a view that shares this history."""

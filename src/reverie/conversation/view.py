@@ -257,8 +257,7 @@ class View:
         """Return a copy of this view that may grow; every entry passes here, so each field is copied by name."""
         new = View.__new__(View)
         new._head = self._head
-        new._finished = self._finished
-        new._history = self._history
+        new._finished, new._history = self._finished, self._history
         new._groups_finished = self._groups_finished
         new._results_shown = self._results_shown
         new._items_said = self._items_said
@@ -269,14 +268,11 @@ class View:
         new._tools = self._tools
         new._offloaded = self._offloaded
         new.images = self.images
-        new.clearing = self.clearing
-        new.cuts = self.cuts
+        new.clearing, new.cuts = self.clearing, self.cuts
         new.overrides = self.overrides
-        new.facts = self.facts
-        new.visible_items = self.visible_items
+        new.facts, new.visible_items = self.facts, self.visible_items
         new.last = self.last
-        new.last_reply = self.last_reply
-        new.last_reply_time = self.last_reply_time
+        new.last_reply, new.last_reply_time = self.last_reply, self.last_reply_time
         new._take_lists()
         return new
 
@@ -303,9 +299,7 @@ class View:
                 self._decide(entry, decision, place)
         elif entry.kind in (USER, ASSISTANT, ATTACHMENT, META):
             self.facts = facts_with(self.facts, entry)
-            if entry.kind == ASSISTANT:
-                self.last_reply = entry
-                self._history.note_reply(entry.reply.get("id"), self._entries_folded)
+            self.last_reply = entry if entry.kind == ASSISTANT else self.last_reply
             message = message_of(entry) if entry.kind != META else None
             if message is not None:
                 self._say(Item(entry.uuid, entry.kind, message, entry), place)
