@@ -13,6 +13,8 @@ import pytest
 
 from coding_session import as_claude_code_jsonl, coding_session
 
+from .conftest import on_a_screen
+
 KEYS = {
     *("input_usd", "output_usd", "cache_read", "cache_write", "uncached", "requests", "invalid_requests", "breaks"),
     "read_backs",
@@ -158,12 +160,18 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
     assert "\x1b" not in done.stdout
     total, paid, output = re.findall(r"\$([0-9.]+)", next(line for line in lines if " in total: " in line))
     assert round(float(paid) + float(output), 2) == pytest.approx(float(total), abs=0.011)
-    assert (
-        f"paid ${paid} for the same work"
-        in lines[lines.index(next(line for line in lines if "reverie costs" in line)) + 2]
-    )
+    assert f"paid ${paid} for the same work" in next(line for line in lines if "reverie costs" in line)
     assert list(work.iterdir()) == []
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_no_line_of_the_demo_is_wider_than_the_screen():
+    shown = on_a_screen("demo", "--tokens", "60000", "--fast", columns=60, NO_COLOR="1")
+    kept = [re.split(r"\r|\x1b\[2K", line.rstrip("\r"))[-1] for line in shown.split("\n")]
+    prose = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in kept]
+    assert any("updated the notes" in line for line in prose)
+    assert [line for line in prose if len(line) > 60 and "█" not in line and not line.startswith("input cost")] == []
 
 
 @pytest.mark.slow

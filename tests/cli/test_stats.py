@@ -158,3 +158,18 @@ def test_a_memory_whose_session_is_gone_counts_as_unsupported(tmp_path: Path) ->
 def test_with_nothing_to_tell_it_says_what_to_do() -> None:
     assert "reverie demo" in CliRunner().invoke(command, [], catch_exceptions=False).output
     assert CliRunner().invoke(command, ["--project", "/nowhere"]).exit_code != 0
+
+
+def test_on_a_narrow_screen_no_figure_of_a_table_is_broken(
+    reverie: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(os.environ["REVERIE_HOME"])
+    enter(home, 0, "main", 17.5, read=22_577_493, write_5m=732_319, uncached=17_148, output=63_160)
+    enter(home, 1, "main", 2.5, read=500, output=100)
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = reverie("stats", "--by", "day")[1].split("\n\n")[0].splitlines()
+    assert [len(row.split()) for row in rows] == [9, 9, 9, 9]
+    assert max(map(len, rows)) <= 80
+    assert "22.6M" in rows[-1]
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "22,577,493" in reverie("stats", "--by", "day")[1]

@@ -108,7 +108,7 @@ def draw_history(tokens: Sequence[int]) -> None:
     if len(tokens) > 1:
         about = f"{counted(len(tokens), 'request')}, at most {max(tokens):,} tokens"
         width = max(8, min(40, console().width - len(about) - 20))
-        pieces = [("over the session  ", ""), (sparkline(tokens, width=width), "blue"), (f"  {about}\n", "dim")]
+        pieces = [("over the session  ", ""), (sparkline(tokens, width=width), "blue"), (f"  {about}\n\n", "dim")]
         paint(pieces, wrap=True)
 
 

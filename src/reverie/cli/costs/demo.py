@@ -8,12 +8,12 @@ import tempfile
 import time
 from importlib.resources import files
 from pathlib import Path
-from textwrap import shorten
+from textwrap import fill, shorten
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..output import bar, counted, emit_json, paint, say, sparkline, table
+from ..output import bar, console, counted, emit_json, folded, paint, say, sparkline, table
 
 if TYPE_CHECKING:
     from ...runtime.session.session import Session
@@ -22,6 +22,7 @@ _SESSION = "demo_session.jsonl.gz"  # written by tests/support/coding_session
 _TOKENS = 350_000
 _BYTES_PER_TOKEN = 4
 _PACE_SECONDS = 0.03
+_INDENT = " " * 11  # the width of "  layer 1  "
 _LINE = 60  # columns of the line of the window over time
 _STYLES = {"offload": "cyan", "trim": "yellow", "notes": "dim", "compact": "magenta"}
 _TRIGGERS = {
@@ -125,7 +126,7 @@ class _Stage:
             updated = f"  layer 3  updated the notes {counted(self._noted, 'time')}"
             self.line(updated, "no model call", style=_STYLES["notes"])
             self._noted = 0
-        self.line(f"> {shorten(words, 100, placeholder=' ...')}", "", style="bold")
+        self.line(f"> {shorten(words, min(100, console().width - 3), placeholder=' …')}", "", style="bold")
 
     def turn(self, number: int, window: int, spent: float) -> None:
         """Redraw the bar of context usage and cost so far, note the peak, and wait for the pace of the demo."""
@@ -149,7 +150,13 @@ class _Stage:
         if self._live:
             sys.stdout.write("\r\x1b[2K")
             sys.stdout.flush()
-        paint([(text, style), (f"  ({why})\n" if why else "\n", "dim")])
+        room = console().width - 1
+        indent = _INDENT if text.startswith(" ") else ""
+        reason = f"  ({why})" if why else ""
+        if len(text) + len(reason) > room:
+            reason = f"\n{indent}({why})" if why else ""
+            text = fill(text, room, subsequent_indent=indent, break_on_hyphens=False)
+        paint([(text, style), (f"{reason}\n", "dim")])
 
 
 def _recorded(tokens: int) -> bytes:
@@ -254,7 +261,7 @@ def _show_bill(found: dict[str, Any]) -> None:
     table(["ledger", "tokens"], [[name, f"{ledger[kind]:,}"] for kind, name in kinds.items()], right=(1,))
     paid = ledger["usd"] - ledger["output_usd"]
     parts = f"${ledger['usd']:.2f} in total: ${paid:.2f} for input, ${ledger['output_usd']:.2f} for output"
-    say(f"{found['requests']} requests, {parts}; {ledger['hit_rate']:.1%} of input from the cache")
+    say(folded(f"{found['requests']} requests, {parts}; {ledger['hit_rate']:.1%} of input from the cache"))
     say("")
     whole = policies["uncached"]["input_usd"] or 1.0
     rows = [
@@ -265,9 +272,13 @@ def _show_bill(found: dict[str, Any]) -> None:
     saved = 1 - policies["reverie"]["input_usd"] / policies["append-only"]["input_usd"]
     ours = policies["reverie"]
     summaries = f"${ours['summary_usd']:.2f} of the ${ours['input_usd']:.2f}"
-    say(f"reverie costs {saved:.0%} less than caching alone. The table is a simulation in which a model writes each")
-    say(f"summary ({summaries}), so that compaction pays later; the session above wrote them from its")
-    say(f"notes, compacted sooner, and paid ${paid:.2f} for the same work.")
+    say(
+        folded(
+            f"reverie costs {saved:.0%} less than caching alone. The table is a simulation in which a model writes "
+            f"each summary ({summaries}), so that compaction pays later; the session above wrote them from its notes, "
+            f"compacted sooner, and paid ${paid:.2f} for the same work."
+        )
+    )
     _show_windows({name: found["windows"][name] for name in ("append-only", "reverie")})
     say("Try it on your own sessions: reverie replay")
 
@@ -276,7 +287,7 @@ def _show_windows(windows: dict[str, list[int]]) -> None:
     """Print the size of the window over the session, one line per policy, all on one scale."""
     highest = max(size for sizes in windows.values() for size in sizes)
     say("")
-    say(f"window over the session, up to {highest:,} tokens (append-only falls where its window was full)")
+    say(folded(f"window over the session, up to {highest:,} tokens (append-only falls where its window was full)"))
     for name, sizes in windows.items():
         step = -(-len(sizes) // _LINE)
         highs = [max(sizes[at : at + step]) for at in range(0, len(sizes), step)]

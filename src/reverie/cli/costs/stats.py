@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import click
 
 from ...cache.ledger import LedgerAxis, Totals
+from ...replay.report import count_text
 from ...runtime.agent.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings
-from ..output import bar, counted, dollars, emit_json, folded, is_fitted, say, sparkline, table, tracked, warn
+from ..output import bar, console, counted, dollars, emit_json, folded, is_fitted, say, sparkline, table, tracked, warn
 from ..sessions.recordings import SESSION, recordings, slug_of
 from ..sessions.sessions import RANDOM_NAME
 from .losses import draw_causes
@@ -21,6 +22,7 @@ from .losses import draw_causes
 _MOST_SESSIONS = 10
 _WIDTH = 30
 _LINE = 40
+_TABLE = 110  # columns of a table with all figures
 _KINDS = ("read", "written", "uncached", "output")
 _FIGURES = (
     *("calls", "hit_rate", "expected_hit_rate", "actual", "expected", "usd", "expected_usd", "unpriced"),
@@ -126,8 +128,9 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
     if len(each) > 1:
         most = max(one.usd for one in each.values())
         say()
-        line = sparkline([one.usd for one in each.values()], width=_LINE)
-        say(folded(f"cost a day  {line}  {min(each)} to today, at most {dollars(most)}"))
+        about = f"  {min(each)} to today, at most {dollars(most)}"
+        room = min(_LINE, console().width - len(about) - 13) if is_fitted() else _LINE
+        say(f"cost a day  {sparkline([one.usd for one in each.values()], width=max(8, room))}{about}")
     _draw_costs("layer", found.by_layer)
     _draw_costs("project", found.by_project)
     _draw_costs("session", dict(list(found.by_session.items())[:_MOST_SESSIONS]), of=len(found.by_session))
@@ -177,16 +180,23 @@ def _draw_table(axis: str, found: Mapping[str, Totals]) -> None:
     headings = [axis, "calls", *_KINDS, "hit rate", "expected", "cost", "breaks", "lost"]
     whole = total_of_rows(found.values())
     named = [*found.items(), *([("all", whole)] if len(found) > 1 else [])]
-    table(headings, [_cells(_short(key), row) for key, row in named], right=range(1, len(headings)), cut=0)
+    is_narrow = console().width < _TABLE
+    rows = [_cells(_short(key), row, count_text if is_narrow else "{:,}".format) for key, row in named]
+    if is_narrow:  # the figures that decide, in three digits
+        headings = ["hits" if heading == "hit rate" else heading for heading in headings]
+        left_out = {headings.index("uncached"), headings.index("expected")}
+        headings, *rows = ([one for at, one in enumerate(row) if at not in left_out] for row in (headings, *rows))
+    table(headings, rows, right=range(1, len(headings)), cut=0)
     say()
     _draw_losses(whole)
 
 
-def _cells(key: str, row: Totals) -> list[str]:
+def _cells(key: str, row: Totals, shown: Callable[[int], str]) -> list[str]:
     used = row.actual
     return [
         key,
-        *(f"{count:,}" for count in (row.calls, used.read, used.write, used.uncached, used.output)),
+        f"{row.calls:,}",
+        *(shown(count) for count in (used.read, used.write, used.uncached, used.output)),
         f"{row.hit_rate:.1%}",
         f"{row.expected_hit_rate:.1%}",
         dollars(row.usd),
