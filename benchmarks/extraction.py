@@ -31,7 +31,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from typing import Any
 from reverie.conversation.entries import USER, Entry, iso
 from reverie.importers import find_sessions, read_session
 from reverie.layers.l5_extract import Embed, MemoryCandidate, PastSayings, extract, has_new_prose, sayings_of
+from reverie.layers.l5_extract.prompts import ReferenceSentences, reference_sentences
 from reverie.memories.recall.terms import tokens, without_noise
 from reverie.memories.store.records import MemoryRecord
 from reverie.models.embedders import open_embedder
@@ -93,9 +94,20 @@ def entries_of(session: str, day: int, messages: Sequence[str]) -> list[Entry]:
     ]  # fmt: skip
 
 
-def proposals_of(sessions: Sequence[tuple[str, Sequence[Entry]]], embed: Embed | None) -> list[MemoryCandidate]:
+def references_without(messages: Iterable[str]) -> ReferenceSentences:
+    """Return the reference sentences except those that are messages of a set: it must not know its own answers."""
+    seen = {" ".join(text.split()) for text in messages}
+    every = reference_sentences()
+    kinds = (tuple(text for text in kind if text not in seen) for kind in every.wishes)
+    return ReferenceSentences(tuple(filter(None, kinds)), tuple(text for text in every.tasks if text not in seen))
+
+
+def proposals_of(
+    sessions: Sequence[tuple[str, Sequence[Entry]]], embed: Embed | None, references: ReferenceSentences | None = None
+) -> list[MemoryCandidate]:
     """Return the proposals of sessions that are read in order, as ``reverie memory extract`` reads them."""
-    past, known, found = PastSayings(embed=embed), list[MemoryRecord](), list[MemoryCandidate]()
+    past = PastSayings(embed=embed, references=references)
+    known, found = list[MemoryRecord](), list[MemoryCandidate]()
     for name, entries in sessions:
         made = extract(name, entries, past, known).candidates
         past.add(sayings_of(name, entries))
@@ -121,7 +133,8 @@ def measured(name: str, embed: Embed | None) -> Found:
             wishes_of.setdefault(f"{session} {session}-{number}", set()).add(at)
     rows: list[tuple[bool, str]] = []
     found: set[int] = set()
-    for one in proposals_of(logs, embed):
+    references = references_without(text for said in sessions.values() for text in said)
+    for one in proposals_of(logs, embed, references):
         said = Counter(wish for source in one.sources for wish in wishes_of.get(source, ()))
         last = wishes_of.get(one.sources[-1], set())
         right = {wish for wish in last if said[wish] > 1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,12 +15,10 @@ from random_logs import random_log
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from reverie.importers import find_sessions, read_session
 from reverie.layers.l5_extract import MemoryCandidate, PastSayings, TypedMessage, extract, sayings_of
-from reverie.layers.l5_extract.prompts import reference_sentences
 from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.rules.taxonomy import TYPES, body_for, lint_memory, refusal
 from reverie.memories.store.records import MemoryRecord
 
-WISHES = reference_sentences()[0]
 WEDNESDAY = "2026-11-11T10:00:00Z"
 LATER = "2026-11-12T10:00:00Z"
 REPEATED = [
@@ -110,51 +108,6 @@ def test_common_words_of_a_project_are_no_repetition() -> None:
     wish = "always keep the checkpoint of the session"
     assert kept([*others, "A checkpoint belongs to its session."], wish) == []
     assert len(kept("keep the checkpoint of the session please", wish)) == 1, "the known-bad twin: rare words"
-
-
-def near_wishes(*texts: str) -> Callable[[Sequence[str]], list[list[float]]]:
-    """Return an embedding in which these texts are like standing wishes, and all others like talk about a task."""
-    wishes = {*texts, *WISHES}
-    return lambda given: [[1.0, 0.0] if text in wishes else [0.0, 1.0] for text in given]
-
-
-@pytest.mark.requirement("L5.0")
-def test_vectors_find_a_wish_in_other_words_and_no_talk_about_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = "Figures must be vector graphics in the paper.", "png again, export everything as svg always"
-    statement, other = "Training diverged in epoch three yesterday.", "Nan appears within the loss curve"
-    embed = near_wishes(first, second)
-    assert len(extract("now", [said(second)], past(first, embed=embed)).candidates) == 1
-    assert kept(first, second) == []
-    assert extract("now", [said(other)], past(statement, embed=embed)).candidates == ()
-    monkeypatch.setattr(PastSayings, "_likeness_to_wishes", lambda *_: 1.0)
-    assert len(extract("now", [said(other)], past(statement, embed=embed)).candidates) == 1, "the known-bad twin"
-
-
-@pytest.mark.requirement("L5.0")
-def test_with_vectors_no_word_list_decides_whether_repeated_words_are_a_wish() -> None:
-    task = ("Never mind, skip the linter for now, I mend it.", "Skip the linter for now until I mend it.")
-    wish = (
-        "Leave your comments in the chat, I'll post them myself.",
-        "Give me comments in the chat, I post them myself.",
-    )
-    assert (len(kept(*task)), len(kept(*wish))) == (1, 0), "by words and grammar"
-    for said_before, said_now, found in ((*task, 0), (*wish, 1)):
-        known = past(said_before, embed=near_wishes(*wish, *(part for text in wish for part in text.split(", "))))
-        assert len(extract("now", [said(said_now)], known).candidates) == found
-
-
-@pytest.mark.requirement("L5.0")
-def test_vectors_find_nothing_where_a_third_message_is_nearly_as_near() -> None:
-    wish, near = "Figures must be vector graphics in the paper.", "png again, export everything as svg always"
-    third = "Captions of the plots stay below them."
-    middle = [0.58, 0.58, 0.572]
-    places = {wish: [1.0, 0.0, 0.0], near: middle, third: [0.0, 1.0, 0.0]} | dict.fromkeys(WISHES, middle)
-
-    def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [places.get(text, [0.0, 0.0, 0.0]) for text in texts]
-
-    assert extract("now", [said(near)], past(wish, third, embed=embed)).candidates == ()
-    assert len(extract("now", [said(near)], past(wish, embed=embed)).candidates) == 1, "the twin: without the third"
 
 
 @pytest.mark.requirement("S5")

@@ -11,14 +11,24 @@ if TYPE_CHECKING:
     from .existing_memories import ExistingMemories
     from .gate import has_new_prose
     from .local import MemoryCandidate, extract
+    from .paraphrases import Embed
     from .plan import CURSOR, IMPORTED, ExtractionStep, after_cursor, extraction_step, imported_upto, wrote_memories
     from .policy import ExtractPolicy
     from .prompts import MemoryProposal, directive, proposals_in
     from .provenance import Witnesses
-    from .repetition import Embed, PastSayings, RepeatedWish
+    from .repetition import PastSayings, RepeatedWish
     from .sayings import TypedMessage, sayings_of
 
-
 __getattr__ = lazily_from(
-    __name__, "policy", "gate", "sayings", "plan", "prompts", "provenance", "existing_memories", "repetition", "local"
+    __name__,
+    "policy",
+    "gate",
+    "sayings",
+    "plan",
+    "prompts",
+    "provenance",
+    "existing_memories",
+    "paraphrases",
+    "repetition",
+    "local",
 )

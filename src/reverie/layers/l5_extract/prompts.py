@@ -46,12 +46,21 @@ def _prompt(name: str) -> str:
     return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
 
 
+@record
+class ReferenceSentences:
+    """Sentences that tell a standing wish from talk about a task: kinds of wishes in some wordings each, and tasks."""
+
+    wishes: tuple[tuple[str, ...], ...]
+    tasks: tuple[str, ...]
+
+
 @lru_cache(maxsize=1)
-def reference_sentences() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return sentences that express standing wishes, and sentences about one task."""
+def reference_sentences() -> ReferenceSentences:
+    """Return the reference sentences of the package."""
     text = (_HERE / "prompts" / "reference_sentences.txt").read_text("utf-8")
-    wishes, talk = (tuple(half.replace(" | ", "\n").split("\n")) for half in text.strip().split("\n\n"))
-    return wishes, talk
+    wishes, tasks = text.strip().split("\n\n")
+    kinds = tuple(tuple(line.split(" | ")) for line in wishes.split("\n"))
+    return ReferenceSentences(kinds, tuple(tasks.replace(" | ", "\n").split("\n")))
 
 
 def directive(

@@ -1,31 +1,26 @@
 """Find wishes that a person repeats: a part of a message, said in another session in the same or other words.
 
 A wish that holds for later work is said again where it was forgotten; a task is not. Two wordings are alike if they
-share half of their stems; with an embedding also two sentences that are much nearer to each other than to any third.
-Tasks and reports are repeated too. With an embedding both wordings must be nearer to reference sentences that express
-standing wishes than to those about one task; without, the grammar of one of the two must make a rule of it, in the
-languages whose grammar is known.
+share half of their stems; tasks and reports are repeated too, so the grammar of one of the two must make a rule of it,
+in the languages whose grammar is known. With an embedding, sentences in other words are found as well, without a word
+list (``paraphrases.py``).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import nlargest
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
-from math import log
-from operator import itemgetter, mul
-from typing import Final, TypeAlias
+from math import exp, log
+from typing import Final
 
 from ...memories.recall.terms import tokens, without_noise
 from ...text.directives import has_known_words, is_question, is_rule, typed_sentences
 from ...values import record, replace
-from .prompts import reference_sentences
+from .paraphrases import Embed, Paraphrases, Sentence
+from .prompts import ReferenceSentences, reference_sentences
 from .sayings import TypedMessage, word_count
-
-Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""Returns a vector of length one for each text."""
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])[\"')\]”]*\s+|(?<=[。！？])[”」』]*\s*|\n+")
 _CLAUSE_END: Final = re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])|\s+[–—-]+\s+|" + _SENTENCE_END.pattern)
@@ -41,10 +36,6 @@ _MOST_SYMBOLS: Final = 0.1
 _NAME_PART: Final = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
 _SAME_SHARE: Final = 0.5
 _EQUAL_SHARE: Final = 0.9
-_SAME_LEAD: Final = 0.3
-"""The least cosine of two sentences in other words, less half of that of either to a sentence of a third message."""
-_LEAST_LIKENESS: Final = 0.05
-"""How much nearer both wordings are to a standing wish than to talk about a task."""
 _QUOTE_CHARS: Final = 300
 _RULE_WORDS: Final = 5
 """A message of fewer words is a command unless its grammar makes a rule of it."""
@@ -90,7 +81,7 @@ class _Match:
     """A wording of a new sentence that is like one of an earlier sentence."""
 
     strength: float
-    """The likeness, times the weight of the stems."""
+    """Above one by words: the share of stems, times their weight. Below one by meaning: the certainty."""
     new: _Phrase
     other: _Phrase
 
@@ -142,15 +133,20 @@ def are_equal(one: str, other: str) -> bool:
 class PastSayings:
     """The sentences of earlier sessions, to find those that a new session repeats."""
 
-    def __init__(self, sayings: Iterable[TypedMessage] = (), *, embed: Embed | None = None) -> None:
-        """Index sentences; ``embed`` also finds those in other words."""
-        self._embed = embed
+    def __init__(
+        self,
+        sayings: Iterable[TypedMessage] = (),
+        *,
+        embed: Embed | None = None,
+        references: ReferenceSentences | None = None,
+    ) -> None:
+        """Index sentences; ``embed`` also finds those in other words, with these reference sentences."""
+        self._paraphrases = Paraphrases(embed, references or reference_sentences()) if embed is not None else None
         self._sayings: list[TypedMessage] = []
         self._wordings: list[_Phrase] = []
+        self._sentences: list[_Phrase] = []
         self._places: dict[str, list[int]] = {}
         self._spread: Counter[str] = Counter()
-        self._vectors: dict[str, Sequence[float]] = {}
-        self._likenesses: dict[str, float] = {}
         self.add(sayings)
 
     def add(self, sayings: Iterable[TypedMessage]) -> None:
@@ -161,6 +157,9 @@ class PastSayings:
                 for stem in wording.stems:
                     self._places.setdefault(stem, []).append(len(self._wordings))
                 self._wordings.append(wording)
+                if wording.is_sentence and self._paraphrases is not None:
+                    self._sentences.append(wording)
+                    self._paraphrases.add([_sentence(saying, wording)])
             self._sayings.append(saying)
 
     def repeated(self, sayings: Sequence[TypedMessage]) -> list[RepeatedWish]:
@@ -171,8 +170,7 @@ class PastSayings:
             if not _is_command(one.text)
             for wording in _wordings(number, one.text)
         ]
-        self._embed_all(new)
-        matches = [match for one in new for match in self._matches(sayings[one.saying], one)]
+        matches = [match for match in self._matches(sayings, new) if self._is_wish(sayings[match.new.saying], match)]
         found: list[RepeatedWish] = []
         tried: list[_Phrase] = []
         taken: list[_Phrase] = []
@@ -188,13 +186,15 @@ class PastSayings:
                 found.append(self._wish(sayings[match.new.saying], match))
         return found
 
-    def _matches(self, new: TypedMessage, wording: _Phrase) -> Iterator[_Match]:
-        """Yield the wordings of earlier messages that say the same wish as one of a new message."""
-        for match in (*self._by_words(wording), *self._by_meaning(new, wording)):
-            earlier = self._sayings[match.other.saying]
-            quotes = _quote(new, wording).text, _quote(earlier, match.other).text
-            if not _is_copy(new, earlier) and self._is_wish(wording, match.other, *quotes):
-                yield match
+    def _matches(self, sayings: Sequence[TypedMessage], new: Sequence[_Phrase]) -> Iterator[_Match]:
+        """Yield the wordings of earlier messages that are like one of a new message."""
+        for wording in new:
+            yield from self._by_words(wording)
+        if self._paraphrases is not None:
+            asked = [wording for wording in new if wording.is_sentence]
+            sentences = [_sentence(sayings[wording.saying], wording) for wording in asked]
+            for certainty, at, place in self._paraphrases.same_wishes(sentences):
+                yield _Match(1 / (1 + exp(-certainty)), asked[at], self._sentences[place])
 
     def _by_words(self, wording: _Phrase) -> Iterator[_Match]:
         shared = Counter(place for stem in wording.stems for place in self._places.get(stem, ()))
@@ -204,62 +204,23 @@ class PastSayings:
             if share >= _SAME_SHARE and (weight := self._weight(wording.stems & other.stems)) >= _LEAST_WEIGHT:
                 yield _Match(share * weight, wording, other)
 
-    def _is_wish(self, wording: _Phrase, other: _Phrase, *quotes: str) -> bool:
-        """Say whether both wordings are nearer to wishes than to talk; without vectors, whether a quote is a rule.
+    def _is_wish(self, new: TypedMessage, match: _Match) -> bool:
+        """Say whether a match is of two messages, no two questions, and by its grammar a rule if it is one by words.
 
-        Two questions are no wish.
+        With vectors both wordings must be rules, since the others are found by meaning.
         """
-        if all(map(is_question, quotes)):
+        earlier = self._sayings[match.other.saying]
+        quotes = _quote(new, match.new).text, _quote(earlier, match.other).text
+        if _is_copy(new, earlier) or all(map(is_question, quotes)):
             return False
-        if self._embed is not None:
-            return self._likeness_to_wishes(wording.text, other.text) >= _LEAST_LIKENESS
-        return any(map(_is_rule, quotes)) or not any(map(has_known_words, quotes))
-
-    def _by_meaning(self, new: TypedMessage, sentence: _Phrase) -> Iterator[_Match]:
-        """Yield the nearest earlier sentence to a new one, if to neither of the two another is nearly as near."""
-        near = self._nearest(new.session, sentence)
-        for cosine, other in near[:1]:
-            rivals = near[1:] + self._nearest(self._sayings[other.saying].session, other)
-            if cosine - max((rival for rival, _ in rivals), default=0.0) / 2 >= _SAME_LEAD:
-                yield _Match(cosine * min(self._weight(sentence.stems), self._weight(other.stems)), sentence, other)
-
-    def _nearest(self, session: str, sentence: _Phrase) -> list[tuple[float, _Phrase]]:
-        """Return the two earlier messages of other sessions that have the nearest sentences, each with its sentence."""
-        vector = self._vectors.get(sentence.text) if sentence.is_sentence else None
-        best: dict[int, tuple[float, _Phrase]] = {}
-        for other in self._wordings if vector is not None else ():
-            if other.is_sentence and self._sayings[other.saying].session != session:
-                cosine = _cosine(vector, self._vectors.get(other.text))
-                if cosine > best.get(other.saying, (0.0,))[0]:
-                    best[other.saying] = (cosine, other)
-        return nlargest(2, best.values(), key=itemgetter(0))
-
-    def _likeness_to_wishes(self, *texts: str) -> float:
-        """Return how much nearer each of these texts is to a standing wish than to talk about one task, at least."""
-        halves = reference_sentences()
-        self._embed_missing((*halves[0], *halves[1], *texts))
-        for text in texts:
-            if text not in self._likenesses:
-                vector = self._vectors[text]
-                wish, talk = (max(_cosine(vector, self._vectors[one]) for one in half) for half in halves)
-                self._likenesses[text] = wish - talk
-        return min(self._likenesses[text] for text in texts)
+        if match.strength < 1 or not any(map(has_known_words, quotes)):
+            return True
+        return (any if self._paraphrases is None else all)(map(_is_rule, quotes))
 
     def _weight(self, stems: Iterable[str]) -> float:
         """Return the number of these stems, those that many messages have counted for less than one."""
         rare = log((len(self._sayings) + 2) / 2.5)
         return sum(min(1.0, log((len(self._sayings) + 2) / (self._spread[stem] + 1.5)) / rare) for stem in stems)
-
-    def _embed_all(self, new: Sequence[_Phrase]) -> None:
-        if self._embed is None or not new or not self._wordings:
-            return
-        every = (one for one in (*new, *self._wordings) if one.is_sentence)
-        self._embed_missing(one.text for one in every if self._weight(one.stems) >= _LEAST_WEIGHT)
-
-    def _embed_missing(self, texts: Iterable[str]) -> None:
-        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if missing and self._embed is not None:
-            self._vectors.update(zip(missing, self._embed(missing), strict=True))
 
     def _wish(self, new: TypedMessage, match: _Match) -> RepeatedWish:
         said = [
@@ -273,8 +234,8 @@ class PastSayings:
         return RepeatedWish(tuple(quote for quote, _ in said), clearest[0].text)
 
 
-def _cosine(one: Sequence[float] | None, other: Sequence[float] | None) -> float:
-    return 0.0 if one is None or other is None else sum(map(mul, one, other))
+def _sentence(saying: TypedMessage, wording: _Phrase) -> Sentence:
+    return Sentence(wording.text, saying.text, saying.session, saying.opens)
 
 
 def _is_copy(new: TypedMessage, earlier: TypedMessage) -> bool:

@@ -28,6 +28,8 @@ class TypedMessage:
     """The uuid of the message."""
     text: str
     at: float = 0.0
+    opens: bool = False
+    """Whether it is the first one of its session."""
 
     @property
     def day(self) -> date | None:
@@ -51,11 +53,13 @@ def typed_words(entry: Entry) -> str:
 
 
 def sayings_of(session: str, entries: Iterable[Entry]) -> Iterator[TypedMessage]:
-    """Yield the messages that a person typed in these entries, in order."""
+    """Yield the messages that a person typed in these entries, in order; those without a parent begin a session."""
+    opens: bool | None = None
     for entry in entries:
-        text = typed_words(entry)
-        if text:
-            yield TypedMessage(session, entry.uuid, text, entry.at)
+        opens = entry.parent is None if opens is None else opens
+        if text := typed_words(entry):
+            yield TypedMessage(session, entry.uuid, text, entry.at, opens)
+            opens = False
 
 
 def word_count(text: str) -> int:

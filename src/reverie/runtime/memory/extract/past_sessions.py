@@ -51,9 +51,9 @@ class PastSessions:
         return head.partition(b'"')[0].decode("utf-8", "replace")
 
     def _messages(self, name: str) -> Iterator[Entry]:
-        """Yield the user messages of a log; other lines are not parsed."""
-        for line in self._load(name, _MOST_BYTES).split(b"\n"):
-            if _USER in line:
+        """Yield the first entry of a log and its user messages; other lines are not parsed."""
+        for number, line in enumerate(self._load(name, _MOST_BYTES).split(b"\n")):
+            if number == 0 or _USER in line:
                 with suppress(ValueError):
                     yield decode_entry(line)
 
