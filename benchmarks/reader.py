@@ -6,8 +6,8 @@ Every session is compacted, once, three and five times in a row, in a small wind
     ceiling         of about 240 tokens of the original text around the fact
     ours            of our summary and the kept messages
     tail            of as many tokens of the newest text alone
-    ours + search   of ours, then the ten best snippets of the session search for the question, each with its
-                    speaker and time, and the text around the best two of them, read back
+    ours + search   of ours, then the ten best hits of the session search for the question, each with its speaker
+                    and time, and the best two read back: opened by ``expand`` at the words of the question
 
 An answer is right if it contains an accepted one, as whole words, without a mark at its end; nothing else judges it.
 Without a reader the table has the results of literal match alone: the share of answers that are in the text, in a
@@ -44,13 +44,14 @@ from reverie.importers import read_sessions
 from reverie.models.names import open_model
 from reverie.ports import Model
 from reverie.runtime.search.sessions import SessionSearch
+from reverie.runtime.session.offload.read_back import ReadBack
 from reverie.runtime.session.parts import SessionOptions
 from reverie.storage.files import FileStorage
 
 CONDITIONS = ("ours", "ceiling", "ours + search", "tail")
 ROLES = {"user": "user", "assistant": "agent"}
 SYSTEM = "You answer questions about a text. Answer with the exact name, number or words from the text, nothing else."
-SNIPPETS, SNIPPET_CHARS, READ_BACK, WINDOW_CHARS = 10, 160, 2, 600
+SNIPPETS, READ_BACK = 10, 2
 MOST_ANSWER_TOKENS = 24
 LEAST_WORDS = 4
 READING_BACK = re.compile(r"^Any message of the part that was cut can be read back.*$", re.MULTILINE)
@@ -83,6 +84,7 @@ class Context:
     tail: str
     first_kept: int
     home: Path
+    past: ReadBack
 
 
 def rendered(messages: Iterable[Message]) -> str:
@@ -126,25 +128,16 @@ async def compacted(entries: Sequence[Entry], times: int, window: int, home: Pat
     chars = len(ours)
     while estimate_text(whole[-chars:]) > estimate_text(ours):
         chars = chars * 49 // 50
-    return Context(ours, whole[-chars:], first, home)
+    return Context(ours, whole[-chars:], first, home, ReadBack(storage, log.removesuffix(".jsonl"), view))
 
 
 def searched(context: Context, question: Question) -> str:
-    """Return the ten best snippets for a question, and the text around the best two of them."""
+    """Return the ten best hits of a search for a question, and the best two opened at the words of the question."""
     with SessionSearch(context.home) as search:
         hits = search.search(question.text, limit=SNIPPETS)
-    logged = {hit.handle: "" for hit in hits[:READ_BACK]}
-    for line in (context.home / "projects/p/s.jsonl").read_text("utf-8").splitlines():
-        handle = next((one for one in logged if f'"{one}"' in line[:400]), None)
-        if handle is not None and not logged[handle]:
-            logged[handle] = _logged_text(line)
-    snippets = "\n".join(f"- {hit.time} {hit.speaker}: {' '.join(hit.snippet.split())[:SNIPPET_CHARS]}" for hit in hits)
-    back = "\n\n".join(nearest(text, question.text, WINDOW_CHARS) for text in logged.values() if text)
-    return f"Found by a search of the whole session:\n{snippets}\n\nRead back:\n{back}"
-
-
-def _logged_text(line: str) -> str:
-    return rendered([json.loads(line).get("message") or {}])
+    snippets = "\n".join(f"- {hit.time[:16]} {hit.speaker or ROLES.get(hit.kind)}: {hit.snippet}" for hit in hits)
+    opened = [context.past.expand(hit.handle, about=question.text) for hit in hits[:READ_BACK]]
+    return "\n\n".join(("Found by a search of the whole session:", snippets, "Read back:", *opened))
 
 
 def nearest(text: str, question: str, chars: int) -> str:

@@ -117,6 +117,9 @@ def test_a_filed_recording_gives_back_the_output_and_not_its_preview(
     found = answers.read_back(answers.projects.find(), given, lambda *_: None)
     assert [one["text"] for one in found["matches"]] == ["row 2999 of the dump"]
     assert "row 2999" not in preview
+    around = answers.read_back(answers.projects.find(), {**given, "limit": 4_000, "find": None, "about": "2999"}, print)
+    assert "row 2999 of the dump" in around["text"]
+    assert len(around["text"]) < 1_500
 
 
 def transcript_line(role: str, uuid: str, parent: str | None, content: Any) -> str:

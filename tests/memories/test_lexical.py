@@ -48,7 +48,7 @@ def test_any_text_has_words_and_none_is_long_or_empty(text: str) -> None:
 
 @given(st.text(max_size=400), st.lists(st.text(max_size=8), max_size=4), st.integers(60, 200))
 def test_a_snippet_is_one_line_of_its_text_and_no_longer_than_asked(text: str, wanted: list[str], chars: int) -> None:
-    shown = snippet(text, wanted, max_chars=chars)
+    shown = snippet(text, dict.fromkeys(wanted, 1.0), max_chars=chars)
     assert "\n" not in shown
     assert len(shown) <= chars
     assert shown.strip("…") in " ".join(text.split())
@@ -56,7 +56,13 @@ def test_a_snippet_is_one_line_of_its_text_and_no_longer_than_asked(text: str, w
 
 def test_a_snippet_shows_the_place_that_has_the_words() -> None:
     text = "filler words here " * 50 + "the staging server restarts on Friday " + "more filler " * 50
-    assert "staging server" in snippet(text, terms("staging server"))
+    assert "staging server" in snippet(text, dict.fromkeys(terms("staging server"), 1.0))
+
+
+def test_a_snippet_weighs_rare_words_more_and_reaches_the_end_of_its_text() -> None:
+    text = "many common words and many more " * 30 + "the walrus ate the last herring"
+    wanted = dict.fromkeys(terms("many common"), 0.1) | dict.fromkeys(terms("walrus"), 3.0)
+    assert snippet(text, wanted).endswith("ate the last herring")
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,36 @@ def handles_in(listing: str) -> list[str]:
 
 
 @pytest.mark.requirement("B2")
+def test_a_handle_opens_at_the_words_that_are_looked_for_with_call_result_and_next_calls(
+    storage: InMemoryStorage,
+) -> None:
+    script = Script()
+    script.user("Run the checks")
+    script.reply(call("checks", "Bash", command="make check"))
+    filler = "".join(f"ok step {number}\n" for number in range(2_000))
+    script.result("checks", f"{filler}FAIL walrus_gate in line 7\n{filler}")
+    script.reply(call("mend", "Edit", path="gate.py", text="walrus"))
+    script.result("mend", "done")
+    script.user("Thanks")
+    script.reply(call("later", "Bash", command="ls"))
+    reader = back(script, storage)
+    for handle in ("checks", "e1", "e2"):
+        shown = reader.expand(handle, about="which walrus failed?")
+        assert shown.startswith("Bash make check -> ")
+        assert "FAIL walrus_gate in line 7" in shown
+        assert len(shown) < 1_500
+    assert "e3  Edit gate.py" in reader.expand("e2", about="walrus")  # and not the call after the user's next words
+    assert "Bash ls" not in reader.expand("e2", about="walrus")
+    assert "FAIL" not in reader.expand("e2")[:1_500]  # without the words it opens at the beginning
+
+
+def test_a_stored_result_opens_at_the_words_in_the_file_and_not_in_its_preview(
+    script: Script, storage: InMemoryStorage
+) -> None:
+    assert "line 7345\n" in back(script, storage).expand("stored", about="7345")
+
+
+@pytest.mark.requirement("B2")
 def test_a_summary_opens_one_level_and_each_part_opens_again(nested: ReadBack) -> None:
     outer = nested.expand("cut-2")
     assert outer.startswith("cut-2 covers 3 messages, ")

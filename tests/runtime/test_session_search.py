@@ -19,6 +19,7 @@ from reverie import FileStorage, Library
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
+from reverie.runtime.search.hits import Exchanges
 from reverie.runtime.search.index import SearchRows, index_in_memory
 from reverie.runtime.search.message_scores import Weights
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
@@ -96,6 +97,27 @@ def test_calls_and_results_of_tools_are_found_and_thinking_is_not(tmp_path: Path
         assert handles(search, "quagga", limit=1) == ["e1"]
         assert handles(search, "okapi", limit=1) == ["e2"]
         assert handles(search, "zebra") == []
+
+
+def test_a_call_and_its_result_are_one_hit_that_shows_both(tmp_path: Path) -> None:
+    script = Script()
+    script.user("Run the checks")
+    script.reply(call("t", "Bash", command="make quagga"), call("u", "Edit", path="a.py", text="x " * 400 + "okapi"))
+    script.result("t", "filler line\n" * 200 + "FAIL: zebra crossing\n" + "filler line\n" * 200)
+    script.result("u", "done")
+    storage = FileStorage(tmp_path)
+    Library(storage).store("projects/p/s.jsonl", script.entries)
+    storage.close()
+    with SessionSearch(tmp_path) as search:
+        found = search.search("what did quagga say about zebra?")
+        (edited,) = [hit for hit in search.search("okapi") if "okapi" in hit.snippet]
+    assert found[0].snippet.startswith("Bash make quagga -> ")
+    assert "FAIL: zebra crossing" in found[0].snippet
+    assert len(found[0].snippet) <= 300
+    assert sum("quagga" in hit.snippet for hit in found) == 1
+    assert edited.snippet.startswith("Edit a.py")  # a call names its file, however long it is
+    alone = Exchanges([]).excerpt(script.entries[2], {"zebra": 1.0, "quagga": 1.0}, 300)
+    assert "quagga" not in alone  # a result by itself does not say what was run
 
 
 def test_a_speaker_in_the_question_says_whose_message_is_meant(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ class _ExpandInput(msgspec.Struct):
 
     handle: str
     offset: int | None = None
+    about: str | None = None
 
 
 class SessionBridge:
@@ -136,7 +137,7 @@ class SessionBridge:
             asked = msgspec.convert(given, _ExpandInput, strict=False)
         except msgspec.ValidationError as error:
             raise InputError(f"{error}: give a handle as text, and an offset as a whole number") from None
-        return lambda: self.session.expand(asked.handle, offset=asked.offset or 0)
+        return lambda: self.session.expand(asked.handle, offset=asked.offset or 0, about=asked.about or "")
 
     def report_fallback(self, what: str, why: BaseException | str) -> None:
         """Emit ``FellBack``: for the reason ``why`` the host goes on without the part named ``what``."""

@@ -180,6 +180,7 @@ class ToolAnswers:
             offset=given["offset"],
             limit=given["limit"],
             find=given.get("find"),
+            about=given.get("about"),
         )
         return {"note": DATA, **part}
 

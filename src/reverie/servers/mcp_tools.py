@@ -243,7 +243,8 @@ def _read_back(more: Schema) -> ToolSpec:
         "away, or a message found by search_sessions. Use it when a preview or a snippet is not enough. The handle is "
         "the id of a tool call, the path or file name of a stored result, or the handle of a message or a cut. A cut "
         "(a summary) opens one level: a list of the messages and earlier summaries it replaced, each with its handle. "
-        "Long texts come in parts: go on from next_offset, or give find to get only the lines that contain a text.",
+        "Long texts come in parts: go on from next_offset, or give find to get only the lines that contain a text, or "
+        "about to get the part around some words.",
         _object(
             {
                 "handle": _text("Id of a tool call, path of a stored result, or handle of a message", 1_000, 1),
@@ -255,6 +256,7 @@ def _read_back(more: Schema) -> ToolSpec:
                     "How many bytes at most; some hosts cut more than this", 1, MAX_READ_CHARS, ANSWER_BYTES
                 ),
                 "find": _text("Only lines that contain this text, in any case", 500, 1),
+                "about": _text("Only the part around these words, a tool call together with its result", 500, 1),
                 **more,
             },
             ["handle"],

@@ -14,7 +14,7 @@ from ..ports import Storage
 from ..runtime.library import Library
 from ..runtime.places.storage import storage_of
 from ..runtime.search.log_text import logs_in
-from ..runtime.session.offload.read_back import ReadBack, StoredContent
+from ..runtime.session.offload.read_back import ReadBack
 from ..settings import Settings
 
 Progress = Callable[[int, int, str], None]
@@ -39,23 +39,33 @@ class PastResults:
         self._progress = progress
 
     def read(
-        self, handle: str, *, session: str | None, offset: int, limit: int, find: str | None = None
+        self,
+        handle: str,
+        *,
+        session: str | None,
+        offset: int,
+        limit: int,
+        find: str | None = None,
+        about: str | None = None,
     ) -> dict[str, Any]:
         """Return a dict with a range of the content behind a handle, or with its lines that contain ``find``.
 
-        Raise ``InputError`` or ``SessionNotFound`` if the handle or the session is unknown.
+        With ``about`` return the part around these words, with the call or result that belongs to it. Raise
+        ``InputError`` or ``SessionNotFound`` if the handle or the session is unknown.
         """
         storage = storage_of(self._settings)
         try:
-            key, found = self._found(storage, handle, session)
+            key, past = self._found(storage, handle, session)
+            found = past.find(handle)
+            around = past.expand(handle, about=about) if about else ""
         finally:
             storage.close()
         _, project, name = key.split("/", 2)
         text = found.text if find is not None else found.listing or found.text
         matches, more = ([], False) if find is None else matching_lines(text, find, offset, limit)
-        part = "" if find is not None else _part(text, offset, limit)
+        part = "" if find is not None else _part(around or text, 0 if around else offset, limit)
         end = matches[-1]["offset"] + matches[-1]["chars"] + 1 if matches else offset + len(part)
-        more = more or (find is None and end < len(text))
+        more = more or (find is None and not around and end < len(text))
         return {
             "session": name.removesuffix(".jsonl"),
             "project": project,
@@ -70,7 +80,8 @@ class PastResults:
             "matches": [{key: one[key] for key in ("line", "offset", "text")} for one in matches],
         }
 
-    def _found(self, storage: Storage, handle: str, session: str | None) -> tuple[str, StoredContent]:
+    def _found(self, storage: Storage, handle: str, session: str | None) -> tuple[str, ReadBack]:
+        """Return the key of the log that has a handle, and the way to read it there."""
         library, logs = Library(storage), self._keys(storage)
         holding = self._holding(storage, handle)
         if session is not None:
@@ -85,7 +96,9 @@ class PastResults:
         for key in keys:
             try:
                 view = library.view(key) if key in logs else View()  # a host's session before its end has no log
-                return key, ReadBack(storage, key.removesuffix(".jsonl"), view).find(handle)
+                past = ReadBack(storage, key.removesuffix(".jsonl"), view)
+                past.find(handle)
+                return key, past
             except InputError:
                 if session is not None:
                     raise

@@ -24,7 +24,7 @@ from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.dream.lock import DreamLock
 from reverie.runtime.dream.reports import open_questions
 from reverie.runtime.memory.memory import Memory
-from reverie.runtime.search.sessions import SearchHit
+from reverie.runtime.search.hits import SearchHit
 from reverie.runtime.session.ledger import LedgerStore
 from reverie.settings import Settings
 

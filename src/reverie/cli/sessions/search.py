@@ -8,7 +8,8 @@ from ...errors import InputError
 from ...events import Event, FellBack
 from ...memories.recall.terms import tokens
 from ...runtime.places.projects import log_key
-from ...runtime.search.sessions import SearchHit, SessionSearch
+from ...runtime.search.hits import SearchHit
+from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ..output import emit_json, folded, is_fitted, paint, say, warn

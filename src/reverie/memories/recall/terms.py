@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = pattern(r"\w+(?:[-'’]\w+)*")
 _PIECE: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
 _PLAIN: Final = pattern(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
+_GAP: Final = pattern(r"\s+")
 _THOUSANDS: Final = pattern(r"(?<=\d),(?=\d{3}\b)")
 _ORDINAL: Final = pattern(r"(\d+)(?:st|nd|rd|th)")
 # Scripts without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings join their words).
@@ -150,24 +151,55 @@ def affordable(having: Mapping[str, int], max_postings: int) -> list[str]:
 # -- snippets
 
 
-def snippet(text: str, wanted: Iterable[str], *, max_chars: int = 200) -> str:
-    """Return the part of a text, at most ``max_chars`` on one line, that has most of the wanted stems."""
-    flat = " ".join(text.split())
-    if len(flat) <= max_chars:
-        return flat
-    sought = set(wanted)
-    places = [(found.start(), frozenset(tokens(found.group())) & sought) for found in _CHUNK.finditer(flat[:100_000])]
-    hits = [(at, having) for at, having in places if having]
-    best, start = 0, 0
-    for number, (at, _) in enumerate(hits):
-        within = frozenset[str]().union(
-            *(having for other, having in hits[number : number + 40] if other < at + max_chars - 40)
-        )
-        if len(within) > best:
-            best, start = len(within), at
-    begin = max(0, start - 40)
-    begin = flat.rfind(" ", 0, begin) + 1 if begin else 0
-    cut = flat[begin : begin + max_chars - 2]
-    if begin + len(cut) < len(flat):
-        cut = cut.rsplit(" ", 1)[0] + "…"
-    return f"…{cut}" if begin else cut
+def snippet(text: str, wanted: Mapping[str, float], *, max_chars: int = 300) -> str:
+    """Return the ``excerpt`` of a text on one line."""
+    return excerpt(" ".join(text.split()), wanted, max_chars=max_chars)
+
+
+def excerpt(text: str, wanted: Mapping[str, float], *, max_chars: int) -> str:
+    """Return the part of a text, at most ``max_chars``, in whose middle the wanted stems weigh most together."""
+    if len(text) <= max_chars:
+        return text
+    first, last = _span(text, wanted, max_chars - 2)
+    begin = max(0, min((first + last - max_chars) // 2, len(text) - max_chars + 1))
+    gap = _GAP.search(text, begin, first) if begin else None
+    begin = gap.end() if gap else begin
+    end = begin + max_chars - (1 if begin else 0)
+    if end < len(text):
+        gaps = list(_GAP.finditer(text, begin, end - 1))
+        end = gaps[-1].start() if gaps else end - 1
+    return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
+
+
+def rarity(text: str, words: Iterable[str]) -> dict[str, float]:
+    """Return the inverse document frequency of each of these stems in the pieces of a text, if the text has it."""
+    pieces = [set(tokens(piece)) for piece in pieces_of(text)]
+    having = {word: sum(word in piece for piece in pieces) for word in words}
+    return {word: idf(len(pieces), count) for word, count in having.items() if count}
+
+
+def weight(text: str, wanted: Mapping[str, float]) -> float:
+    """Return the sum of the weights of the wanted stems that a text has."""
+    return sum(wanted[word] for word in set(tokens(text)) & wanted.keys())
+
+
+def _span(flat: str, wanted: Mapping[str, float], chars: int) -> tuple[int, int]:
+    """Return the first and the last place of those wanted stems within so many characters that weigh most."""
+    found = ((one, wanted.keys() & tokens(one.group())) for one in _CHUNK.finditer(flat[:100_000]))
+    hits = [(one.start(), one.end(), words) for one, words in found if words]
+    counts: dict[str, int] = {}
+    best, value, span, first = 0.0, 0.0, (0, 0), 0
+    for _, end, words in hits:
+        for word in words:
+            counts[word] = counts.get(word, 0) + 1
+            value += wanted[word] if counts[word] == 1 else 0.0
+        while end - hits[first][0] > chars or all(counts[word] > 1 for word in hits[first][2]):
+            if hits[first][1] >= end:
+                break
+            for word in hits[first][2]:
+                counts[word] -= 1
+                value -= wanted[word] if not counts[word] else 0.0
+            first += 1
+        if value > best + 1e-9:
+            best, span = value, (hits[first][0], end)
+    return span

@@ -26,7 +26,7 @@ from ...memories.store.records import read_record, revised_text
 from ...tools.files.replacement import text_edit
 from ...values import field, record
 from ..memory.extract.tools import INDEX_NOTE
-from ..search.sessions import SearchHit
+from ..search.hits import SearchHit
 from ..session.forks import ForkToolResult
 from ..session.replies import Call
 from .project_reader import ProjectReader

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from ...memories.recall.terms import affordable, idf, saturated, terms
-from ...values import record
+from ...values import field, record
 
 _MIN_CHARS: Final = 5
 _SHIFT: Final = 16
@@ -114,11 +114,11 @@ class SessionScore:
 
 @record
 class SessionRanking:
-    """The messages and sessions found, best first, and the words that were looked up."""
+    """The messages and sessions found, best first, and the question's words in the index with their rarity."""
 
     messages: tuple[SessionScore, ...] = ()
     sessions: tuple[tuple[int, float], ...] = ()
-    words: tuple[str, ...] = ()
+    words: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def size_code(words: int) -> int:
@@ -152,11 +152,12 @@ def rank(
     known = known_words(text, source)
     words = affordable({word: pieces for word, (_, pieces) in known.items()}, weights.max_postings)
     board = _Board(source, weights)
+    board.words = {word: idf(source.pieces, pieces) for word, (_, pieces) in known.items()}
     for word in words:
         board.add(word, known[word], within)
     if not likenesses:
-        return board.ranked(limit, words)
-    return _fused(board.ranked(source.pieces, words), likenesses, limit)
+        return board.ranked(limit)
+    return _fused(board.ranked(source.pieces), likenesses, limit)
 
 
 def _fused(found: SessionRanking, likenesses: Mapping[tuple[int, int], float], limit: int) -> SessionRanking:
@@ -184,6 +185,7 @@ class _Board:
         self._facts: dict[int, SessionFacts] = {}
         self._worth = _Worths(source.words / (source.pieces or 1))
         self._average_session = source.words / (source.sessions or 1)
+        self.words: dict[str, float] = {}
 
     def add(self, word: str, frequency: tuple[int, int], within: Sequence[int] | None) -> None:
         """Add the score of a word to every piece and session that has it."""
@@ -203,7 +205,7 @@ class _Board:
             value = saturated(count, self._facts[session].words, self._average_session)
             self._whole[session] = self._whole.get(session, 0.0) + tells_session * value
 
-    def ranked(self, limit: int, words: Sequence[str]) -> SessionRanking:
+    def ranked(self, limit: int) -> SessionRanking:
         """Return at most ``limit`` messages and sessions with the highest scores."""
         own = {session: self._own(session) for session in self._pieces}
         best = {session: max(scores.values()) for session, scores in own.items()}
@@ -222,7 +224,7 @@ class _Board:
         return SessionRanking(
             tuple(SessionScore(session, number, value) for value, (_, number, session) in messages.ordered()),
             tuple((session, value) for value, (_, _, session) in sessions.ordered()),
-            tuple(words),
+            self.words,
         )
 
     def _own(self, session: int) -> dict[int, float]:

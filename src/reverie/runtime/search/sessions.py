@@ -19,7 +19,7 @@ from ...conversation.authorship import own_words
 from ...conversation.entries import Entry, decode_entry
 from ...errors import ModelError, StorageError
 from ...events import FellBack, Listener
-from ...memories.recall.terms import pieces_of, snippet
+from ...memories.recall.terms import pieces_of
 from ...paths import explain, is_read_only, open_file
 from ...ports import Embedder, Stamp, Storage
 from ...settings import Settings
@@ -27,8 +27,9 @@ from ...storage.files import FileStorage
 from ...storage.sqlite import delete_database, is_damage
 from ...values import record, replace
 from ..places.storage import storage_of
+from .hits import CANDIDATES, SearchHit, shown_hits
 from .index import LogRow, SearchRows, index_in_memory, open_index
-from .log_text import logs_in, mark_of, messages_in, speaker_of, text_of_entry, whole_lines
+from .log_text import logs_in, mark_of, messages_in, whole_lines
 from .message_scores import SessionRanking, Weights, rank
 from .shared_words import found_logs, words_of
 from .vectors import likeness, vector_of
@@ -40,21 +41,6 @@ _LOCK: Final = ".reverie-search.lock"
 _TRIES: Final = 3
 _MAX_VECTORS: Final = 8
 """The most vectors of one message: a pasted file says little about the question that it comes with."""
-
-
-@record
-class SearchHit:
-    """A found message: its session and handle, speaker and time, and a snippet with the words of the query."""
-
-    session: str
-    project: str
-    handle: str
-    """The message's uuid, which ``reverie read`` accepts."""
-    kind: str
-    speaker: str
-    time: str
-    snippet: str
-    score: float
 
 
 @record
@@ -132,7 +118,8 @@ class SessionSearch:
                 if follow:
                     within = self._follow_found(rows, query, project)
                 with self._transaction("BEGIN"):  # a consistent state of the rows, while others may write
-                    shown = self._hits(rows, self._ranked(rows, query, project, limit, within))
+                    ranked = self._ranked(rows, query, project, CANDIDATES * limit, within)
+                    shown = shown_hits(ranked, limit, rows.key_of, lambda log, some: self._entries(rows, log, some))
                     if not shown:
                         rows.check()
                 if shown is not None:
@@ -323,32 +310,6 @@ class SessionSearch:
         return IndexRefresh(1, messages, offset - start, 0, restarted)
 
     # -- results
-
-    def _hits(self, rows: SearchRows, ranked: SessionRanking) -> list[SearchHit] | None:
-        """Return the ranked messages with their text from the logs; None if a log was replaced."""
-        numbers: dict[int, list[int]] = {}
-        for hit in ranked.messages:
-            numbers.setdefault(hit.session, []).append(hit.number)
-        entries = {log: self._entries(rows, log, some) for log, some in numbers.items()}
-        shown: list[SearchHit] = []
-        for hit in ranked.messages:
-            entry = entries[hit.session].get(hit.number)
-            if entry is None:
-                return None
-            _, project, session = rows.key_of(hit.session).split("/", 2)
-            shown.append(
-                SearchHit(
-                    session.removesuffix(".jsonl"),
-                    project,
-                    entry.uuid,
-                    entry.kind,
-                    speaker_of(entry),
-                    entry.time,
-                    snippet(text_of_entry(entry), ranked.words),
-                    round(hit.score, 4),
-                )
-            )
-        return shown
 
     def _entries(self, rows: SearchRows, log: int, numbers: Sequence[int]) -> dict[int, Entry]:
         """Return the messages of a log by number, leaving out those whose line has changed."""

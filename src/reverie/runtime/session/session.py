@@ -459,15 +459,16 @@ class Session:
         reader = self.parts.read_back(self.view)
         return await self.log.run_blocking(lambda: reader.read(handle, offset=offset, limit=limit))
 
-    async def expand(self, handle: str, *, offset: int = 0) -> str:
+    async def expand(self, handle: str, *, offset: int = 0, about: str = "") -> str:
         """Open one level of content that left the view, by its handle, at most 20,000 characters from ``offset`` on.
 
-        A summary gives the list of the messages it replaced, each with its handle; anything else gives its text. It is
-        the function of ``EXPAND_TOOL``. Raise ``InputError`` for an unknown handle.
+        A summary gives the list of the messages it replaced, each with its handle; anything else gives its text, with
+        ``about`` only the part around these words. It is the function of ``EXPAND_TOOL``. Raise ``InputError`` for an
+        unknown handle.
         """
         self.parts.trim.read_backs += 1
         reader = self.parts.read_back(self.view)
-        return await self.log.run_blocking(lambda: reader.expand(handle, offset=offset))
+        return await self.log.run_blocking(lambda: reader.expand(handle, offset=offset, about=about))
 
     # -- forks
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
+from ....conversation.authorship import own_words
 from ....conversation.cuts import message_of
 from ....conversation.decisions import Collapsed, Compacted, ResultOffloaded, Snipped, decision_of
 from ....conversation.entries import ASSISTANT, ATTACHMENT, DECISION, Entry
@@ -23,8 +24,10 @@ from ....conversation.tokens.estimate import estimate_message
 from ....conversation.view import View
 from ....errors import InputError, StorageError
 from ....layers.l1_offload import RESULTS, read_stored, result_forms, text_of
+from ....memories.recall.terms import excerpt, rarity, terms
 from ....ports import Storage
 from ....values import record, rows_of
+from ...search.hits import Exchanges, answered_in, call_line
 
 EXPAND_CHARS: Final = 20_000
 EXPAND_TOOL: Final[dict[str, Any]] = {
@@ -34,13 +37,20 @@ EXPAND_TOOL: Final[dict[str, Any]] = {
         "a summary, a tool result that was cleared or saved to disk, a message. A summary opens one level: a list of "
         "the messages and earlier summaries that it replaced, each with its handle, its speaker, its size in tokens "
         "and its first line. A result or message opens as the original text. Long texts come in parts: go on with the "
-        "offset that the last line names."
+        "offset that the last line names, or give words in about to see the part around them."
     ),
     "input_schema": {
         "type": "object",
         "properties": {
             "handle": {"type": "string", "description": "The handle, as a placeholder, summary or list shows it"},
             "offset": {"type": "integer", "minimum": 0, "description": "The first character to show, 0 if left out"},
+            "about": {
+                "type": "string",
+                "description": (
+                    "Words to look for: shows only the part around them, a tool call together with its result, and "
+                    "the calls that followed"
+                ),
+            },
         },
         "required": ["handle"],
         "additionalProperties": False,
@@ -48,6 +58,10 @@ EXPAND_TOOL: Final[dict[str, Any]] = {
 }
 """The declaration of the tool that calls ``Session.expand``."""
 _MAX_FIRST_LINE_CHARS: Final = 100
+_ABOUT_CHARS: Final = 1_000
+_FOLLOWING_CALLS: Final = 6
+_NEAR: Final = 20
+"""The messages before and after one in which its calls and results are looked for."""
 _LEAST_START: Final = 8
 
 
@@ -116,9 +130,14 @@ class ReadBack:
             )
         return found
 
-    def expand(self, handle: str, *, offset: int = 0, max_chars: int = EXPAND_CHARS) -> str:
-        """Return one level of a handle: the list of messages behind a cut, else the text; in parts of ``max_chars``."""
+    def expand(self, handle: str, *, offset: int = 0, about: str = "", max_chars: int = EXPAND_CHARS) -> str:
+        """Return one level of a handle: the list of messages behind a cut, else the text; in parts of ``max_chars``.
+
+        With ``about`` return only the part around these words, with the call or result that belongs to it.
+        """
         found = self.find(handle)
+        if about.strip():
+            return self._about(found, about)
         text = found.listing or found.text
         if "\0" in text:
             return f"[{len(found.data):,} bytes that are no text{f', stored at {found.path}' if found.path else ''}]"
@@ -130,6 +149,19 @@ class ReadBack:
         if end == len(text):
             return text[start:] or f"[nothing at offset {offset:,}: the text has {len(text):,} characters]"
         return f"{text[start:end]}\n[{end:,} of {len(text):,} characters; go on with offset {end}]"
+
+    def _about(self, found: StoredContent, about: str) -> str:
+        """Return the part of some content around these words; of a message also the calls that followed it."""
+        entries = list(self._view.entries())
+        places = (at for at, entry in enumerate(entries) if found.handle in (entry.uuid, *answered_in(entry)))
+        at = next(places, len(entries))
+        near = entries[max(0, at - _NEAR) : at + _NEAR]
+        if found.source == "log" and at < len(entries):
+            wanted = rarity("\n".join(_readable(_content(entry)) for entry in near), terms(about))
+            shown = Exchanges(near).excerpt(entries[at], wanted, _ABOUT_CHARS, excerpt)
+        else:  # of a stored result the log has only a preview
+            shown = excerpt(found.text, rarity(found.text, terms(about)), max_chars=_ABOUT_CHARS)
+        return "\n".join([shown, *_following(entries[at + 1 :])])
 
     def read(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Return the bytes of a handle's content, or at most ``limit`` of them from ``offset`` on."""
@@ -287,6 +319,17 @@ def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> StoredContent:
     head = f"{handle} covers {len(listed):,} messages, {total:,} tokens, oldest first. Open one by its handle:"
     listing = "\n".join([head, "", *listed])
     return StoredContent(handle, "cut", b"".join(lines), "\n".join(texts), listing=listing)
+
+
+def _following(entries: Sequence[Entry]) -> list[str]:
+    """Return the first calls after a message, one a line with its handle, up to the next words of the user."""
+    lines: list[str] = []
+    for entry in entries[:_NEAR]:
+        if own_words(entry):
+            break
+        calls = [block for block in rows_of(_content(entry)) if block.get("type") == "tool_use"]
+        lines += [f"{entry.uuid[:_LEAST_START]}  {call_line(call, _MAX_FIRST_LINE_CHARS)}" for call in calls]
+    return ["", "Then the agent called, each with its handle:", *lines[:_FOLLOWING_CALLS]] if lines else []
 
 
 def _handle(entry: Entry) -> str:
