@@ -165,3 +165,56 @@ def test_two_sessions_of_a_file_whose_ids_become_one_name_are_both_kept(
     assert "first words" in kept
     assert "second words" in kept
     assert len(os.listdir(home / "projects" / project_slug(project))) == 2
+
+
+STORED = (
+    "<persisted-output>\nOutput too large (38KB). Full output saved to: /x/s1/tool-results/key\n</persisted-output>"
+)
+
+
+@pytest.mark.requirement("A3")
+@pytest.mark.parametrize(
+    "how", ["a folder of its own", "a linked folder", "a linked parent", "a linked file", "a hard link"]
+)
+def test_an_import_copies_no_file_from_elsewhere(
+    asked: Asked, home: Path, project: Path, tmp_path: Path, how: str
+) -> None:
+    secret = tmp_path / "secret" / "tool-results"
+    secret.mkdir(parents=True)
+    (secret / "key").write_text("word-of-the-key")
+    place = tmp_path / "recorded" / "s1" / "tool-results"
+    place.parent.parent.mkdir()
+    match how:
+        case "a linked folder":
+            place.parent.mkdir()
+            place.symlink_to(secret)
+        case "a linked parent":
+            place.parent.symlink_to(secret.parent)
+        case _:
+            place.mkdir(parents=True)
+            if how == "a linked file":
+                (place / "key").symlink_to(secret / "key")
+            elif how == "a hard link":
+                os.link(secret / "key", place / "key")
+            else:
+                (place / "key").write_text("word-of-the-key")
+    called = {"type": "tool_use", "id": "../../../../c1", "name": "Bash", "input": {"command": "x"}}
+    answered = {"type": "tool_result", "tool_use_id": "../../../../c1", "content": STORED}
+    said = [("user", "hi"), ("assistant", [called]), ("user", [answered])]
+    rows = [
+        {
+            "type": role,
+            "uuid": f"u{number}",
+            "parentUuid": f"u{number - 1}" if number else None,
+            "sessionId": "s1",
+            "timestamp": f"2026-11-10T09:00:0{number}.000Z",
+            "message": {"role": role, "content": content},
+        }
+        for number, (role, content) in enumerate(said)
+    ]
+    file = tmp_path / "recorded" / "s1.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert asked("import", file)["imported"] == 1
+    copies = [path for path in home.rglob("*") if path.is_file() and b"word-of-the-key" in path.read_bytes()]
+    assert len(copies) == (how == "a folder of its own")
+    assert all(home / "projects" in path.parents for path in copies)

@@ -13,9 +13,9 @@ from uuid import NAMESPACE_OID, uuid5
 from ...conversation.decisions import Cause, PrefixRendered, body_of
 from ...conversation.entries import ASSISTANT, DECISION, META, Entry
 from ...digests import hex_of
-from ...errors import InputError, SessionBusy
+from ...errors import InputError, SessionBusy, UnsafePath
 from ...importers import ImportedSession
-from ...paths import open_no_follow
+from ...paths import open_plain, opened_folder
 from ...values import replace, rows_of
 from ..library import ADDED, GROWN, OTHER, UNCHANGED, Library
 from ..places.archive_index import ArchiveIndex
@@ -130,11 +130,10 @@ class Recordings:
 
 
 def _stored_results(transcript: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the bytes of each regular file in a transcript's folder of results."""
-    folder = transcript.parent / transcript.stem / _RESULTS
-    with suppress(OSError):
+    """Yield the name and the bytes of each regular file in a transcript's folder of results; follow no link there."""
+    with suppress(OSError), opened_folder(str(transcript.parent), (transcript.stem, _RESULTS)) as folder:
         for name in sorted(os.listdir(folder)):
-            with suppress(OSError), open(folder / name, "rb", opener=open_no_follow) as stream:
+            with suppress(OSError, UnsafePath), open(open_plain(folder, name, os.O_RDONLY, name), "rb") as stream:
                 if os.fstat(stream.fileno()).st_size <= _MOST_RESULT_BYTES:
                     yield name, stream.read()
 
