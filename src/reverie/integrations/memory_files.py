@@ -9,6 +9,7 @@ store, journaled with its author, and updates the index. Writing never raises tr
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -279,7 +280,8 @@ class MemoryFiles:
         for inner, (text, before) in texts.items():
             file = _file(inner)
             check_file(file)
-            refuse_secrets(text, "the memory")
+            for part in (text, f"{_words(file)}: {text.strip()}"):
+                refuse_secrets(part, "the memory")
             data = self._kept(inner, text, before, desk.now, edited=edited)
             files[file] = data
             lines[file] = listed_line(read_record(file, data))
@@ -402,3 +404,7 @@ def _size(size: int) -> str:
     scaled = size / 1024**unit
     number = f"{int(scaled)}" if scaled == int(scaled) else f"{scaled:.1f}"
     return f"{number}{'BKMG'[unit]}"
+
+
+def _words(file: str) -> str:
+    return re.sub(r"[_-]+", " ", file.rsplit("/", 1)[-1].removesuffix(".md"))

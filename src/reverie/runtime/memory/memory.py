@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from ...errors import InputError, SettingsError, StorageConflict
 from ...memories.recall.policy import RecallPolicy
-from ...memories.rules.secrets import refuse_secrets
+from ...memories.rules.secrets import refuse_secrets, without_secrets
 from ...memories.rules.taxonomy import MemoryType, body_for, description_for, lint_memory, refusal
 from ...memories.store import drafts
 from ...memories.store.drafts import Draft
@@ -266,7 +266,7 @@ class Memory:
         body = body_for(text, why, how) if text is not None else None
         given = {"name": name, "description": description, "type": type, "expires": iso_time(expires) or None}
         changes = {key: " ".join(value.split()) for key, value in given.items() if value is not None}
-        refuse_unsafe(scope, body or "", changes, why)
+        refuse_unsafe(scope, body or "", {"name": old.name, "description": old.description, **changes}, why)
 
         def plan(change: Transaction) -> Draft | None:
             trusted, sources = author_trust(author, trust), source_tuple(source)
@@ -322,6 +322,7 @@ class Memory:
         if scope == "team":
             self._scopes.route(str(type_name), "team", vouched)
         refuse_unsafe(scope, content, {}, "")
+        refuse_unsafe(scope, matter.body, fields, "")
 
         def plan(change: Transaction) -> Draft | None:
             if change.read(inner) is None:
@@ -349,7 +350,7 @@ class Memory:
             if not files:
                 continue
             entry = store.commit(
-                lambda change: drafts.forget(change, files, who=author, why=why),  # noqa: B023 - called at once
+                lambda change: drafts.forget(change, files, who=author, why=without_secrets(why)),  # noqa: B023 - called at once
                 dry_run=dry_run,
             )
             ids += [self._scopes.id(scope, entry.id)] if entry and not dry_run else []

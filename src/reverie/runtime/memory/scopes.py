@@ -298,8 +298,10 @@ def _misnamed(root: str) -> Iterable[tuple[str, str]]:
 
 
 def refuse_unsafe(scope: Scope, body: str, fields: Mapping[str, object], why: str) -> None:
-    """Raise ``InputError`` if a memory holds a secret, or is too large for a team."""
-    for part in (body, why, *(str(value) for value in fields.values())):
+    """Raise ``InputError`` if a memory holds a secret, a value that its title calls one, or too much for a team."""
+    titles = [str(fields[key]) for key in ("name", "description") if fields.get(key)]
+    named = [f"{title}: {text}" for title in titles for text in (body.strip(), *titles) if text != title]
+    for part in (body, why, *(str(value) for value in fields.values()), *named):
         refuse_secrets(part, "the memory")
     if scope == "team" and len(body.encode()) > MAX_TEAM_BYTES:
         raise InputError(f"a team memory may have at most {MAX_TEAM_BYTES} bytes; split it")
