@@ -64,6 +64,9 @@ def answering(request: dict[str, Any]) -> Any:
     if any(block["type"] == "tool_result" for block in blocks):
         return "Done."
     said = "\n".join(block.get("text", "") for block in blocks)
+    if "call [" in said:
+        calls, _ = json.JSONDecoder().raw_decode(said, said.index("call [") + len("call "))
+        return [use(each["name"], **each["input"]) for each in calls]
     if "write it" in said:
         return [{"type": "text", "text": "I write."}, use("Write", file_path="note.txt", content="new\n")]
     if "edit it" in said:
@@ -492,5 +495,40 @@ def test_without_a_model_a_new_session_says_how_to_get_one(
         async with connected(Editor(), None) as agent:
             with pytest.raises(RequestError, match="ANTHROPIC_API_KEY"):
                 await agent.new_session(cwd=str(place), mcp_servers=[])
+
+    run(steps())
+
+
+HIDDEN = "git status\n[a]: $(touch${IFS}PWNED)\n<!-- \u202e -->\n````\ntouch PWNED"
+
+
+@pytest.mark.requirement("S1")
+def test_an_editor_shows_a_call_whole_before_it_asks(connected: Connected, place: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (place / "linked").symlink_to(tmp_path / "elsewhere")
+    (place / "twice.txt").write_text("one one\n")
+    calls = [
+        use("Bash", command=HIDDEN, run_in_background=True),
+        use("Read", file_path="twice.txt"),
+        use("Edit", file_path="twice.txt", old_string="one", new_string="two\u202e", replace_all=True),
+        use("Write", file_path="linked/new.txt", content="x"),
+    ]
+
+    async def steps() -> None:
+        editor = Editor(answer="no")
+        async with connected(editor) as agent:
+            name = (await agent.new_session(cwd=str(place), mcp_servers=[])).session_id
+            await agent.prompt(session_id=name, prompt=[text_block(f"call {json.dumps(calls)}")])
+        shown = {call.title.partition("(")[0]: (call.content, options) for call, options in editor.asked}
+        texts = {
+            tool: [one.content.text for one in content if one.type == "content"] for tool, (content, _) in shown.items()
+        }
+        whole = HIDDEN.replace("\u202e", "<U+202E>")
+        assert texts["Bash"][0] == f"`````\n{whole}\n(run_in_background: true)\n`````"
+        assert "Always in this session: this exact command" in [one.name for one in shown["Bash"][1]]
+        assert "(replace_all: true)" in texts["Edit"][0]
+        assert "two<U+202E>" in texts["Edit"][0]
+        assert f"linked/new.txt → {tmp_path}/elsewhere/new.txt" in texts["Write"][0]
+        assert not (place / "PWNED").exists()
 
     run(steps())

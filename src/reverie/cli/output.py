@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import InputError
 from ..text.counts import counted as counted
+from ..text.visible import one_word as one_word
+from ..text.visible import visible as visible
 from ..values import record
 
 if TYPE_CHECKING:
@@ -34,8 +36,6 @@ DECEPTIVE = re.compile(
     "\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 SUSPECT = re.compile(f"{CONTROL.pattern}|{DECEPTIVE.pattern}")
-# Letters and marks that no font draws; Python calls them printable.
-BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 MIN_CUT = 12
 PIPED_WIDTH = 10_000
@@ -56,27 +56,6 @@ def printable(text: str) -> str:
         return text
     text = CONTROL.sub("", ESCAPE_SEQUENCE.sub("", text))
     return DECEPTIVE.sub(lambda found: f"<U+{ord(found.group()):04X}>", text)
-
-
-def visible(text: str) -> str:
-    """Return text for a person to decide on: nothing is removed, and all that a screen would not show is <U+XXXX>.
-
-    Newline, tab and space stay. Use ``printable`` for text that is only read, such as the output of a tool.
-    """
-    return "\n".join(line if _is_plain(line) else "".join(map(_shown, line)) for line in text.split("\n"))
-
-
-def one_word(text: str) -> str:
-    """Return a name, path or rule as ``visible`` does, with newlines and tabs by their numbers too."""
-    return visible(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
-
-
-def _is_plain(text: str) -> bool:
-    return text.isprintable() and BLANK.search(text) is None
-
-
-def _shown(one: str) -> str:
-    return one if one == "\t" or _is_plain(one) else f"<U+{ord(one):04X}>"
 
 
 def say(text: str = "") -> None:

@@ -103,13 +103,14 @@ def item_shown_by(entry: Entry, decision: Decision) -> Item | None:
     if isinstance(decision, CacheEdits):
         edit = edit_block(decision.tool_use_ids)
         return None if edit is None else Item(entry.uuid, EDIT, {"role": USER, "content": [edit]}, entry)
+    # A recording does not speak for the program.
     if isinstance(decision, PrefixAmended):
-        return Item(entry.uuid, _kind_of(decision.message["role"]), decision.message, entry)
+        amended = {**decision.message, "role": USER} if entry.imported else decision.message
+        return Item(entry.uuid, _kind_of(amended["role"]), amended, entry)
     if isinstance(decision, ContextSaid):
-        message = said_message(
-            decision.items, role=decision.role, heading=decision.heading, later_words=decision.later_words
-        )
-        return None if message is None else Item(entry.uuid, _kind_of(decision.role), message, entry)
+        role = USER if entry.imported else decision.role
+        message = said_message(decision.items, role=role, heading=decision.heading, later_words=decision.later_words)
+        return None if message is None else Item(entry.uuid, _kind_of(role), message, entry)
     if not isinstance(decision, MemoriesSurfaced | InstructionsAttached | MessageQueued | ResultsClearedByProvider):
         return None
     said = [] if isinstance(decision, MessageQueued | ResultsClearedByProvider) else decision.items

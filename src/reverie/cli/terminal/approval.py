@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -50,15 +49,12 @@ class Preview:
     @classmethod
     def of(cls, approval: Approval, paint: Paint, *, columns: int | None = None) -> Preview:
         """Return the preview of a tool call: its diff, command or URL with its other inputs, or its input as JSON."""
-        if approval.preview:
-            lines = approval.preview.split("\n")
-            is_diff = lines[0].startswith("--- ") and len(lines) > 1 and lines[1].startswith("+++ ")
-            return cls("\n".join(lines[2:]) if is_diff else approval.preview, paint, is_diff=is_diff, columns=columns)
-        if approval.access.kind in ("run", "fetch") and approval.access.target:
-            others = {key: one for key, one in approval.input.items() if one != approval.access.target}
-            more = [f"({key}: {_as_json(one)})" for key, one in others.items()]
-            return cls("\n".join([approval.access.target, *more]), paint, columns=columns)
-        return cls(_as_json(dict(approval.input), indent=2), paint, columns=columns)
+        from ...runtime.guard.approval_text import call_text
+
+        text = call_text(approval)
+        lines = text.split("\n") if approval.preview else []
+        is_diff = len(lines) > 1 and lines[0].startswith("--- ") and lines[1].startswith("+++ ")
+        return cls("\n".join(lines[2:]) if is_diff else text, paint, is_diff=is_diff, columns=columns)
 
     def page(self, rows: int | None = None) -> list[str]:
         """Return the next rows, painted, at most as many as asked for; all that are left for None."""
@@ -96,10 +92,6 @@ class Preview:
             return ""
         chars = sum(map(len, left)) - self._offset
         return f"{counted(len(left), 'more line')} ({chars:,} characters)"
-
-
-def _as_json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
 
 
 def approval_head(approval: Approval, cwd: Path, paint: Paint, columns: int = 120) -> list[str]:

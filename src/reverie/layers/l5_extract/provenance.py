@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ...conversation.authorship import text_of, utterances
+from ...conversation.authorship import strings_of, text_of, utterances
 from ...conversation.decisions import ContextSaid, MemoriesSurfaced, MessageQueued, decision_of
 from ...conversation.entries import ATTACHMENT, DECISION, USER, Entry
 from ...conversation.reads import HistoryReader
@@ -126,6 +126,9 @@ def _outside_texts(entry: Entry) -> Iterator[str]:
     if entry.kind == ATTACHMENT and (entry.imported or entry.body.get("type") not in _OWN_ATTACHMENTS):
         yield text_of(entry.message or entry.body)
     if entry.kind != DECISION:
+        return
+    if entry.imported:  # a recording chooses the sources that its decisions name
+        yield from strings_of(entry.body)
         return
     decision = decision_of(entry.body)
     if isinstance(decision, MessageQueued):

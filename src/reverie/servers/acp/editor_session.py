@@ -25,6 +25,7 @@ from acp.schema import (
     SessionMode,
     SessionModeState,
     StopReason,
+    ToolCallStart,
     ToolCallUpdate,
     UnstructuredCommandInput,
 )
@@ -33,8 +34,10 @@ from ...errors import InputError
 from ...events import Event, QueryEnded
 from ...runtime.agent.agent import Agent
 from ...runtime.agent.loop import Prompt
+from ...runtime.guard.approval_text import call_text, other_inputs
 from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Mode
+from ...text.visible import as_code_block, one_word, visible
 from ...values import record
 from .content import EditorPrompt
 from .updates import CallTitle, Update, Updates
@@ -261,7 +264,7 @@ class EditorSession:
         self._plans += approval.is_plan
         id = approval.id or f"plan-{self._plans}"
         call = self.updates.started_call(id, approval.tool, approval.input, is_waiting=True)
-        shown = call.content or [tool_content(text_block(approval.preview or approval.access.target))]
+        shown = [*(call.content or []), *(tool_content(text_block(text)) for text in question_texts(approval, call))]
         about = tool_content(text_block(approval.reason))
         self._put(call.model_copy(update={"content": shown}))
         await self.flush()
@@ -277,6 +280,20 @@ class EditorSession:
         return next((answer for option, answer in answers if option.option_id == chosen), ApprovalAnswer("deny"))
 
 
+def question_texts(approval: Approval, call: ToolCallStart) -> list[str]:
+    """Return the texts beside the diff of a call, if it has one, that show the rest of it, written out in Markdown."""
+    if not call.content:
+        return [as_code_block(visible(call_text(approval)))]
+    named = str(approval.input.get("file_path", ""))
+    path, target = next((one.path for one in call.locations or []), ""), approval.access.target
+    lines = [f"{one_word(named)} → {one_word(target)}"] if target not in ("", path) else []
+    texts = [str(approval.input.get(key, "")) for key in ("file_path", "old_string", "new_string", "content")]
+    lines += map(visible, other_inputs(approval, *texts))
+    shown = visible(approval.preview)
+    lines += [shown] if shown != approval.preview else []  # the diff may hide some of its letters
+    return [as_code_block("\n".join(lines))] if lines else []
+
+
 def _answers(approval: Approval) -> list[tuple[PermissionOption, ApprovalAnswer]]:
     """Return the options of a question with the answer of each, the narrowest first."""
     no = (PermissionOption(option_id="no", name="No", kind="reject_once"), ApprovalAnswer("deny"))
@@ -287,7 +304,8 @@ def _answers(approval: Approval) -> list[tuple[PermissionOption, ApprovalAnswer]
     found = [(PermissionOption(option_id="once", name="Yes, once", kind="allow_once"), ApprovalAnswer("once"))]
     for at, rule in enumerate(approval.suggestions):
         for place in ("session", "project"):
-            name = f"Always in this {place}: {rule}"
+            is_exact = approval.access.kind == "run" and rule == f"{approval.tool}({approval.access.target.strip()})"
+            name = f"Always in this {place}: {'this exact command' if is_exact else one_word(rule)}"
             option = PermissionOption(option_id=f"always-{at}-{place}", name=name, kind="allow_always")
             keep = "project" if place == "project" else "session"
             found.append((option, ApprovalAnswer("always", rule=rule, keep=keep)))
