@@ -375,6 +375,7 @@ class AgentRunner:
 _HOME: Final = (
     "projects",
     "agents",
+    "commands",
     "agent-memory",
     "agent-types",
     "teams",
