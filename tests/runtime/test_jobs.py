@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import psycopg
@@ -257,6 +258,31 @@ def test_a_worker_waits_for_a_database_that_goes_away(
             group.cancel_scope.cancel()
 
     anyio.run(run)
+
+
+@pytest.mark.parametrize(
+    ("cause", "taken"),
+    [(psycopg.errors.RaiseException("invalid status"), ["second"]), (psycopg.OperationalError("away"), None)],
+    ids=["another worker was first", "the database is away"],
+)
+def test_a_job_that_another_worker_took_up_first_does_not_keep_the_next_one_waiting(
+    cause: psycopg.Error, taken: list[str] | None
+) -> None:
+    done: list[str] = []
+
+    class Jobs:
+        async def get_stalled_jobs(self, **_: Any) -> list[str]:
+            return ["first", "second"]
+
+        async def retry_job(self, job: str) -> None:
+            if job == "first":
+                raise ConnectorException from cause
+            done.append(job)
+
+    app = cast(Any, SimpleNamespace(job_manager=Jobs()))
+    with nullcontext() if taken else pytest.raises(ConnectorException):
+        anyio.run(worker._take_up, app, 1.0)
+    assert done == (taken or [])
 
 
 _DYING = """

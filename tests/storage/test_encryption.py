@@ -21,6 +21,8 @@ LOG = "projects/app/one.jsonl"
 
 @pytest.mark.requirement("X5")
 class TestEncryptedFiles(StorageConformance):
+    searchable = False
+
     def open_storage(self, folder: Path) -> EncryptedStorage:
         return EncryptedStorage(FileStorage(folder), TENANT)
 

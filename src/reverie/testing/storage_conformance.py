@@ -7,7 +7,8 @@
             return MyStorage(folder)
 
 ``open_storage`` is called with a folder for this test alone. Set ``shared = False`` where two storages opened on the
-same folder do not see the same content.
+same folder do not see the same content, and ``searchable = False`` where content must not be indexed for search. Where
+a holder can lose a lease while it lives, write ``take_over`` too.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from ..conversation.entries import USER, Entry, encode_entry, new_uuid
 from ..errors import LogLost, SessionBusy, StorageConflict, StorageError, UnsafePath
 from ..ports import Document, Stamp, Storage
+from ..runtime.search.sessions import SessionSearch
 
 __all__ = ["BAD_KEYS", "StorageConformance"]
 
@@ -93,10 +96,18 @@ class StorageConformance:
     """The promises of ``reverie.ports.Storage``, one test each; inherit it and write ``open_storage``."""
 
     shared: bool = True
+    searchable: bool = True
 
     def open_storage(self, folder: Path) -> Storage:
         """Return a storage in the folder, which may not exist yet; the inheriting class must write this method."""
         raise NotImplementedError
+
+    def take_over(self, storage: Storage, folder: Path, name: str) -> Storage | None:
+        """Let a second storage take a lease from ``storage``, as after a long pause; return the second one.
+
+        None means that a holder keeps its lease for as long as it lives.
+        """
+        return None
 
     @pytest.fixture
     def storage(self, tmp_path: Path) -> Iterator[Storage]:
@@ -346,6 +357,55 @@ class StorageConformance:
             for thread in looking:
                 thread.join(30)
 
+    def test_a_holder_who_lost_the_lease_changes_nothing(self, storage: Storage, tmp_path: Path) -> None:
+        log, notes = "projects/p/s.jsonl", "projects/p/s/notes.md"
+        lease = storage.lease(log, holder="first")
+        storage.append(log, b"one", expect=0)
+        storage.write(notes, b"old")
+        other = self.take_over(storage, tmp_path / "store", log)
+        if other is None:
+            with pytest.raises(SessionBusy):
+                (self.open_storage(tmp_path / "store") if self.shared else storage).lease(log, holder="second")
+            return
+        for act in (
+            lambda: storage.append(log, b"two", expect=4),
+            lambda: storage.append(log, b"two"),
+            lambda: storage.append(log, b"y" * 300_000, expect=4),
+            lambda: storage.write(log, b"stale"),
+            lambda: storage.write(notes, b"stale"),
+            lambda: storage.delete(notes),
+        ):
+            with pytest.raises(SessionBusy):
+                act()
+        lease.release()
+        assert other.holder(log) is not None
+        assert (other.load(log), other.load(notes)) == (b"one\n", b"old")
+        other.append(log, b"two", expect=4)
+        storage.append("projects/p/other.jsonl", b"not under that lease")
+        other.close()
+
+    def test_messages_are_found_by_their_words_until_their_log_is_deleted(
+        self, storage: Storage, tmp_path: Path
+    ) -> None:
+        said = {"one": "The herons nest in March.", "two": "A parser fails on empty input.", "three": "Nothing else."}
+        for name, text in said.items():
+            lease = storage.lease(f"projects/p/{name}.jsonl")
+            storage.append(f"projects/p/{name}.jsonl", _said(name, text))
+            lease.release()
+        with SessionSearch(tmp_path / "machine", storage=storage) as search:
+
+            def found(query: str) -> list[str]:
+                return [hit.session for hit in search.search(query)][:1]
+
+            there = ["one"] if self.searchable else []
+            assert (found("where do herons nest"), found("zebra")) == (there, [])
+            lease = storage.lease("projects/p/three.jsonl")
+            storage.append("projects/p/three.jsonl", _said("three", "A zebra grazes."))
+            lease.release()
+            assert found("zebra") == (["three"] if self.searchable else [])
+            storage.delete("projects/p/one.jsonl")
+            assert found("where do herons nest") == []
+
     def test_close_gives_leases_back_and_may_be_called_twice(self, storage: Storage) -> None:
         storage.lease("s")
         storage.append("log", b"line")
@@ -377,6 +437,12 @@ class StorageConformance:
         storage.append("log", b"anew")
         assert other.load("log") == b"anew\n"
         other.close()
+
+
+def _said(session: str, text: str) -> bytes:
+    """Return the line of a message that a user said."""
+    body = {"message": {"role": "user", "content": text}}
+    return encode_entry(Entry(new_uuid(), None, "2026-11-18T00:00:00.000Z", session, USER, body))
 
 
 def _write(storage: Storage, key: str) -> None:
