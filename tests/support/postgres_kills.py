@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import random
@@ -165,14 +166,14 @@ class Child:
 
 
 class Killer:
-    """The parent of the processes: it kills one at each tick of the clock and starts another.
+    """The parent of the processes: once a turn was acknowledged, it kills one at each tick and starts another.
 
     It is a process of its own that neither reads nor restarts anything, and the processes are less urgent than it is,
     so that load does not slow the clock.
     """
 
-    def __init__(self, given: Mapping[str, Any], out: int) -> None:
-        self._given, self._out = given, out
+    def __init__(self, given: Mapping[str, Any], out: int, begin: int) -> None:
+        self._given, self._out, self._begin = given, out, begin
         self._chance = random.Random(given["seed"])
         self._children: list[Child] = []
         self._ended: list[int] = []
@@ -184,6 +185,7 @@ class Killer:
         """Start the processes, kill one at each tick for so many seconds, and end them all."""
         for number in range(self._given["processes"]):
             self._start(is_worker=number % WORKERS_IN == WORKERS_IN - 1)
+        select.select([self._begin], [], [], PATIENCE_SECONDS)
         pause, began = self._given["pause"], time.monotonic()
         stop_each = round(1 + 1.5 * self._given["ttl"] / pause)
         try:
@@ -209,6 +211,7 @@ class Killer:
             os.setpriority(os.PRIO_PROCESS, 0, self._niceness + LESS_URGENT)
             os.dup2(self._out, 1)
             os.close(self._out)
+            os.close(self._begin)
             given = (self._given["tenant"], self._given["home"], machine, self._given["ttl"])
             if is_worker:
                 work_for_ever(worker_url(self._given["url"]), *given)
@@ -248,21 +251,26 @@ class Crowd:
     def listen(self, given: Mapping[str, Any]) -> None:
         """Fork the killer and read the lines of all processes until the last one has ended."""
         out, into = os.pipe()
+        begin, first = os.pipe()
         sys.stdout.flush()
         pid = os.fork()
         if not pid:
             try:
                 os.close(out)
-                Killer(given, into).run()
+                os.close(first)
+                Killer(given, into, begin).run()
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         os.close(into)
+        os.close(begin)
         try:
-            with os.fdopen(out, "rb") as lines:
-                for line in lines:
+            with os.fdopen(out, "rb", buffering=0) as stream, os.fdopen(first, "wb", buffering=0) as started:
+                for line in io.BufferedReader(stream):
                     self._take(*line.decode().split())
+                    if self.outcome.acknowledged == 1:
+                        started.write(b"\n")
         finally:
             assert os.waitpid(pid, 0)[1] == 0
 

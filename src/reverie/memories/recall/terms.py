@@ -127,7 +127,7 @@ def pieces_of(text: str) -> list[str]:
 # -- weights
 
 
-def idf(documents: int, having: int) -> float:
+def idf(documents: float, having: float) -> float:
     """Return BM25's inverse document frequency of a word that ``having`` of the documents contain."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from ...memories.recall.terms import affordable, idf, saturated, terms
 from ...values import field, record
@@ -91,6 +91,10 @@ class Dialogues(Vocabulary, Protocol):
         ...
 
 
+Counts: TypeAlias = Callable[[Sequence[str]], tuple[int, Mapping[str, int]]]
+"""Return the number of all sessions, and for each of some words the number of those that have it."""
+
+
 @record
 class Weights:
     """The constants by which messages and sessions are ranked."""
@@ -142,19 +146,22 @@ def rank(
     weights: Weights | None = None,
     within: Sequence[int] | None = None,
     likenesses: Mapping[tuple[int, int], float] | None = None,
+    counts: Counts | None = None,
 ) -> SessionRanking:
     """Return at most ``limit`` messages, and as many sessions, that best match a question.
 
     ``within`` are the sessions to search; None means all. ``likenesses`` are the cosines of the vectors of question and
-    messages, by session and number of a message.
+    messages, by session and number of a message. ``counts`` says how rare words are where the source has only some of
+    the sessions.
     """
     weights = weights or Weights()
     known = known_words(text, source)
     words = affordable({word: pieces for word, (_, pieces) in known.items()}, weights.max_postings)
     board = _Board(source, weights)
     board.words = {word: idf(source.pieces, pieces) for word, (_, pieces) in known.items()}
+    total, having = counts(words) if counts is not None and words else (0, dict[str, int]())
     for word in words:
-        board.add(word, known[word], within)
+        board.add(word, known[word], within, total, having.get(word, 0))
     if not likenesses:
         return board.ranked(limit)
     return _fused(board.ranked(source.pieces), likenesses, limit)
@@ -187,11 +194,16 @@ class _Board:
         self._average_session = source.words / (source.sessions or 1)
         self.words: dict[str, float] = {}
 
-    def add(self, word: str, frequency: tuple[int, int], within: Sequence[int] | None) -> None:
-        """Add the score of a word to every piece and session that has it."""
+    def add(self, word: str, frequency: tuple[int, int], within: Sequence[int] | None, total: int, having: int) -> None:
+        """Add the score of a word to every piece and session that has it.
+
+        ``having`` of ``total`` sessions have the word, if the source has only some; its pieces are in proportion.
+        """
         source, worth = self._source, self._worth
         sessions, pieces = frequency
-        tells, tells_session = idf(source.pieces, pieces), idf(source.sessions, sessions)
+        total, having = max(total, source.sessions), max(having, sessions)
+        all_pieces, having_pieces = source.pieces * total / source.sessions, pieces * having / sessions
+        tells, tells_session = idf(all_pieces, having_pieces), idf(total, having)
         found = source.postings(word, within)
         self._facts |= source.facts(session for session, _ in found if session not in self._facts)
         for session, postings in found:

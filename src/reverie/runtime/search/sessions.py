@@ -163,7 +163,11 @@ class SessionSearch:
         if within is None and project is not None:
             within = list(rows.keys(project))
         likenesses = self._likenesses(rows, query, within)
-        return rank(query, rows, limit=limit, weights=self._weights, within=within, likenesses=likenesses)
+        words = words_of(self._storage)
+        counts = None if words is None else words.counts
+        return rank(
+            query, rows, limit=limit, weights=self._weights, within=within, likenesses=likenesses, counts=counts
+        )
 
     def _likenesses(
         self, rows: SearchRows, query: str, within: Sequence[int] | None

@@ -54,6 +54,14 @@ SELECT head.key, head.size, (extract(epoch FROM head.changed) * 1000000000)::big
 FROM found JOIN rare USING (word) JOIN reverie.files AS head ON head.tenant = %(tenant)s AND head.key = found.key
 GROUP BY head.key, head.size, head.changed, head.file ORDER BY sum(weight) DESC, head.key LIMIT %(most)s
 """
+_COUNTS: Final = """
+SELECT asked.word, count(DISTINCT found.key)
+FROM unnest(%(words)s::text[], %(queries)s::text[]) AS asked (word, query)
+CROSS JOIN LATERAL reverie.logs_with(asked.query::tsquery, %(tenant)s, 'projects/%%', %(most)s) AS found (key)
+GROUP BY asked.word
+UNION ALL
+SELECT '', count(*) FROM (SELECT FROM reverie.words WHERE tenant = %(tenant)s AND start = 0 LIMIT %(most)s) AS first
+"""
 _THERE: Final = "SELECT key FROM reverie.files WHERE tenant = %s AND key = ANY(%s)"
 
 
@@ -111,6 +119,17 @@ class SharedWords:
             "most": most,
         }
         return [Stamp(*row) for row in self._connections.rows("the words of logs", _CANDIDATES, values)]
+
+    def counts(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of logs, and for each of some words the number of those that have it; 20,000 at most."""
+        values = {
+            "tenant": self._connections.tenant,
+            "words": list(words),
+            "queries": [_quoted(word) for word in words],
+            "most": _MAX_LOGS_PER_WORD,
+        }
+        found = dict(self._connections.rows("the words of logs", _COUNTS, values))
+        return found.pop("", 0), found
 
     def existing(self, keys: Sequence[str]) -> set[str]:
         """Return those of these logs that exist."""
