@@ -24,10 +24,12 @@ from reverie.runtime.mail.post_office import PostOffice
 from reverie.runtime.places.move import SHARED
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
+from reverie.runtime.search import shared_words
 from reverie.runtime.search.sessions import SessionSearch
 from reverie.runtime.search.shared_words import index_logs, words_of
 from reverie.settings import Settings
 from reverie.storage.postgres.migrate import migrate, migrations, status
+from reverie.storage.postgres.search import SharedWords
 from reverie.storage.postgres.storage import PostgresStorage
 from reverie.values import replace
 
@@ -302,6 +304,30 @@ def test_a_search_reads_only_logs_with_words_of_the_query_and_ranks_as_on_files(
     monkeypatch.setenv("REVERIE_HOME", str(files.home))
     on_files = asked("search", "heron", "sesion")["messages"]
     assert [(one["session"], one["score"]) for one in found] == [(one["session"], one["score"]) for one in on_files]
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["by all logs", "known-bad"])
+def test_a_machine_that_read_few_logs_ranks_by_how_rare_words_are_in_all_of_them(
+    database: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    monkeypatch.setattr(shared_words, "MAX_LOGS", 3)
+    # Each of the three logs that are read has the rare word, and one of them the common one.
+    texts = {"often": "heron heron heron walks", "once": "heron pond grass walks", "other": "heron sleeps at night"}
+    texts |= {f"s{number}": f"Frog {number} lives in a pond." for number in range(8)}
+    files = Settings(home=tmp_path / "files")
+    for name, text in texts.items():
+        for settings in (database, files):
+            said(settings, name, text, tmp_path)
+    if not counted:
+        monkeypatch.setattr(SharedWords, "counts", lambda *_: (0, {}))
+    orders: list[list[str]] = []
+    for settings in (files, database):
+        with (
+            contextlib.closing(storage_of(settings)) as storage,
+            SessionSearch(settings.home, storage=storage) as search,
+        ):
+            orders.append([hit.session for hit in search.search("heron pond")][:2])
+    assert (orders[0] == orders[1]) is counted, orders
 
 
 def test_only_candidates_are_read_and_a_deleted_log_leaves_no_words(database: Settings, tmp_path: Path) -> None:
