@@ -136,6 +136,7 @@ async def changed_by_retries(turns: list[tuple[str, Any]], retried: list[int]) -
     return changed
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("X4")
 @given(st.lists(TURNS, min_size=1, max_size=8), st.lists(st.integers(0, 7), max_size=8))
 def test_a_step_that_is_retried_at_any_later_time_changes_nothing(
