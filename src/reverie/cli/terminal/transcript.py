@@ -291,7 +291,7 @@ class Transcript:
             return
         self.last_call = (event.id, title)
         self._put_call(title, said, is_error=failed, style="failed" if failed else "dim")
-        if event.name in COMMANDS and (lines > 1 or failed):
+        if event.name in COMMANDS and lines > 1:  # one line is in the title
             columns, _ = self._size()
             rows = FAILED_ROWS if failed else OUTPUT_ROWS
             end = output_lines(event.end or event.text, rows=rows, columns=columns, total=lines, is_error=failed)
