@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import anyio
 
 from reverie import InMemoryStorage, Session
@@ -13,7 +10,7 @@ from reverie.testing.chat_server import ChatServer
 READ = {"name": "Read", "description": "Read a file.", "input_schema": {"type": "object"}}
 
 
-def answer(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+def answer(request) -> list:
     """Act as a model that reasons: read a file, then describe it."""
     thought = {"type": "thinking", "thinking": "The file first."}
     if request["input"][-1].get("role") == "user":

@@ -224,3 +224,17 @@ def test_a_huge_index_costs_a_look_at_its_size_and_a_warning(
     assert "shorten it or move it away" in err
     assert "1,073,741,824 bytes" in MemoryStore(str(folder)).load_index().warning
     assert (folder / "MEMORY.md").stat().st_ino not in read_files
+
+
+def test_on_a_narrow_screen_the_description_stands_whole_below_its_file(
+    said: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "The user prefers British spelling in all documentation that customers read, and American in code"
+    assert said("add", text, "--type", "user")[0] == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    first, *below = said("list")[1].splitlines()
+    assert first.endswith(".md")
+    assert " ".join(" ".join(below).split()) == text
+    assert max(map(len, [first, *below])) <= 80
+    monkeypatch.setenv("COLUMNS", "200")
+    assert said("list")[1].startswith("modified ")

@@ -198,6 +198,20 @@ def table(
     print_without_trailing_space(grid)
 
 
+def listing(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table or, where it does not fit, each row as a line with its last column folded below it."""
+    cells = [[cell(value) for value in row] for row in rows]
+    widths = [max(len(heading), *(row[at].cell_len for row in cells)) for at, heading in enumerate(headings)]
+    if not is_fitted() or sum(widths) + 2 * (len(widths) - 1) <= console().width:
+        table(headings, rows)
+        return
+    for row in cells:
+        parts = [(f"{one.plain:<{width}}  ", str(one.style)) for one, width in zip(row[:-2], widths, strict=False)]
+        paint([*parts, (f"{row[-2].plain}\n", str(row[-2].style))], wrap=True)
+        if row[-1].plain:
+            say(folded(row[-1].plain, "    "))
+
+
 def coloured() -> bool:
     """Return whether stdout shows colours."""
     screen = console()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..output import emit_json, say, table, warn
+from ..output import emit_json, listing, say, warn
 from .project_store import as_change, opened, print_change
 
 
@@ -27,7 +27,7 @@ def log(name: str | None, limit: int, as_json: bool) -> None:
         (entry.id, entry.time[:19].replace("T", " "), entry.who, entry.act, ", ".join(entry.files[:3]), entry.why)
         for entry in entries
     ]
-    table(["change", "time (UTC)", "author", "action", "files", "reason"], rows, cut=5)
+    listing(["change", "time (UTC)", "author", "action", "files", "reason"], rows)
 
 
 @click.command(short_help="Show the author of each line of a memory.")

@@ -7,7 +7,7 @@ import click
 from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import LABELS, Trust
-from ..output import StyledCell, emit_json, say, table, warn
+from ..output import StyledCell, emit_json, listing, say, warn
 from .project_store import as_head, opened
 
 
@@ -24,7 +24,7 @@ def list_memories(type_name: MemoryType | None, as_json: bool) -> None:
         say("no memories yet; 'reverie memory add' saves one")
         return
     rows = [(head.modified[:10], head.type, trust_cell(head.trust), head.file, _described(head)) for head in heads]
-    table(["modified", "type", "trust", "file", "description"], rows, cut=4)
+    listing(["modified", "type", "trust", "file", "description"], rows)
 
 
 def _described(memory: MemoryRecord) -> str:
@@ -78,7 +78,7 @@ def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
         emit_json([as_head(one) for one in found])
     elif found:
         rows = [(one.type, trust_cell(one.trust), one.file, one.description) for one in found]
-        table(["type", "trust", "file", "description"], rows, cut=3)
+        listing(["type", "trust", "file", "description"], rows)
     elif memory.recalls_meaning and not memory.recall_problem:
         say("no matches; 'reverie memory list' lists all memories")
     else:
