@@ -122,9 +122,13 @@ class Grep(NoPreview):
 
 
 def find_ripgrep() -> str:
-    """Return the path of the program ``rg``, next to this Python or on PATH; an empty text if there is none."""
+    """Return the path of the program ``rg``, next to this Python or on PATH; an empty text if there is none.
+
+    A relative directory on PATH may be one of a repository, so it does not count.
+    """
     beside = Path(sys.executable).with_name("rg")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg") or ""
+    path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)))
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg", path=path) or ""
 
 
 def _request(input: Mapping[str, Any]) -> dict[str, Any]:

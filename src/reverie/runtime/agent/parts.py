@@ -32,6 +32,7 @@ from ..library import Library
 from ..memory.session import Session
 from ..places.projects import project_slug, session_key
 from ..places.storage import storage_of
+from ..places.trust import TrustList
 from ..session.prefix import SERVER_TOOL, ProgramTexts
 from .budgets import Budgets
 from .context import AgentContext
@@ -157,6 +158,12 @@ def fitted_output_limit(max_tokens: int, model: Model) -> int:
     return max(1, min(limits))
 
 
+async def is_trusted(options: AgentOptions) -> bool:
+    """Return whether the user trusts the agent's working directory."""
+    trust = TrustList.open(options.settings.home)
+    return await to_thread.run_sync(trust.is_trusted, options.cwd)
+
+
 async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitStack) -> AgentParts:
     """Open an agent's model, session, tools, hooks and memory and return them; ``stack`` closes them."""
     settings = options.settings
@@ -175,7 +182,14 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     stack.push_async_callback(models.close)
     session = await _opened_session(options, model, events, stack)
     context = _tool_context(options, session, events.emit)
-    hooks = Hooks(settings.hooks, options.hooks, session=options.name, cwd=str(options.cwd), emit=events.emit)
+    hooks = Hooks(
+        settings.hooks,
+        options.hooks,
+        session=options.name,
+        cwd=str(options.cwd),
+        emit=events.emit,
+        is_trusted=not settings.hooks or await is_trusted(options),
+    )
     session.hooks = hooks
     tasks = await stack.enter_async_context(create_task_group())
     sandboxed = (await to_thread.run_sync(available)).works

@@ -27,6 +27,9 @@ __all__ = ["HookOutcome", "Hooks"]
 
 _SHOWN_CHARS: Final = 200
 _TAG_BYTES: Final = 8
+_OWN: Final = ("/", "~", "$", '"', "'")
+"""How the path of a program begins that is not in the working directory."""
+_ADVICE: Final = "write the whole path of the program, or trust the directory ('reverie trust')"
 _NO_COMMANDS: Final[Mapping[str, tuple[HookCommand, ...]]] = {}
 _NO_CALLABLES: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {}
 
@@ -43,13 +46,16 @@ class Hooks:
         cwd: str,
         emit: Callable[[Event], None],
         callable_seconds: float = 60.0,
+        is_trusted: bool = True,
     ) -> None:
+        """Run hooks in ``cwd``; if it is not trusted, no command with a relative path, which is a file there."""
         self._commands = commands
         self._callables = callables
         self._session = session
         self._cwd = cwd
         self._emit = emit
         self._callable_seconds = callable_seconds
+        self._is_trusted = is_trusted
 
     def wants(self, event: str) -> bool:
         """Return whether any hook is declared for this event."""
@@ -107,6 +113,9 @@ class Hooks:
             "REVERIE_HOOK_CWD": self._cwd,
         }
         limit = command.timeout_seconds
+        program = _program(command.command)
+        if not self._is_trusted and "/" in program and not program.startswith(_OWN):
+            return HookAnswer(HookOutcome(), f"not run: {program} is in a directory that is not trusted; {_ADVICE}")
         try:
             ran = await run_command(
                 command.command, given, cwd=self._cwd, environment=environment, timeout_seconds=limit
