@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Final
 
 from anyio import to_thread
@@ -21,11 +20,10 @@ from ...tools.mcp_server import McpConnection
 from ...tools.tool import Tool
 from ...tools.tool_search import NAME as TOOL_SEARCH
 from ...tools.tool_search import first_line, tool_listing
+from ..places.trust import empty_directory
 from ..session.standing_context import ContextSource
 from .parts import AgentParts, is_trusted
 
-_EMPTY: Final = "servers"
-"""The directory, in the Reverie directory, in which servers run for directories that are not trusted."""
 _CUT: Final = "\n[The rest is left out: it is too long.]"
 
 
@@ -43,7 +41,7 @@ async def open_servers(parts: AgentParts, stack: AsyncExitStack) -> list[Context
         if any(one.command for one in settings.mcp_servers.values()) and not await is_trusted(parts.options):
             said = f"{cwd} is not trusted, so its servers run in an empty directory; 'reverie trust' changes that"
             session.log.emit(FellBack(session.name, "mcp", said))
-            cwd = await to_thread.run_sync(_nowhere, settings.home)
+            cwd = await to_thread.run_sync(empty_directory, settings.home)
         servers = await stack.enter_async_context(McpTools(settings.mcp_servers, cwd=str(cwd)))
         for problem in servers.problems:
             session.log.emit(FellBack(session.name, "mcp", problem))
@@ -58,13 +56,6 @@ async def open_servers(parts: AgentParts, stack: AsyncExitStack) -> list[Context
         ServerInstructions(connections, lambda: limits().server_instructions),
         DeferredListing(list(runs.deferred.values()), lambda: limits().tool_listing),
     ]
-
-
-def _nowhere(home: Path) -> Path:
-    """Return an empty directory, because npx, ``python -m`` and the like take files of the one in which they run."""
-    folder = home / _EMPTY
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
 
 
 def _connections(tools: Iterable[Tool]) -> list[McpConnection]:

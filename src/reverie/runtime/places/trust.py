@@ -18,6 +18,7 @@ TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
 
 _COMMENT: Final = "Directories whose settings, hooks, servers and skills are believed. Written by 'reverie trust'."
 _MAX_MARKER_BYTES: Final = 4_096
+_EMPTY: Final = "servers"
 
 
 class TrustList:
@@ -71,6 +72,16 @@ class TrustList:
     def list(self) -> list[DirectoryEntry]:
         """Return all trusted directories, oldest first; raise if other users could have written the file."""
         return self._file.entries()
+
+
+def empty_directory(home: Path) -> Path:
+    """Return a directory for programs of the user that must not run in one that is not trusted; make it if needed.
+
+    Programs such as npx and ``python -m`` take files of the directory in which they run.
+    """
+    folder = home / _EMPTY
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def root_of(directory: Path) -> Path:
