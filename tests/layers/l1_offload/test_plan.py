@@ -366,6 +366,13 @@ def test_sizes_count_text_and_leave_pictures_out() -> None:
     assert size_chars([{"type": "text", "text": "abc"}, PIXEL, PDF, "de"]) == 5
 
 
+@pytest.mark.parametrize("tool", ["Read", "Bash", "Grep"])
+def test_the_tools_of_agents_that_write_their_names_small_have_the_same_limits(tool: str):
+    policy = OffloadPolicy()
+    assert limit_chars(policy, tool.lower()) == limit_chars(policy, tool)
+    assert limit_chars(policy, "reader") == policy.default_limit_chars  # the known-bad twin: another tool's name
+
+
 @pytest.mark.requirement("V11")
 @pytest.mark.parametrize("tokens", [3_072, 6_144, 12_288, 24_576, 49_152, 180_000, 980_000])
 def test_every_limit_is_at_most_its_share_of_the_window(tokens: int):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import inf, isfinite
 from types import MappingProxyType
 
+from ...conversation.reads import READS
 from ...values import field, record, replace
 
 
@@ -18,11 +19,13 @@ class OffloadPolicy:
     """Settings of layer 1: size limits of results by tool and by message, and which duplicates are replaced."""
 
     default_limit_chars: int = 50_000
-    never: frozenset[str] = frozenset({"Read"})
+    never: frozenset[str] = READS
     """Tools that limit their own output; their results are never offloaded for their size."""
-    declared_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=30_000, Grep=20_000))
+    declared_chars: Mapping[str, float] = field(
+        default_factory=lambda: _limits(Bash=30_000, bash=30_000, Grep=20_000, grep=20_000)
+    )
     """Limits that tools declare, by tool; one above ``default_limit_chars`` is lowered to it."""
-    ceiling_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=150_000))
+    ceiling_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=150_000, bash=150_000))
     """The highest limit that an override may set, by tool."""
     override_chars: Mapping[str, float] = field(default_factory=_limits)
     """Limits from settings or flags, by tool; they replace the declared and the default limit."""
