@@ -190,14 +190,16 @@ async def _argv(command: str, context: ToolContext) -> list[str]:
     if not (context.restricted or context.hides_denied):
         return argv
     from .files.readable import read_scope
+    from .shell.computed import judged_line
     from .shell.read_places import hidden_paths, read_places
     from .shell.sandbox import confined_command, hiding_command
 
     def confined() -> list[str]:
         if not context.restricted:
             return hiding_command(argv, hidden_paths(read_scope(context)))
-        places = read_places(read_scope(context)) if context.reads_inside else ()
-        return confined_command(argv, cwd=context.cwd, reads=places)
+        scope, is_computed = read_scope(context), judged_line(command).is_computed
+        places = read_places(scope, values=is_computed) if context.reads_inside else ()
+        return confined_command(argv, cwd=context.cwd, reads=places, watched=scope.roots if is_computed else ())
 
     return await anyio.to_thread.run_sync(confined)  # it probes the sandbox once, and looks for denied files
 

@@ -15,11 +15,13 @@ from typing import Any, Final, Literal, TypeAlias
 from ...settings.agent import Mode, PermissionRules
 from ...tools import Access
 from ...tools.files.readable import ReadScope, absolute_path, is_beneath, matches_path
+from ...tools.shell.computed import judged_line
 from ...tools.shell.git_history import shows_denied_file
 from ...tools.shell.grammar import Line, parse
-from ...tools.shell.read_only import is_read_only, problem_of
+from ...tools.shell.read_only import problem_of
 from ...tools.shell.read_places import denied_paths
 from ...tools.shell.read_words import denied_word, outside_paths, outside_problem
+from ...tools.shell.sandbox import available
 from ...values import record, replace
 from .joined_commands import may_join
 from .protected_files import is_protected
@@ -242,39 +244,37 @@ def _matches_command(case: PermissionCase, rule: PermissionRule) -> bool:
     # A rule against reading or writing a file also covers commands that name the file, or may name it.
     if rule.pattern is None or rule.tool not in ("Read", "Edit", "Write"):
         return False
-    is_read = is_read_only(line).allowed
-    if rule.tool != "Read" and is_read:
+    judged = judged_line(line)
+    if rule.tool != "Read" and judged.allowed:
         return False
-    parsed = parse(line)
-    scope = replace(case.reads, denied=(rule.pattern,))
-    return denied_word(line, parsed if is_read and isinstance(parsed, Line) else None, scope)
+    return denied_word(line, judged.line, replace(case.reads, denied=(rule.pattern,)))
 
 
 def _decide_command(case: PermissionCase) -> Verdict:
     text, found = case.access.target, parse_permission_rules(case.rules)
-    judged = is_read_only(text)
+    judged = judged_line(text)
     if case.mode == "plan" and not judged.allowed:
         return _plan_mode_denial(f"the command may change files ({judged.reason})")
     if rule := _first(case, found.ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
-    parsed = parse(text)
-    if isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
+    shown = judged.line or parse(text)
+    if isinstance(shown, Line) and shows_denied_file(shown, case.reads):
         return _HISTORY
-    outside = outside_problem(parsed, case.reads) if judged.allowed and isinstance(parsed, Line) else ""
+    outside = outside_problem(judged.line, case.reads) if judged.line is not None else ""
     restricted = judged.allowed and case.sandboxed
     if rule := _allowing_rule(case, found.allow, is_walled=restricted and not outside):
         if rule.pattern is None and not judged.allowed and _hides_denied_command(case):
             return _HIDDEN
         is_exact = rule.pattern == text.strip()  # the person saw every path
         walled = restricted and (not outside or (bool(case.reads.denied) and not is_exact))
-        reads = _reads_outside(parsed, case) if walled and outside and isinstance(parsed, Line) else ()
+        reads = _reads_outside(judged.line, case) if walled and outside and judged.line is not None else ()
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text, restricted, walled, reads)
     by = f"mode {case.mode}"
     if not judged.allowed:
         return Verdict("ask", f"it may change files ({judged.reason})", by)
     if outside:
         return Verdict("ask", outside, by, case.sandboxed)
-    if not case.sandboxed:
+    if not case.sandboxed or (judged.is_computed and not available().watch):
         return Verdict("ask", "it seems to only read, but there is no sandbox here to enforce that", by)
     return Verdict("allow", "it only reads, and runs in the sandbox", by, True, True)
 
@@ -293,7 +293,7 @@ def _bypass(case: PermissionCase) -> Verdict:
     parsed = parse(access.target)
     if isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
         return _HISTORY
-    if not (case.sandboxed and isinstance(parsed, Line) and is_read_only(access.target).allowed):
+    if not (case.sandboxed and isinstance(parsed, Line) and judged_line(access.target).allowed):
         rule = _allowing_rule(case, parse_permission_rules(case.rules).allow)
         return replace(allowed, hides_denied=rule is None or rule.pattern is None)
     return replace(allowed, restricted=True, reads_inside=True, reads=_reads_outside(parsed, case))

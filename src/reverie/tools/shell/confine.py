@@ -1,10 +1,11 @@
 """A separate program that gives up privileges and then becomes the command.
 
-    python -I -S confine.py run CWD [--read PATH | --list PATH]... -- COMMAND [ARGUMENT...]
+    python -I -S confine.py run CWD [--read PATH | --list PATH | --watch PATH]... -- COMMAND [ARGUMENT...]
     python -I -S confine.py probe
 
 With ``--read``, only those files and directories can be read, with everything in them; ``--list`` allows only the names
-in a directory.
+in a directory. With ``--watch``, each program that the command starts is judged (``program_watch.py``), and none starts
+that is beneath that path.
 
 It runs without the package. If a restriction cannot be applied it exits with code 126 before the command starts; only
 namespaces may be missing, because the seccomp filter covers the same operations.
@@ -23,7 +24,10 @@ import sys
 HERE = os.path.dirname(os.path.realpath(__file__))
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
+
     from .call_filter import call_filter
+    from .program_watch import Judge
 else:  # this program runs without the package
     sys.path.append(HERE)
     from call_filter import call_filter
@@ -95,21 +99,26 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["probe"]:
         return probe()
     if arguments[:1] != ["run"] or "--" not in arguments[2:-1]:
-        sys.stderr.write("confine: say run CWD [--read PATH | --list PATH]... -- COMMAND [ARGUMENT...], or probe\n")
+        sys.stderr.write(
+            "confine: say run CWD [--read PATH | --list PATH | --watch PATH]... -- COMMAND [ARGUMENT...], or probe\n"
+        )
         return 2
     try:
         os.chdir(arguments[1])
         end = arguments.index("--", 2)
-        return run(arguments[end + 1 :], list(zip(arguments[2:end:2], arguments[3:end:2], strict=True)))
+        pairs = list(zip(arguments[2:end:2], arguments[3:end:2], strict=True))
+        reads = [(option, path) for option, path in pairs if option != "--watch"]
+        return run(arguments[end + 1 :], reads, [path for option, path in pairs if option == "--watch"])
     except (RestrictionFailed, OSError) as problem:
         sys.stderr.write(f"confine: {problem}; the command was not run\n")
         return REFUSED
 
 
-def run(command: list[str], reads: list[tuple[str, str]]) -> int:
+def run(command: list[str], reads: list[tuple[str, str]], watched: list[str], judge: Judge | None = None) -> int:
     """Apply all restrictions in a child, run the command there, kill its leftovers; return its exit code.
 
-    ``reads`` are options and paths; an empty list leaves reading free. A command that a signal ended has the code 128
+    ``reads`` are options and paths; an empty list leaves reading free. With ``watched`` each program is judged that the
+    command starts, by ``judge`` or else by the lists of ``read_only``. A command that a signal ended has the code 128
     plus the signal's number.
     """
     version = landlock_version()
@@ -117,9 +126,12 @@ def run(command: list[str], reads: list[tuple[str, str]]) -> int:
         raise RestrictionFailed("this kernel has no Landlock")
     close_descriptors()
     call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    channels = watch_channels() if watched else None
     parent = os.getpid()
     child = os.fork()
     if child:
+        if channels:
+            watch_programs(channels, child, watched, judge)
         code = wait_for(child)
         sweep()
         return code
@@ -129,10 +141,10 @@ def run(command: list[str], reads: list[tuple[str, str]]) -> int:
     try:
         limit_resources(is_counted_apart=enter_namespaces())
         environment = safe_environment(dict(os.environ))
-        os.get_exec_path(environment)  # it imports a module, which may not be readable later
-        apply_restrictions(version, reads)
         command = [*own_git(), *command[1:]] if command[0] == "git" else command
-        os.execvpe(command[0], command, environment)
+        program = found_program(command[0], os.get_exec_path(environment))
+        apply_restrictions(version, reads, channels)
+        os.execve(program, command, environment)
     except FileNotFoundError:
         sys.stderr.write(f"confine: {command[0]}: not found\n")
         sys.stderr.flush()
@@ -143,14 +155,51 @@ def run(command: list[str], reads: list[tuple[str, str]]) -> int:
         os._exit(REFUSED)
 
 
-def apply_restrictions(version: int, reads: list[tuple[str, str]]) -> None:
+def found_program(name: str, folders: list[str]) -> str:
+    """Return the path of a program in a search path, or its name if there is none."""
+    paths = (os.path.join(folder, name) for folder in folders)
+    return name if "/" in name else next((path for path in paths if os.access(path, os.X_OK)), name)
+
+
+def watch_channels() -> tuple[socket.socket, socket.socket]:
+    """Return the two ends by which the command's process gives the launcher the descriptor to watch it."""
+    import socket
+
+    import program_watch as _watch  # the child may not be able to read it later
+
+    del _watch
+    return socket.socketpair()
+
+
+def watch_programs(
+    channels: tuple[socket.socket, socket.socket], child: int, roots: list[str], judge: Judge | None
+) -> None:
+    """Answer the kernel in a thread, from when the child has its restrictions: which programs may start."""
+    from program_watch import ProgramWatch, received_descriptor
+
+    here, there = channels
+    there.close()
+    descriptor = received_descriptor(here)
+    if descriptor >= 0:
+        ProgramWatch(descriptor, child, roots, own_git(), judge).start()
+
+
+def apply_restrictions(
+    version: int, reads: list[tuple[str, str]], channels: tuple[socket.socket, socket.socket] | None = None
+) -> None:
     """Forbid writes, network access and effects on other processes, for this process and its children.
 
-    ``version`` is the kernel's Landlock version; ``reads`` are the only places to read from, if there are any.
+    ``version`` is the kernel's Landlock version; ``reads`` are the only places to read from, if there are any. With
+    ``channels`` the launcher judges each program from now on.
     """
     drop_capabilities()
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     restrict_files(version, reads)
+    if channels:
+        from program_watch import listener, send_descriptor
+
+        channels[0].close()
+        send_descriptor(channels[1], listener(os.uname().machine))
     forbid_calls(version)
 
 
@@ -158,7 +207,8 @@ def probe() -> int:
     """Try namespaces and seccomp in child processes; print results, Landlock's version and limits as JSON; return 0."""
     version = landlock_version()
     results: dict[str, bool] = {}
-    for name, attempt in (("namespaces", enter_namespaces), ("seccomp", can_filter)):
+    attempts = (("namespaces", enter_namespaces), ("seccomp", can_filter), ("watch", can_watch))
+    for name, attempt in attempts:
         child = os.fork()
         if child == 0:
             try:
@@ -178,6 +228,12 @@ def can_filter() -> bool:
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     forbid_calls(0)
     return call("socket", 2, 1, 0) < 0
+
+
+def can_watch() -> bool:
+    """Run a program that is judged, and return whether it starts and one that is not on the list does not."""
+    line = "sleep 0 && ! $BASH -c : 2>/dev/null"
+    return run(["bash", "-c", line], [], ["/proc"], lambda argv: "" if argv == ["sleep", "0"] else "a test") == 0
 
 
 def wait_for(child: int) -> int:

@@ -106,7 +106,7 @@ ParsedLine: TypeAlias = "Line | UnclearLine"
 def parse(text: str) -> ParsedLine:
     """Return the simple commands of a line of shell, or an ``UnclearLine`` if any part is not fully understood."""
     try:
-        _refuse_characters(text)
+        refuse_characters(text)
         commands = _Lexer(text).commands()
         seen = _by_grammar(text)
     except ValueError as problem:
@@ -116,7 +116,8 @@ def parse(text: str) -> ParsedLine:
     return Line(tuple(commands))
 
 
-def _refuse_characters(text: str) -> None:
+def refuse_characters(text: str) -> None:
+    """Raise for a line that is empty, too long, or holds a character that is no plain text."""
     if not text.strip(" \n"):
         raise ValueError("the line is empty")
     if len(text) > MAX_CHARS:
@@ -257,10 +258,15 @@ def _parser() -> Parser:
 
 def _by_grammar(text: str) -> list[tuple[str, ...]]:
     """Return the words of each command by tree-sitter's grammar, the second parser; raise if not understood."""
-    root = _parser().parse(text.encode()).root_node
+    root = tree_of(text)
     if root.has_error:
         raise ValueError("it is not complete shell syntax")
     return list(_simple_commands(root))
+
+
+def tree_of(text: str) -> Node:
+    """Return the root of tree-sitter's tree of a line."""
+    return _parser().parse(text.encode()).root_node
 
 
 def loose_commands(text: str) -> Iterator[tuple[str, ...]]:

@@ -31,26 +31,32 @@ MAX_HIDDEN: Final = 500
 MAX_LINKS: Final = 256
 """More files with hard links are a store of packages (uv, pnpm), and stay readable."""
 _SETTINGS: Final = (
-    "alternatives bash.bashrc debian_version gitattributes gitconfig group host.conf hostname hosts inputrc "
+    "alternatives bash.bashrc debian_version gitattributes gitconfig inputrc "
     "ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime lsb-release magic magic.mime mime.types "
-    "nsswitch.conf os-release passwd profile protocols services shells terminfo timezone"
+    "nsswitch.conf os-release terminfo timezone"
 )
-_SYSTEM: Final = "/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /snap /home/linuxbrew /proc /sys"
+_SYSTEM: Final = "/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /snap /home/linuxbrew"
 _DEVICES: Final = "null zero full random urandom"
-_PROGRAMS: Final = (
+_NUMBERS: Final = "cpuinfo filesystems loadavg meminfo stat uptime version"
+_WITHOUT_USERS: Final = (
     *_SYSTEM.split(),
     *(f"/dev/{name}" for name in _DEVICES.split()),
     *(f"/etc/{name}" for name in _SETTINGS.split()),
+    *(f"/proc/{name}" for name in _NUMBERS.split()),
 )
+# Programs use these too, but they tell of users, processes and the network.
+_USERS: Final = "group host.conf hostname hosts passwd profile protocols services shells"
+_PROGRAMS: Final = (*_WITHOUT_USERS, "/proc", "/sys", *(f"/etc/{name}" for name in _USERS.split()))
 # Beside a folder of programs: libraries, helpers, and the versions that shims select from.
 _BESIDE: Final = ("lib", "lib64", "libexec", "share/git-core", "version", "versions")
 _INCLUDED: Final = re.compile(r"^\s*(?:path|excludesfile|attributesfile)\s*=\s*\"?([^\"#;\n]+)", re.M | re.I)
 
 
-def read_places(scope: ReadScope) -> Places:
+def read_places(scope: ReadScope, *, values: bool = False) -> Places:
     """Return the places as options of ``confine.py``; raise if there are too many files to find the denied ones.
 
-    Of a directory elsewhere with so many files, only names can be read.
+    Of a directory elsewhere with so many files, only names can be read. With ``values`` paths may be computed, which no
+    rule saw: then files about the machine and its users are left out.
     """
     roots = [*scope.roots, *(folder for root in scope.roots for folder in git_folders(root, scope.home))]
     places: Places = []
@@ -61,7 +67,7 @@ def read_places(scope: ReadScope) -> Places:
             if root in (scope.cwd, os.path.realpath(scope.cwd)):
                 raise
             places.append(("--list", root))
-    programs = (*_PROGRAMS, *_interpreter(), *_git_settings(scope.home), *_programs())
+    programs = (*(_WITHOUT_USERS if values else _PROGRAMS), *_interpreter(), *_git_settings(scope.home), *_programs())
     places += [("--read", path) for path in dict.fromkeys(map(os.path.realpath, programs))]
     return places
 

@@ -33,20 +33,28 @@ class Availability:
     landlock_version: int
     namespaces: bool
     seccomp: bool
+    watch: bool
+    """Whether programs can be judged when they start, which lines need that bash computes."""
     detail: str
 
 
-def confined_command(argv: Sequence[str], *, cwd: Path, reads: Sequence[tuple[str, str]] = ()) -> list[str]:
+def confined_command(
+    argv: Sequence[str], *, cwd: Path, reads: Sequence[tuple[str, str]] = (), watched: Sequence[str] = ()
+) -> list[str]:
     """Return a command line that runs ``argv`` in the sandbox in ``cwd``; raise if there is no sandbox.
 
-    ``reads`` are the only places it may read from, as options of ``confine.py``; none leaves reading free.
+    ``reads`` are the only places it may read from, as options of ``confine.py``; none leaves reading free. With
+    ``watched``, directories of the project, each program is judged when it starts, and none in them starts.
     """
     found = available()
+    if watched and found.works and not found.watch:
+        raise SandboxUnavailable("programs cannot be judged here when they start; run the command with permission")
     if not found.works:
         raise SandboxUnavailable(f"no sandbox here: {found.detail}; run the command with permission instead")
     if not argv:
         raise SandboxUnavailable("there is no command to confine; name one")
-    return [*_interpreter(LAUNCHER), "run", str(cwd), *chain.from_iterable(reads), "--", *argv]
+    options = [*reads, *(("--watch", path) for path in watched)]
+    return [*_interpreter(LAUNCHER), "run", str(cwd), *chain.from_iterable(options), "--", *argv]
 
 
 def hiding_command(argv: Sequence[str], paths: Sequence[str]) -> list[str]:
@@ -70,18 +78,20 @@ def can_hide() -> bool:
 def available() -> Availability:
     """Return whether the sandbox works here; the first call tries it, later calls return the same answer."""
     if not sys.platform.startswith("linux"):
-        return Availability(False, 0, False, False, f"Landlock and seccomp are Linux's; {FALLBACK}")
+        return Availability(False, 0, False, False, False, f"Landlock and seccomp are Linux's; {FALLBACK}")
     try:
         answer = subprocess.run(
             [*_interpreter(LAUNCHER), "probe"], capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL
         )
         found = json.loads(answer.stdout)
         version, namespaces, seccomp = int(found["landlock"]), bool(found["namespaces"]), bool(found["seccomp"])
+        watch = bool(found["watch"])
         limits = f"limits: {found['memory_gib']} GiB of memory for each process, {_counted(found['processes'])}"
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
-        return Availability(False, 0, False, False, f"the launcher does not run ({error}); {FALLBACK}")
+        return Availability(False, 0, False, False, False, f"the launcher does not run ({error}); {FALLBACK}")
     works = version > 0 and seccomp
-    return Availability(works, version, namespaces, seccomp, "; ".join([*_words(version, namespaces, seccomp), limits]))
+    words = [*_words(version, namespaces, seccomp), _watch_words(watch), limits]
+    return Availability(works, version, namespaces, seccomp, works and watch, "; ".join(words))
 
 
 def _words(version: int, namespaces: bool, seccomp: bool) -> list[str]:
@@ -96,6 +106,12 @@ def _words(version: int, namespaces: bool, seccomp: bool) -> list[str]:
         "seccomp: no sockets, locks or changes of modes" if seccomp else f"no seccomp filter here: {FALLBACK}",
         "a network namespace of its own" if namespaces else "no user namespaces: seccomp alone stops the network",
     ]
+
+
+def _watch_words(watch: bool) -> str:
+    if watch:
+        return "each program of a line that bash computes is judged when it starts"
+    return "programs cannot be judged when they start: lines with loops, variables or substitutions ask"
 
 
 def _counted(processes: int) -> str:

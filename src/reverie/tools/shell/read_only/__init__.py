@@ -10,7 +10,7 @@ from typing import Final
 
 from ....values import record
 from ..grammar import Command, UnclearLine, parse
-from .commands import COMMANDS
+from .commands import COMMANDS, WATCHED
 from .options import problem_with
 
 __all__ = ["ReadOnlyVerdict", "is_read_only", "problem_of"]
@@ -41,13 +41,16 @@ def is_read_only(command: str) -> ReadOnlyVerdict:
     return ReadOnlyVerdict(True, "it only reads")
 
 
-def problem_of(command: Command) -> str:
-    """Return the reason why a simple command may do more than read; an empty text if it can only read."""
+def problem_of(command: Command, *, is_watched: bool = False) -> str:
+    """Return the reason why a simple command may do more than read; an empty text if it can only read.
+
+    ``is_watched`` says that each program is judged when it starts, also those that other programs start.
+    """
     first, *rest = command.words
     name = first.text
     if not first.is_plain or (first.is_pattern and name != "["):
         return "its command name is quoted or a pattern"
-    rule = COMMANDS.get(name)
+    rule = (WATCHED.get(name) if is_watched else None) or COMMANDS.get(name)
     if rule is None:
         return f"{name} is not known to be read-only"
     problem = problem_with(rule, tuple(rest))

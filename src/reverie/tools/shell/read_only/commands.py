@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ..grammar import Word
@@ -78,7 +79,13 @@ def _judge_tar(words: tuple[Word, ...]) -> str:
     return "an archive on another machine" if ":" in texts[1] else ""
 
 
-def _nested_problem(words: tuple[Word, ...]) -> str:
+def _watched_problem(words: tuple[Word, ...]) -> str:
+    """Return a problem, or '' if a command that is judged when it starts may be on the list."""
+    is_known = words and words[0].is_plain and words[0].text in COMMANDS
+    return "" if is_known else "the command that it runs is not on the list of those that only read"
+
+
+def _tame_problem(words: tuple[Word, ...]) -> str:
     """Return a problem, or '' if a command that gets more words from its caller can only read with any words."""
     rule = COMMANDS.get(words[0].text) if words and words[0].is_plain and not words[0].is_pattern else None
     if not isinstance(rule, OptionRule) or not rule.is_tame:
@@ -95,7 +102,7 @@ _XARGS: Final = option_rule(
 )
 
 
-def _judge_xargs(words: tuple[Word, ...]) -> str:
+def _judge_xargs(words: tuple[Word, ...], nested_problem: WordCheck = _tame_problem) -> str:
     """Return a problem, or '' if xargs runs a command that only reads with any words."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
@@ -105,15 +112,15 @@ def _judge_xargs(words: tuple[Word, ...]) -> str:
         parsed_arguments(_XARGS, words[:at])
     except ValueError as problem:
         return str(problem)
-    return _nested_problem(words[at:]) if words[at:] else ""
+    return nested_problem(words[at:]) if words[at:] else ""
 
 
-def _judge_find(words: tuple[Word, ...]) -> str:
+def _judge_find(words: tuple[Word, ...], nested_problem: WordCheck = _tame_problem) -> str:
     """Return a problem, or '' if find only tests and lists, or runs a command that only reads with any words."""
     left = list(words)
     while (at := next((n for n, word in enumerate(left) if word.text == "-exec"), -1)) >= 0:
         end = next((n for n in range(at, len(left)) if left[n].text in (";", "+")), len(left))
-        if problem := _nested_problem(tuple(left[at + 1 : end])) if end < len(left) else "its -exec does not end":
+        if problem := nested_problem(tuple(left[at + 1 : end])) if end < len(left) else "its -exec does not end":
             return problem
         left[at : end + 1] = [Word("-print", "-print")]
     return judge_find(tuple(left))
@@ -144,3 +151,9 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     "tar": _judge_tar,
     "xargs": _judge_xargs,
 }
+
+WATCHED: Final[Mapping[str, WordCheck]] = {
+    "find": partial(_judge_find, nested_problem=_watched_problem),
+    "xargs": partial(_judge_xargs, nested_problem=_watched_problem),
+}
+"""Rules for lines of which each program is judged when it starts: a command may run any other on the list."""

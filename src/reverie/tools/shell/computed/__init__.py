@@ -1,0 +1,93 @@
+"""Decide whether a line of shell can only read, also where bash computes words, loops and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from ....values import record
+from ..grammar import Command, Line, Word, parse, refuse_characters
+from ..read_only import MAX_CHARS, problem_of
+from .agreement import disagreement
+from .judge import script_problem
+from .parser import parse_script
+from .words import Script, ScriptWord, Text
+
+__all__ = ["JudgedLine", "judged_line"]
+
+
+@record
+class JudgedLine:
+    """Whether a line of shell can only read, the reason, and its commands with their words.
+
+    ``is_computed`` says that it only reads if each program is judged when it starts; computed words then stand in
+    ``line`` by their literal beginning.
+    """
+
+    allowed: bool
+    reason: str
+    line: Line | None = None
+    is_computed: bool = False
+
+
+@lru_cache(maxsize=64)
+def judged_line(text: str) -> JudgedLine:
+    """Return a verdict whether a line of shell can only read; a line that is not understood is not allowed."""
+    if len(text) > MAX_CHARS:
+        return JudgedLine(False, f"it is longer than {MAX_CHARS} characters")
+    line = parse(text)
+    is_simple = isinstance(line, Line)
+    problem = next(filter(None, map(problem_of, line.commands)), "") if isinstance(line, Line) else line.reason
+    if isinstance(line, Line) and not problem:
+        # The arguments of xargs come from its input.
+        return JudgedLine(True, "it only reads", line, any(each.words[0].text == "xargs" for each in line.commands))
+    try:
+        refuse_characters(text.replace("\t", " "))
+        script = parse_script(text)
+        found = disagreement(text, script) or script_problem(script)
+    except ValueError as why:
+        found = str(why)
+    if found:
+        return JudgedLine(False, problem if is_simple else found)
+    return JudgedLine(True, "it only reads", Line(tuple(_commands(script))), True)
+
+
+def _commands(script: Script) -> Iterator[Command]:
+    """Yield the commands with the words that may name files, computed words by their beginning."""
+    for command in script.commands:
+        reads = tuple(word.text for word in command.reads if word.is_literal)
+        if command.words:
+            yield Command(tuple(_path_word(word, command.words[0].text) for word in command.words), reads)
+        elif reads:
+            yield Command((_CAT, *(Word(text, text) for text in reads)))
+    others = [*script.words, *(word for each in script.bindings if not each.before for word in each.words or ())]
+    # A word of a loop or a variable may be any text: for an unknown command it counts only if there is such a file.
+    yield Command((Word(":", ":"), *(_path_word(word, "") for word in (*others, *script.reads))))
+
+
+_CAT: Final = Word("cat", "cat")
+_PLACES: Final = {"HOME": "~", "PWD": "."}
+
+
+def _path_word(word: ScriptWord, name: str) -> Word:
+    beginning, is_whole = _beginning(word)
+    if is_whole:
+        return Word(beginning, beginning, word.is_pattern, word.is_plain)
+    if name == "git" and not beginning:
+        return Word("--patch", "--patch")  # it may be any option
+    folder = beginning[: beginning.rfind("/") + 1]
+    return Word(folder or ".", folder or ".")
+
+
+def _beginning(word: ScriptWord) -> tuple[str, bool]:
+    """Return the text of a word up to the first part whose value is not known, and whether that is all of it."""
+    found = ""
+    for part in word.parts:
+        if isinstance(part, Text):
+            found += part.text
+        elif part.kind == "variable" and part.name in _PLACES and not found:
+            found = _PLACES[part.name]
+        else:
+            return found, False
+    return found, True

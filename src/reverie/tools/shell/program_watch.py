@@ -1,0 +1,180 @@
+"""Judge each program that a command in the sandbox starts, by its real path and arguments.
+
+The kernel stops a process at ``execve`` and asks the launcher (a seccomp listener). The launcher reads the path and the
+arguments from the memory of the process, and the lists of ``read_only`` decide. So no value that bash computed can
+become an option, a program or a script that the lists do not allow. Nothing runs between the answer and the start that
+could change that memory: a program of somebody else never starts. ``confine.py`` loads this module without the package.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import errno
+import os
+import socket
+import struct
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Judge = Callable[[list[str]], str]
+
+# name of the processor -> numbers of execve, execveat and seccomp
+NUMBERS = {"x86_64": (59, 322, 317), "aarch64": (221, 281, 277)}
+SET_FILTER, NEW_LISTENER, CONTINUE = 1, 8, 1
+RECEIVE, ANSWER, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+LOAD, EQUAL, FINISH = 0x20, 0x15, 0x06
+ALLOW, NOTIFY, REFUSE = 0x7FFF0000, 0x7FC00000, 0x00050001
+MAX_ARGUMENTS, MAX_BYTES = 100_000, 4 << 20
+PACKAGE = os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", ".."))
+
+
+def listener(processor: str) -> int:
+    """Stop this process and its children at every start of a program from now on; return the descriptor to watch it.
+
+    Raise ``OSError`` where the kernel has no such filter, or has one from somebody else already.
+    """
+    start, start_at, seccomp = NUMBERS[processor]
+    steps = [(LOAD, 0, 0, 0), (EQUAL, 0, 1, start), (FINISH, 0, 0, NOTIFY), (EQUAL, 0, 1, start_at)]
+    steps += [(FINISH, 0, 0, REFUSE), (FINISH, 0, 0, ALLOW)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    made = call(ctypes.c_long(seccomp), ctypes.c_ulong(SET_FILTER), ctypes.c_ulong(NEW_LISTENER), header)
+    if made < 0:
+        raise OSError(ctypes.get_errno(), "programs cannot be watched here")
+    return int(made)
+
+
+def send_descriptor(channel: socket.socket, descriptor: int) -> None:
+    """Send a descriptor to the launcher, and close it here."""
+    channel.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+    os.close(descriptor)
+    channel.close()
+
+
+def received_descriptor(channel: socket.socket) -> int:
+    """Return the descriptor that the child sends; -1 if it ended before."""
+    _, extra, _, _ = channel.recvmsg(1, socket.CMSG_LEN(4))
+    channel.close()
+    return struct.unpack("i", extra[0][2][:4])[0] if extra else -1
+
+
+class ProgramWatch:
+    """Answers the kernel for one command: which of its programs may start."""
+
+    def __init__(self, descriptor: int, first: int, roots: list[str], git: list[str], judge: Judge | None) -> None:
+        """Watch by a descriptor; the process ``first`` starts the command itself, nothing beneath ``roots`` starts."""
+        self._descriptor = descriptor
+        self._first = first
+        self._roots = [os.path.realpath(root) for root in roots]
+        self._git = git
+        self._judge = judge
+
+    def start(self) -> None:
+        """Answer in a thread until the command has ended."""
+        threading.Thread(target=self._answer_all, daemon=True).start()
+
+    def _answer_all(self) -> None:
+        import fcntl
+
+        while True:
+            request = bytearray(80)
+            try:
+                fcntl.ioctl(self._descriptor, RECEIVE, request)
+            except InterruptedError:
+                continue
+            except OSError as problem:
+                if problem.errno == errno.ENOENT:  # the process was killed meanwhile
+                    continue
+                return
+            number, process = struct.unpack_from("=QI", request)
+            path, arguments = struct.unpack_from("=QQ", request, 32)
+            try:
+                allowed = self._may_start(process, path, arguments, number)
+            except Exception as problem:  # a process must never wait for ever, nor start a program unjudged
+                sys.stderr.write(f"confine: a program was not judged ({problem})\n")
+                allowed = False
+            answer = struct.pack("=QqiI", number, 0, 0 if allowed else -errno.EACCES, CONTINUE if allowed else 0)
+            try:
+                fcntl.ioctl(self._descriptor, ANSWER, answer)
+            except OSError:
+                continue
+
+    def _may_start(self, process: int, path: int, arguments: int, number: int) -> bool:
+        import fcntl
+
+        if process == self._first:
+            self._first = 0  # the command itself, from a process whose memory may be closed to us
+            return True
+        with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
+            fcntl.ioctl(self._descriptor, IS_VALID, struct.pack("=Q", number))  # raises for a process that took its id
+            given = text_at(memory.fileno(), path)
+            argv = texts_at(memory.fileno(), arguments)
+        folder = os.readlink(f"/proc/{process}/cwd")
+        program = os.path.realpath(os.path.join(folder, given))
+        if not os.path.exists(program):
+            return True  # one place of the search path
+        problem = self._problem(given, program, argv, os.readlink(f"/proc/{process}/exe"))
+        if problem:
+            sys.stderr.write(f"{' '.join(argv)[:200]!a}: not started without asking: {problem}\n")
+            sys.stderr.flush()
+        return not problem
+
+    def _problem(self, given: str, program: str, argv: list[str], caller: str) -> str:
+        """Return why a program must not start, '' if it may: it only reads, or is git's own."""
+        if any(program == root or program.startswith(root.rstrip("/") + "/") for root in self._roots):
+            return "it is a program of the project"
+        name = os.path.basename(given)
+        python = os.path.realpath(self._git[0])
+        if argv[: len(self._git)] == self._git and program == python:
+            return self._judged(["git", *argv[len(self._git) :]])
+        if name == "git" and caller in (python, program):  # the launcher of git, and git's own helpers
+            return ""
+        if os.path.basename(argv[0] if argv else "") != name:
+            return "it has another name than its file"
+        return self._judged([name, *argv[1:]])
+
+    def _judged(self, argv: list[str]) -> str:
+        if self._judge is None:
+            sys.path.append(PACKAGE)
+            from reverie.tools.shell.read_only.programs import program_problem
+
+            self._judge = program_problem
+        return self._judge(argv)
+
+
+def text_at(memory: int, address: int) -> str:
+    """Return the text at an address of a process."""
+    parts: list[bytes] = []
+    while sum(map(len, parts)) < MAX_BYTES:
+        part = os.pread(memory, 4096 - address % 4096, address)  # a text may end before a page that is not there
+        text, end, _ = part.partition(b"\0")
+        parts.append(text)
+        if end or not part:
+            return os.fsdecode(b"".join(parts))
+        address += len(part)
+    raise ValueError("an argument is too long")
+
+
+def texts_at(memory: int, address: int) -> list[str]:
+    """Return the texts of a list of pointers that ends with a null."""
+    found: list[str] = []
+    size = 0
+    while address and len(found) < MAX_ARGUMENTS:
+        (pointer,) = struct.unpack("=Q", os.pread(memory, 8, address))
+        if not pointer:
+            return found
+        found.append(text_at(memory, pointer))
+        size += len(found[-1])
+        if size > MAX_BYTES:
+            break
+        address += 8
+    if address:
+        raise ValueError("there are too many arguments")
+    return found
