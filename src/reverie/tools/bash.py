@@ -197,9 +197,9 @@ async def _argv(command: str, context: ToolContext) -> list[str]:
     def confined() -> list[str]:
         if not context.restricted:
             return hiding_command(argv, hidden_paths(read_scope(context)))
-        scope, is_computed = read_scope(context), judged_line(command).is_computed
-        places = read_places(scope, values=is_computed) if context.reads_inside else ()
-        return confined_command(argv, cwd=context.cwd, reads=places, watched=scope.roots if is_computed else ())
+        scope, judged = read_scope(context), judged_line(command)
+        places = read_places(scope, judged.names) if context.reads_inside else ()
+        return confined_command(argv, cwd=context.cwd, reads=places, watched=scope.roots if judged.is_computed else ())
 
     return await anyio.to_thread.run_sync(confined)  # it probes the sandbox once, and looks for denied files
 

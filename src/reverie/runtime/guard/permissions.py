@@ -274,9 +274,14 @@ def _decide_command(case: PermissionCase) -> Verdict:
         return Verdict("ask", f"it may change files ({judged.reason})", by)
     if outside:
         return Verdict("ask", outside, by, case.sandboxed)
-    if not case.sandboxed or (judged.is_computed and not available().watch):
+    if not case.sandboxed or (judged.is_computed and not _can_watch(case)):
         return Verdict("ask", "it seems to only read, but there is no sandbox here to enforce that", by)
     return Verdict("allow", "it only reads, and runs in the sandbox", by, True, True)
+
+
+def _can_watch(case: PermissionCase) -> bool:
+    """Return whether programs can be judged when they start: nothing in the session's directories may start."""
+    return available().watch and not is_beneath("/usr/bin", case.reads.roots)
 
 
 def _bypass(case: PermissionCase) -> Verdict:

@@ -88,6 +88,7 @@ GIT_VARIABLES = {
     "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_SSH_COMMAND": "false",
 }  # fmt: skip
 GIT_PROGRAM = os.path.join(HERE, "git_program.py")
+BASH_LIMITS = os.path.join(HERE, "bash_limits.sh")
 
 
 class RestrictionFailed(Exception):
@@ -140,10 +141,10 @@ def run(command: list[str], reads: list[tuple[str, str]], watched: list[str], ju
         os._exit(REFUSED)
     try:
         limit_resources(is_counted_apart=enter_namespaces())
-        environment = safe_environment(dict(os.environ))
+        environment = safe_environment(dict(os.environ)) | ({"BASH_ENV": BASH_LIMITS} if watched else {})
         command = [*own_git(), *command[1:]] if command[0] == "git" else command
         program = found_program(command[0], os.get_exec_path(environment))
-        apply_restrictions(version, reads, channels)
+        apply_restrictions(version, reads, channels, watched)
         os.execve(program, command, environment)
     except FileNotFoundError:
         sys.stderr.write(f"confine: {command[0]}: not found\n")
@@ -185,16 +186,19 @@ def watch_programs(
 
 
 def apply_restrictions(
-    version: int, reads: list[tuple[str, str]], channels: tuple[socket.socket, socket.socket] | None = None
+    version: int,
+    reads: list[tuple[str, str]],
+    channels: tuple[socket.socket, socket.socket] | None = None,
+    watched: list[str] | None = None,
 ) -> None:
     """Forbid writes, network access and effects on other processes, for this process and its children.
 
     ``version`` is the kernel's Landlock version; ``reads`` are the only places to read from, if there are any. With
-    ``channels`` the launcher judges each program from now on.
+    ``channels`` the launcher judges each program from now on, and nothing beneath ``watched`` can be executed.
     """
     drop_capabilities()
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
-    restrict_files(version, reads)
+    restrict_files(version, reads, watched or [])
     if channels:
         from program_watch import listener, send_descriptor
 
@@ -354,17 +358,20 @@ def landlock_version() -> int:
     return call("syscall", ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))
 
 
-def restrict_files(version: int, reads: list[tuple[str, str]]) -> None:
+def restrict_files(version: int, reads: list[tuple[str, str]], watched: list[str]) -> None:
     """Forbid writing any file but /dev/null, and reading outside ``reads`` if there are any.
 
-    Landlock 4 also forbids TCP, 6 signals and abstract sockets.
+    A readable file can be executed unless it is beneath ``watched``. Landlock 4 also forbids TCP, 6 signals and
+    abstract sockets.
     """
     writes = WRITES[min(version, 5)] & ~READS
     rules = Ruleset(writes | (READS if reads else 0), NETWORK if version >= 4 else 0, SCOPES if version >= 6 else 0)
     ruleset = new_ruleset(rules, version)
     allow_beneath(ruleset, os.devnull, (WRITE_FILE | TRUNCATE) & writes)
     for option, path in [*reads, *((("--read", place) for place in own_places()) if reads else ())]:
-        allow_beneath(ruleset, path, READ_DIR if option == "--list" else READS)
+        is_ours = any(path == root or path.startswith(root.rstrip("/") + "/") for root in watched)
+        access = READS & ~EXECUTE if is_ours else READS
+        allow_beneath(ruleset, path, READ_DIR if option == "--list" else access)
     apply_ruleset(ruleset)
 
 
@@ -435,7 +442,7 @@ def forbid_calls(version: int) -> None:
 def safe_environment(environment: dict[str, str]) -> dict[str, str]:
     """Return the variables of ``KEPT``, with safe settings for git, and ``git`` as a function for bash."""
     kept = {name: text for name, text in environment.items() if name in KEPT or name.startswith(KEPT_BEGINNING)}
-    kept.update(PATH=absolute_path(kept.get("PATH", os.defpath)), PAGER="cat", TERM="dumb")
+    kept.update(PATH=absolute_path(kept.get("PATH", os.defpath)), PAGER="cat", TERM="dumb", PYTHONSAFEPATH="1")
     words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in own_git())
     return kept | git_environment(GIT_SETTINGS) | {"BASH_FUNC_git%%": f'() {{  {words} "$@"\n}}'}
 

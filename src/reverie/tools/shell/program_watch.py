@@ -72,7 +72,7 @@ class ProgramWatch:
         """Watch by a descriptor; the process ``first`` starts the command itself, nothing beneath ``roots`` starts."""
         self._descriptor = descriptor
         self._first = first
-        self._roots = [os.path.realpath(root) for root in roots]
+        self._roots = [*roots, *map(os.path.realpath, roots)]
         self._git = git
         self._judge = judge
 
@@ -120,7 +120,7 @@ class ProgramWatch:
         program = os.path.realpath(os.path.join(folder, given))
         if not os.path.exists(program):
             return True  # one place of the search path
-        problem = self._problem(given, program, argv, os.readlink(f"/proc/{process}/exe"))
+        problem = self._problem(os.path.join(folder, given), program, argv, os.readlink(f"/proc/{process}/exe"))
         if problem:
             sys.stderr.write(f"{' '.join(argv)[:200]!a}: not started without asking: {problem}\n")
             sys.stderr.flush()
@@ -128,7 +128,7 @@ class ProgramWatch:
 
     def _problem(self, given: str, program: str, argv: list[str], caller: str) -> str:
         """Return why a program must not start, '' if it may: it only reads, or is git's own."""
-        if any(program == root or program.startswith(root.rstrip("/") + "/") for root in self._roots):
+        if self._is_in_project(program) or self._is_in_project(os.path.normpath(given)):
             return "it is a program of the project"
         name = os.path.basename(given)
         python = os.path.realpath(self._git[0])
@@ -138,7 +138,16 @@ class ProgramWatch:
             return ""
         if os.path.basename(argv[0] if argv else "") != name:
             return "it has another name than its file"
+        if name == "node" and len(argv) > 1 and os.path.isabs(argv[1]):  # a script such as npm, by its first line
+            script = [os.path.basename(argv[1]), *argv[2:]]
+            is_ours = self._is_in_project(os.path.realpath(argv[1])) or self._is_in_project(argv[1])
+            return "it is a program of the project" if is_ours else self._judged(script)
+        if name.startswith("python") and argv[1:2] == ["-m"] and not is_python_with_safe_path(program):
+            return "this Python would load modules of the project"
         return self._judged([name, *argv[1:]])
+
+    def _is_in_project(self, path: str) -> bool:
+        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
 
     def _judged(self, argv: list[str]) -> str:
         if self._judge is None:
@@ -147,6 +156,12 @@ class ProgramWatch:
 
             self._judge = program_problem
         return self._judge(argv)
+
+
+def is_python_with_safe_path(program: str) -> bool:
+    """Return whether an interpreter knows ``PYTHONSAFEPATH``, by the version in its name."""
+    name, _, minor = os.path.basename(program).rpartition(".")
+    return name == "python3" and minor.isdigit() and int(minor) >= 11
 
 
 def text_at(memory: int, address: int) -> str:

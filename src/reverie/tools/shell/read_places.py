@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from ...errors import SandboxUnavailable
 from ..files.readable import ReadScope, has_other_names, is_beneath, is_git_object
 from .read_only.commands import COMMANDS
+from .read_only.watched import WATCHED
 
 Places: TypeAlias = list[tuple[str, str]]
 
@@ -33,7 +34,7 @@ MAX_LINKS: Final = 256
 _SETTINGS: Final = (
     "alternatives bash.bashrc debian_version gitattributes gitconfig inputrc "
     "ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime lsb-release magic magic.mime mime.types "
-    "nsswitch.conf os-release terminfo timezone"
+    "nsswitch.conf os-release ssl/openssl.cnf terminfo timezone"
 )
 _SYSTEM: Final = "/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /snap /home/linuxbrew"
 _DEVICES: Final = "null zero full random urandom"
@@ -46,17 +47,19 @@ _WITHOUT_USERS: Final = (
 )
 # Programs use these too, but they tell of users, processes and the network.
 _USERS: Final = "group host.conf hostname hosts passwd profile protocols services shells"
+_ABOUT_PROCESSES: Final = frozenset({"df", "free", "lscpu", "ps", "uptime", "who"})
+_ABOUT_USERS: Final = frozenset({"groups", "id", "who", "whoami"})
 _PROGRAMS: Final = (*_WITHOUT_USERS, "/proc", "/sys", *(f"/etc/{name}" for name in _USERS.split()))
 # Beside a folder of programs: libraries, helpers, and the versions that shims select from.
 _BESIDE: Final = ("lib", "lib64", "libexec", "share/git-core", "version", "versions")
 _INCLUDED: Final = re.compile(r"^\s*(?:path|excludesfile|attributesfile)\s*=\s*\"?([^\"#;\n]+)", re.M | re.I)
 
 
-def read_places(scope: ReadScope, *, values: bool = False) -> Places:
+def read_places(scope: ReadScope, names: Collection[str] | None = None) -> Places:
     """Return the places as options of ``confine.py``; raise if there are too many files to find the denied ones.
 
-    Of a directory elsewhere with so many files, only names can be read. With ``values`` paths may be computed, which no
-    rule saw: then files about the machine and its users are left out.
+    Of a directory elsewhere with so many files, only names can be read. ``names`` are the commands of a line that may
+    compute paths, which no rule saw: then files are left out that these commands do not need.
     """
     roots = [*scope.roots, *(folder for root in scope.roots for folder in git_folders(root, scope.home))]
     places: Places = []
@@ -67,9 +70,22 @@ def read_places(scope: ReadScope, *, values: bool = False) -> Places:
             if root in (scope.cwd, os.path.realpath(scope.cwd)):
                 raise
             places.append(("--list", root))
-    programs = (*(_WITHOUT_USERS if values else _PROGRAMS), *_interpreter(), *_git_settings(scope.home), *_programs())
+    programs = [*_system_places(names), *_interpreter(), *_rust_settings(scope.home), *_programs()]
+    if names is None or "git" in names:
+        programs += _git_settings(scope.home)
     places += [("--read", path) for path in dict.fromkeys(map(os.path.realpath, programs))]
     return places
+
+
+def _system_places(names: Collection[str] | None) -> Iterator[str]:
+    if names is None:
+        yield from _PROGRAMS
+        return
+    yield from _WITHOUT_USERS
+    if not _ABOUT_PROCESSES.isdisjoint(names):
+        yield from ("/proc", "/sys")
+    if not _ABOUT_USERS.isdisjoint(names):
+        yield from ("/etc/passwd", "/etc/group")
 
 
 def denied_paths(scope: ReadScope) -> set[str]:
@@ -230,6 +246,12 @@ def _git_settings(home: str) -> Iterator[str]:
                 yield os.path.join(os.path.dirname(path), os.path.expanduser(given.strip()))
 
 
+def _rust_settings(home: str) -> Iterator[str]:
+    """Yield the compilers between which the programs of Rust choose, and the choice."""
+    folder = os.environ.get("RUSTUP_HOME") or os.path.join(home, ".rustup")
+    yield from (os.path.join(folder, name) for name in ("settings.toml", "toolchains"))
+
+
 def _interpreter() -> Iterator[str]:
     """Yield the places of this Python, in which ``git_program.py`` runs."""
     yield from (os.path.dirname(__file__), sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"))
@@ -253,5 +275,5 @@ def _programs() -> Iterator[str]:
 
 def _present(folder: str) -> Iterable[str]:
     with suppress(OSError):
-        return COMMANDS.keys() & set(os.listdir(folder))
+        return (COMMANDS.keys() | WATCHED.keys()) & set(os.listdir(folder))
     return ()

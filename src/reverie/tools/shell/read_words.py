@@ -21,6 +21,7 @@ from ..files.readable import ReadScope, absolute_path
 from .grammar import Command, Line, Word, loose_words
 from .read_only.commands import COMMANDS
 from .read_only.options import OptionRule, parsed_arguments, words_of
+from .read_only.watched import WATCHED
 
 # These commands read no file that an argument names.
 _TEXT_COMMANDS: Final = words_of(
@@ -93,7 +94,7 @@ def _operands(command: Command) -> Iterator[tuple[Word, bool]]:
     if name in _TEXT_COMMANDS:
         yield from ((word, True) for word in words if word.is_pattern)
         return
-    rule = COMMANDS.get(name)
+    rule = COMMANDS.get(name) or WATCHED.get(name)
     if isinstance(rule, OptionRule):
         with suppress(ValueError):
             given = parsed_arguments(rule, words)

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from ....errors import InputError
+from ....text.globs import expanded_patterns
 from ....values import record
 from ..grammar import Command, Line, Word, parse, refuse_characters
 from ..read_only import MAX_CHARS, problem_of
 from .agreement import disagreement
 from .judge import script_problem
 from .parser import parse_script
-from .words import Script, ScriptWord, Text
+from .words import Script, ScriptWord, Text, Value
 
 __all__ = ["JudgedLine", "judged_line"]
 
@@ -29,6 +31,13 @@ class JudgedLine:
     reason: str
     line: Line | None = None
     is_computed: bool = False
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The names of the commands of a computed line; None for another line."""
+        if self.line is None or not self.is_computed:
+            return None
+        return frozenset(word.text for command in self.line.commands for word in command.words if word.is_plain)
 
 
 @lru_cache(maxsize=64)
@@ -58,26 +67,41 @@ def _commands(script: Script) -> Iterator[Command]:
     for command in script.commands:
         reads = tuple(word.text for word in command.reads if word.is_literal)
         if command.words:
-            yield Command(tuple(_path_word(word, command.words[0].text) for word in command.words), reads)
+            name = command.words[0].text
+            yield Command(tuple(each for word in command.words for each in _path_words(word, name)), reads)
         elif reads:
             yield Command((_CAT, *(Word(text, text) for text in reads)))
     others = [*script.words, *(word for each in script.bindings if not each.before for word in each.words or ())]
     # A word of a loop or a variable may be any text: for an unknown command it counts only if there is such a file.
-    yield Command((Word(":", ":"), *(_path_word(word, "") for word in (*others, *script.reads))))
+    given = (*others, *script.reads)
+    yield Command((Word(":", ":"), *(each for word in given for each in _path_words(word, ""))))
 
 
 _CAT: Final = Word("cat", "cat")
 _PLACES: Final = {"HOME": "~", "PWD": "."}
 
 
-def _path_word(word: ScriptWord, name: str) -> Word:
+def _path_words(word: ScriptWord, name: str) -> Iterator[Word]:
     beginning, is_whole = _beginning(word)
     if is_whole:
-        return Word(beginning, beginning, word.is_pattern, word.is_plain)
-    if name == "git" and not beginning:
-        return Word("--patch", "--patch")  # it may be any option
-    folder = beginning[: beginning.rfind("/") + 1]
-    return Word(folder or ".", folder or ".")
+        texts = (
+            _braces(beginning)
+            if any(isinstance(part, Value) and part.kind == "braces" for part in word.parts)
+            else [beginning]
+        )
+        yield from (Word(text, text, word.is_pattern, word.is_plain) for text in texts)
+    elif name == "git" and not beginning:
+        yield Word("--patch", "--patch")  # it may be any option
+    else:
+        folder = beginning[: beginning.rfind("/") + 1]
+        yield Word(folder or ".", folder or ".")
+
+
+def _braces(text: str) -> list[str]:
+    try:
+        return expanded_patterns(text)
+    except InputError:
+        return ["/"]  # too many: a person decides
 
 
 def _beginning(word: ScriptWord) -> tuple[str, bool]:
@@ -88,6 +112,8 @@ def _beginning(word: ScriptWord) -> tuple[str, bool]:
             found += part.text
         elif part.kind == "variable" and part.name in _PLACES and not found:
             found = _PLACES[part.name]
+        elif part.kind == "braces":
+            found += part.name
         else:
             return found, False
     return found, True

@@ -8,7 +8,7 @@ where bash would evaluate a value as code (sums, subscripts, names of variables)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..grammar import Command, Word
@@ -41,19 +41,24 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _READ_FLAG: Final = re.compile(r"-(?:[rs]*[a]?|[rs]*[dntp])\Z")
 _SET: Final = re.compile(r"[-+][eufx]+|-[euf]*o|\+o|pipefail|--\Z")
 _SHOPT: Final = words_of("-s -u globstar nullglob dotglob nocaseglob failglob nocasematch lastpipe")
+_COUNT_FLAGS: Final = re.compile(r"-[civwxEFPs]+\Z")
 _COUNTS: Final = re.compile(r"-[lwcm]\Z|--(?:lines|words|bytes|chars)\Z")
 
 
 def script_problem(script: Script) -> str:
     """Return the first reason why a line may do more than read; an empty text if it only reads."""
-    bindings = [*script.bindings, *(Binding(name, None) for each in script.commands for name in _names_read(each))]
+    bindings = [
+        *script.bindings,
+        *(Binding(name, None) for each in script.commands for name in _names_read(each)),
+        *(Binding(name, ()) for name in script.summed),
+    ]
     numbers = _numeric_names(bindings)
     problems = (
         *(_binding_problem(each) for each in bindings),
         *(_command_problem(each, numbers) for each in script.commands),
         *(_comparison_problem(each.operator, each.operands, numbers) for each in script.comparisons),
         *(f"the value of {name} in a sum may be more than a number" for name in script.sums if name not in numbers),
-        *("a name of bash is set in a sum" for name in script.sums if _SPECIAL.match(name)),
+        *("a substitution in a sum may be more than a number" for each in script.counts if not _is_numeric(each, ())),
     )
     return next(filter(None, problems), "")
 
@@ -88,7 +93,7 @@ def _numeric_names(bindings: Iterable[Binding]) -> frozenset[str]:
         numbers -= wrong
 
 
-def _is_number(word: ScriptWord, numbers: Iterable[str]) -> bool:
+def _is_number(word: ScriptWord, numbers: Collection[str]) -> bool:
     if word.is_literal:
         return re.fullmatch(r"-?[0-9]*", word.text) is not None
     return all(
@@ -97,7 +102,7 @@ def _is_number(word: ScriptWord, numbers: Iterable[str]) -> bool:
     )
 
 
-def _is_numeric(value: Value, numbers: Iterable[str]) -> bool:
+def _is_numeric(value: Value, numbers: Collection[str]) -> bool:
     match value.kind:
         case "sum" | "length" | "status":
             return True
@@ -106,37 +111,33 @@ def _is_numeric(value: Value, numbers: Iterable[str]) -> bool:
         case "braces":
             return re.fullmatch(r"[{}0-9.,]*", value.name) is not None
         case "substitution":
-            return value.last is not None and _prints_number(value.last)
+            return value.last is not None and _prints_number(value.last, numbers)
         case _:
             return False
 
 
-def _prints_number(command: ScriptCommand) -> bool:
-    """Return whether the output of a command is numbers, whatever it reads."""
-    if not command.words or not all(word.is_literal for word in command.words[:2]):
+def _prints_number(command: ScriptCommand, numbers: Collection[str]) -> bool:
+    """Return whether the output of a command is numbers, whatever it reads; no word of it may become an option."""
+    words = command.words
+    if not all((word.is_literal and not word.is_pattern) or _is_number(word, numbers) for word in words):
         return False
-    name, *rest = [word.text for word in command.words]
+    name, *rest = [word.text or NUMBER for word in words] or [""]
     match name:
         case "wc":
             return len(rest) == 1 and _COUNTS.match(rest[0]) is not None
         case "seq":
-            return all(re.fullmatch(r"-?[0-9]*", text) for text in rest)
+            return all(re.fullmatch(r"-?[0-9]+", text) for text in rest)
         case "nproc":
             return not rest
         case "date":
             return rest == ["+%s"]
-        case "grep" | "egrep" | "fgrep":
-            words = command.words[1:]
-            flags = [word.text for word in words if word.text.startswith("-")]
-            return (
-                all(word.is_single for word in words)
-                and len(words) - len(flags) <= 2
-                and all(re.fullmatch(r"-[ivwxEFPs]*c[ivwxEFPs]*|-[ivwxEFPs]+", flag) for flag in flags)
-                and any("c" in flag for flag in flags)
-                and all(word.is_literal or word.beginning[:1] not in ("", "-") or word.parts for word in words)
-            )
+        case "grep":
+            flags = [text for text in rest if text.startswith("-")]
+            is_count = any("c" in flag for flag in flags) and all(_COUNT_FLAGS.match(flag) for flag in flags)
+            return is_count and len(rest) - len(flags) <= 2
         case "git":
-            return rest[:2] == ["rev-list", "--count"] and all(word.is_literal for word in command.words)
+            is_time = {"log", "-1"} < set(rest) and any(re.fullmatch("--format=%[ac]t", text) for text in rest)
+            return rest[:2] == ["rev-list", "--count"] or (is_time and len(rest) == 3)
         case _:
             return False
 
@@ -178,7 +179,9 @@ def _builtin_problem(name: str, rest: list[ScriptWord], numbers: frozenset[str])
         case "command":
             return "" if rest[0].is_literal and rest[0].text in ("-v", "-V") else "it would run what is computed"
         case "test" | "[":
-            return _test_problem(rest[:-1] if name == "[" else rest, numbers)
+            is_closed = name == "test" or (rest[-1].is_literal and rest[-1].text == "]")
+            words = rest[:-1] if name == "[" else rest
+            return _test_problem(words, numbers) if is_closed else "it does not end with ]"
         case _:
             return ""
 

@@ -52,8 +52,16 @@ class _ScriptParser(WordParser):
 
     def result(self) -> Script:
         """Return everything that was read."""
-        found = (self._commands, self._bindings, self._comparisons, self.sums, self._words, self._reads)
-        return Script(*map(tuple, found))  # pyright: ignore[reportArgumentType]
+        return Script(
+            commands=tuple(self._commands),
+            bindings=tuple(self._bindings),
+            comparisons=tuple(self._comparisons),
+            sums=tuple(self.sums),
+            summed=tuple(self.summed),
+            counts=tuple(self.counts),
+            words=tuple(self._words),
+            reads=tuple(self._reads),
+        )
 
     def refuse_open_documents(self) -> None:
         """Raise if a here-document has no text."""
@@ -240,6 +248,8 @@ class _ScriptParser(WordParser):
 
     def _read_documents(self) -> None:
         """Read the texts of here-documents, which begin after the end of the line."""
+        if self._documents and self.is_inside_substitution:
+            raise ValueError("a substitution goes over several lines before a here-document")
         for mark, is_indented, is_quoted in self._documents:
             while True:
                 if self.at >= len(self.source):
@@ -307,7 +317,7 @@ class _ScriptParser(WordParser):
 
     def _read_case(self) -> None:
         self.skip_blanks()
-        self._words.append(self.read_word())
+        self.read_word()
         self.skip_lines()
         self.expect("in")
         while True:
@@ -318,7 +328,7 @@ class _ScriptParser(WordParser):
                 self.at += 1
             while True:
                 self.skip_blanks()
-                self._words.append(self.read_word())
+                self.read_word()
                 self.skip_blanks()
                 if not self.starts("|"):
                     break

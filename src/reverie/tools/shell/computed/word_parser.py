@@ -30,13 +30,18 @@ _SUM: Final = re.compile(
 
 
 class WordParser:
-    """Reads a text from ``at`` on; ``sums`` has the names of variables that bash evaluates as arithmetic."""
+    """Reads a text from ``at`` on.
+
+    ``sums`` has the variables that bash evaluates as arithmetic, ``summed`` those that it sets so, and ``counts`` the
+    substitutions in such expressions.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.at = 0
         self.sums: list[str] = []
         self.summed: list[str] = []
+        self.counts: list[Value] = []
         self.is_inside_substitution = 0
 
     def starts(self, text: str) -> bool:
@@ -208,19 +213,25 @@ class WordParser:
 
     def read_sum(self, end: str, *, may_be_empty: bool = False) -> None:
         """Read an arithmetic expression up to its end, and keep the names in it."""
-        start, depth = self.at, 0
+        text, depth = "", 0
         while not (depth == 0 and self.starts(end)):
             letter = self.source[self.at : self.at + 1]
             depth += {"(": 1, ")": -1}.get(letter, 0)
             if depth < 0 or not letter:
                 raise ValueError("an arithmetic expression does not end")
+            if self.starts("$(") and not self.starts("$(("):
+                self.at += 2
+                self.counts.append(self._substituted("substitution", is_quoted=False))
+                text += "$_"  # in the place of a variable
+                continue
+            text += " " if letter in "()" else letter
             self.at += 1
-        text = self.source[start : self.at].replace("(", " ").replace(")", " ")
         self.at += len(end)
         if not _SUM.fullmatch(text) or (not text.strip() and not may_be_empty):
             raise ValueError("an arithmetic expression is not of the few forms that only count")
         if re.search(r"[0-9][A-Za-z_]", text):
             raise ValueError("a number is not plain")
+        text = text.replace("$_", "0")
         self.sums += _NAME.findall(text)
         self.summed += re.findall(r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))", text)
         self.summed += re.findall(r"(?:\+\+|--)\s*([A-Za-z_]\w*)", text)

@@ -64,7 +64,12 @@ class ScriptWord:
     @property
     def is_pattern(self) -> bool:
         """Whether it holds a glob character outside quotes."""
-        return any(isinstance(part, Text) and not part.is_quoted and set(part.text) & set("*?[") for part in self.parts)
+        bare = (
+            part.text if isinstance(part, Text) else part.name if part.kind == "braces" else ""
+            for part in self.parts
+            if not part.is_quoted
+        )
+        return any(set(text) & set("*?[") for text in bare)
 
     @property
     def is_single(self) -> bool:
@@ -112,7 +117,11 @@ class Script:
     comparisons: tuple[Comparison, ...]
     sums: tuple[str, ...]
     """The names of variables that bash evaluates as arithmetic."""
+    summed: tuple[str, ...]
+    """The names of variables that an arithmetic expression sets."""
+    counts: tuple[Value, ...]
+    """The substitutions in arithmetic expressions."""
     words: tuple[ScriptWord, ...]
-    """Words outside commands: the lists of loops, subjects and patterns of ``case``, here-strings."""
+    """Words outside commands that may name files: the lists of loops, here-strings."""
     reads: tuple[ScriptWord, ...]
     """The files from which loops and groups read by ``<``."""

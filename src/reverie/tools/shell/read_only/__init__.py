@@ -10,8 +10,9 @@ from typing import Final
 
 from ....values import record
 from ..grammar import Command, UnclearLine, parse
-from .commands import COMMANDS, WATCHED
+from .commands import COMMANDS
 from .options import problem_with
+from .watched import WATCHED, watched_problem
 
 __all__ = ["ReadOnlyVerdict", "is_read_only", "problem_of"]
 
@@ -50,8 +51,8 @@ def problem_of(command: Command, *, is_watched: bool = False) -> str:
     name = first.text
     if not first.is_plain or (first.is_pattern and name != "["):
         return "its command name is quoted or a pattern"
-    rule = (WATCHED.get(name) if is_watched else None) or COMMANDS.get(name)
+    rule = COMMANDS.get(name) or (WATCHED.get(name) if is_watched else None)
     if rule is None:
         return f"{name} is not known to be read-only"
-    problem = problem_with(rule, tuple(rest))
+    problem = watched_problem(name, tuple(rest)) if is_watched else problem_with(rule, tuple(rest))
     return f"{name}: {problem}" if problem else ""

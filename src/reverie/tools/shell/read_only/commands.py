@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
-from functools import partial
+from pathlib import Path
 from typing import Final
 
 from ..grammar import Word
 from .git import GIT
-from .languages import judge_awk, judge_find, judge_jq, judge_sed, judge_test
+from .languages import judge_awk, judge_find_words, judge_jq, judge_sed, judge_test
 from .options import (
     OptionRule,
     ParsedArguments,
@@ -42,9 +43,19 @@ def _is_directory(given: ParsedArguments) -> str:
     return "it goes to the directory of an earlier command" if "-" in given.texts else ""
 
 
-def _is_only_version(*spellings: str) -> WordCheck:
+def _versions() -> Mapping[str, tuple[str, ...]]:
+    """Return the spellings by which each program prints its version and does nothing else."""
+    tables: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("versions.toml").read_text("utf-8"))
+    pairs = [(name, spelling) for spelling, names in tables["versions"].items() for name in names.split()]
+    return {name: tuple(spelling for each, spelling in pairs if each == name) for name, _ in pairs}
+
+
+VERSIONS: Final = _versions()
+
+
+def _is_only_version(name: str) -> WordCheck:
     def check(words: tuple[Word, ...]) -> str:
-        is_asked = len(words) == 1 and words[0].text in ("--version", *spellings)
+        is_asked = len(words) == 1 and words[0].text in VERSIONS[name]
         return "" if is_asked else "only --version is known to be read-only"
 
     return check
@@ -79,12 +90,6 @@ def _judge_tar(words: tuple[Word, ...]) -> str:
     return "an archive on another machine" if ":" in texts[1] else ""
 
 
-def _watched_problem(words: tuple[Word, ...]) -> str:
-    """Return a problem, or '' if a command that is judged when it starts may be on the list."""
-    is_known = words and words[0].is_plain and words[0].text in COMMANDS
-    return "" if is_known else "the command that it runs is not on the list of those that only read"
-
-
 def _tame_problem(words: tuple[Word, ...]) -> str:
     """Return a problem, or '' if a command that gets more words from its caller can only read with any words."""
     rule = COMMANDS.get(words[0].text) if words and words[0].is_plain and not words[0].is_pattern else None
@@ -102,7 +107,7 @@ _XARGS: Final = option_rule(
 )
 
 
-def _judge_xargs(words: tuple[Word, ...], nested_problem: WordCheck = _tame_problem) -> str:
+def judge_xargs(words: tuple[Word, ...], nested_problem: WordCheck = _tame_problem) -> str:
     """Return a problem, or '' if xargs runs a command that only reads with any words."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
@@ -115,7 +120,7 @@ def _judge_xargs(words: tuple[Word, ...], nested_problem: WordCheck = _tame_prob
     return nested_problem(words[at:]) if words[at:] else ""
 
 
-def _judge_find(words: tuple[Word, ...], nested_problem: WordCheck = _tame_problem) -> str:
+def judge_find(words: tuple[Word, ...], nested_problem: WordCheck = _tame_problem) -> str:
     """Return a problem, or '' if find only tests and lists, or runs a command that only reads with any words."""
     left = list(words)
     while (at := next((n for n, word in enumerate(left) if word.text == "-exec"), -1)) >= 0:
@@ -123,7 +128,7 @@ def _judge_find(words: tuple[Word, ...], nested_problem: WordCheck = _tame_probl
         if problem := nested_problem(tuple(left[at + 1 : end])) if end < len(left) else "its -exec does not end":
             return problem
         left[at : end + 1] = [Word("-print", "-print")]
-    return judge_find(tuple(left))
+    return judge_find_words(tuple(left))
 
 
 COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
@@ -137,23 +142,15 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
             "strings": _has_no_option_file,
         },
     ),
-    **dict.fromkeys(("bash", "gcc"), _is_only_version()),
-    **dict.fromkeys(("python", "python3"), _is_only_version("-V")),
-    "node": _is_only_version("-v"),
+    **{name: _is_only_version(name) for name in ("bash", "gcc", "node", "python", "python3")},
     **dict.fromkeys(("[", "test"), judge_test),
     "awk": judge_awk,
     "echo": _judge_echo,
-    "find": _judge_find,
+    "find": judge_find,
     "git": GIT,
     "jq": judge_jq,
     "printf": _judge_printf,
     "sed": judge_sed,
     "tar": _judge_tar,
-    "xargs": _judge_xargs,
+    "xargs": judge_xargs,
 }
-
-WATCHED: Final[Mapping[str, WordCheck]] = {
-    "find": partial(_judge_find, nested_problem=_watched_problem),
-    "xargs": partial(_judge_xargs, nested_problem=_watched_problem),
-}
-"""Rules for lines of which each program is judged when it starts: a command may run any other on the list."""

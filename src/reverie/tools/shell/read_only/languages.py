@@ -20,7 +20,7 @@ _FIND_VALUED: Final = words_of(
 _FIND_NEWER: Final = re.compile(r"-newer[aBcm][aBcmt]\Z")
 
 
-def judge_find(words: tuple[Word, ...]) -> str:
+def judge_find_words(words: tuple[Word, ...]) -> str:
     """Return a problem, or '' if find's words are paths and tests with no action that runs, removes or writes."""
     at = 0
     while at < len(words) and words[at].text in ("-H", "-L", "-P"):
