@@ -112,7 +112,7 @@ class ShellWorld:
         mode: Mode = "default",
     ) -> Ran:
         """Let an agent make calls, with nobody to approve unless given, and return what happened."""
-        before = self._tree()
+        before = self.state()
         results: list[str] = []
 
         def answer(request: Mapping[str, Any]) -> Any:
@@ -139,13 +139,14 @@ class ShellWorld:
                     pass
 
         anyio.run(ask)
-        after = self._tree()
+        after = self.state()
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         assert len(results) == len(calls)
         allowed = tuple(not text.startswith("Permission to use ") for text in results)
         return Ran(allowed, tuple(results), tuple(changed))
 
-    def _tree(self) -> dict[str, object]:
+    def state(self) -> dict[str, object]:
+        """Return every file of the three folders with its mode, size, time and content."""
         found: dict[str, object] = {}
         for top in (self.work, self.home, self.out):
             for base, folders, files in os.walk(top):

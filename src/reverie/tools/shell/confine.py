@@ -127,12 +127,12 @@ def run(command: list[str], reads: list[tuple[str, str]], watched: list[str], ju
         raise RestrictionFailed("this kernel has no Landlock")
     close_descriptors()
     call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    channels = watch_channels() if watched else None
+    channels = load_watch().socketpair() if watched else None
     parent = os.getpid()
     child = os.fork()
     if child:
         if channels:
-            watch_programs(channels, child, watched, judge)
+            load_watch().watch_programs(channels, child, watched, own_git(), judge)
         code = wait_for(child)
         sweep()
         return code
@@ -162,27 +162,13 @@ def found_program(name: str, folders: list[str]) -> str:
     return name if "/" in name else next((path for path in paths if os.access(path, os.X_OK)), name)
 
 
-def watch_channels() -> tuple[socket.socket, socket.socket]:
-    """Return the two ends by which the command's process gives the launcher the descriptor to watch it."""
-    import socket
-
-    import program_watch as _watch  # the child may not be able to read it later
-
-    del _watch
-    return socket.socketpair()
-
-
-def watch_programs(
-    channels: tuple[socket.socket, socket.socket], child: int, roots: list[str], judge: Judge | None
-) -> None:
-    """Answer the kernel in a thread, from when the child has its restrictions: which programs may start."""
-    from program_watch import ProgramWatch, received_descriptor
-
-    here, there = channels
-    there.close()
-    descriptor = received_descriptor(here)
-    if descriptor >= 0:
-        ProgramWatch(descriptor, child, roots, own_git(), judge).start()
+def load_watch():
+    """Return the module that judges programs; most commands start without it."""
+    if TYPE_CHECKING:
+        from . import program_watch
+    else:
+        import program_watch
+    return program_watch
 
 
 def apply_restrictions(
@@ -200,10 +186,7 @@ def apply_restrictions(
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     restrict_files(version, reads, watched or [])
     if channels:
-        from program_watch import listener, send_descriptor
-
-        channels[0].close()
-        send_descriptor(channels[1], listener(os.uname().machine))
+        load_watch().listen(channels, os.uname().machine)
     forbid_calls(version)
 
 

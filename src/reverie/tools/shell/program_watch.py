@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import threading
+from socket import socketpair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ RECEIVE, ANSWER, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 LOAD, EQUAL, FINISH = 0x20, 0x15, 0x06
 ALLOW, NOTIFY, REFUSE = 0x7FFF0000, 0x7FC00000, 0x00050001
 MAX_ARGUMENTS, MAX_BYTES = 100_000, 4 << 20
+__all__ = ["ProgramWatch", "listen", "socketpair", "watch_programs"]
 PACKAGE = os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", ".."))
 
 
@@ -51,18 +53,26 @@ def listener(processor: str) -> int:
     return int(made)
 
 
-def send_descriptor(channel: socket.socket, descriptor: int) -> None:
-    """Send a descriptor to the launcher, and close it here."""
-    channel.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+def listen(channels: tuple[socket.socket, socket.socket], processor: str) -> None:
+    """Stop this process at every start of a program from now on, and give the launcher the descriptor to watch it."""
+    here, there = channels
+    here.close()
+    descriptor = listener(processor)
+    there.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
     os.close(descriptor)
-    channel.close()
+    there.close()
 
 
-def received_descriptor(channel: socket.socket) -> int:
-    """Return the descriptor that the child sends; -1 if it ended before."""
-    _, extra, _, _ = channel.recvmsg(1, socket.CMSG_LEN(4))
-    channel.close()
-    return struct.unpack("i", extra[0][2][:4])[0] if extra else -1
+def watch_programs(
+    channels: tuple[socket.socket, socket.socket], child: int, roots: list[str], git: list[str], judge: Judge | None
+) -> None:
+    """Answer the kernel in a thread, from when the child has its restrictions: which programs may start."""
+    here, there = channels
+    there.close()
+    _, extra, _, _ = here.recvmsg(1, socket.CMSG_LEN(4))
+    here.close()
+    if extra:  # otherwise the child has ended
+        ProgramWatch(struct.unpack("i", extra[0][2][:4])[0], child, roots, git, judge).start()
 
 
 class ProgramWatch:

@@ -46,20 +46,22 @@ def judged_line(text: str) -> JudgedLine:
     if len(text) > MAX_CHARS:
         return JudgedLine(False, f"it is longer than {MAX_CHARS} characters")
     line = parse(text)
-    is_simple = isinstance(line, Line)
-    problem = next(filter(None, map(problem_of, line.commands)), "") if isinstance(line, Line) else line.reason
+    problem = _simple_problem(line) if isinstance(line, Line) else ""
     if isinstance(line, Line) and not problem:
         # The arguments of xargs come from its input.
         return JudgedLine(True, "it only reads", line, any(each.words[0].text == "xargs" for each in line.commands))
     try:
         refuse_characters(text.replace("\t", " "))
         script = parse_script(text)
-        found = disagreement(text, script) or script_problem(script)
     except ValueError as why:
-        found = str(why)
-    if found:
-        return JudgedLine(False, problem if is_simple else found)
+        return JudgedLine(False, problem or str(why))
+    if found := disagreement(text, script) or script_problem(script):
+        return JudgedLine(False, problem or found)
     return JudgedLine(True, "it only reads", Line(tuple(_commands(script))), True)
+
+
+def _simple_problem(line: Line) -> str:
+    return next((problem for command in line.commands if (problem := problem_of(command))), "")
 
 
 def _commands(script: Script) -> Iterator[Command]:
