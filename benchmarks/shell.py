@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from reverie.tools.shell.read_only import is_read_only
+from reverie.tools.shell.computed import judged_line
 from reverie.tools.shell.sandbox import available, confined_command
 
 JUDGE_LIMIT_MS = 5.0
+judge = judged_line.__wrapped__  # each line is judged anew
 START_LIMIT_MS = 100.0
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "tools" / "shell_commands"
 # The longest line that is read at all, in shapes that invite a reader to go back and forth.
@@ -46,7 +47,7 @@ def lines(name: str) -> list[str]:
 
 def judged(given: list[str], rounds: int) -> dict[str, float]:
     """Judge every line several times and keep its best time, so that other load does not count."""
-    best = [min(milliseconds(lambda line=line: is_read_only(line)) for _ in range(rounds)) for line in given]
+    best = [min(milliseconds(lambda line=line: judge(line)) for _ in range(rounds)) for line in given]
     return {"median_ms": round(median(best), 3), "worst_ms": round(max(best), 3)}
 
 
@@ -62,13 +63,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    first = milliseconds(lambda: is_read_only("ls"))
+    first = milliseconds(lambda: judge("ls"))
     rows = {name: judged(lines(f"{name}.txt"), options.rounds) for name in ("benign", "harmful")}
+    computed = [case["command"] for case in json.loads((FOLDER / "hostile_computed.json").read_text("utf-8"))]
+    rows["computed"] = judged(computed, options.rounds)
     rows |= {name: judged([line], options.rounds) for name, line in LONGEST.items()}
     if available().works:
         command = confined_command(["true"], cwd=Path.cwd())
         rows["bare python"] = started([sys.executable, "-I", "-S", "-c", "pass"], 4 * options.rounds)
         rows["confined true"] = started(command, 4 * options.rounds)
+    if available().watch:
+        line = ["bash", "-c", "for i in 1 2 3; do uname > /dev/null; done"]
+        rows["3 watched programs"] = started(confined_command(line, cwd=Path.cwd(), watched=["/proc"]), options.rounds)
     print(f"{'what':<20}{'median ms':>12}{'worst ms':>12}")
     for name, row in rows.items():
         print(f"{name:<20}{row['median_ms']:>12}{row['worst_ms']:>12}")

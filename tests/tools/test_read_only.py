@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from reverie.tools.shell.computed import JudgedLine, judged_line
 from reverie.tools.shell.grammar import Command, Line, parse
-from reverie.tools.shell.read_only import is_read_only
 from reverie.tools.shell.read_only.commands import COMMANDS
 
 FOLDER = Path(__file__).with_name("shell_commands")
@@ -27,6 +27,13 @@ def commands(name: str) -> list[str]:
     kept = [line.removeprefix("never ") for line in lines if line and not line.startswith("# ")]
     filled = [re.sub(r"@(?:tcp|udp|pid)@", "4242", line) for line in kept]
     return [line.translate(INVISIBLE) for line in filled]
+
+
+def is_read_only(line: str) -> JudgedLine:
+    """Return the verdict on a line by its text alone; one whose programs are judged when they start is not allowed."""
+    judged = judged_line(line)
+    is_watched = judged.is_computed and "xargs" not in line
+    return JudgedLine(judged.allowed and not is_watched, judged.reason, judged.line)
 
 
 HARMFUL = commands("harmful.txt")

@@ -115,7 +115,9 @@ def main(arguments: list[str]) -> int:
         return REFUSED
 
 
-def run(command: list[str], reads: list[tuple[str, str]], watched: list[str], judge: Judge | None = None) -> int:
+def run(
+    command: list[str], reads: list[tuple[str, str]], watched: list[str] | None = None, judge: Judge | None = None
+) -> int:
     """Apply all restrictions in a child, run the command there, kill its leftovers; return its exit code.
 
     ``reads`` are options and paths; an empty list leaves reading free. With ``watched`` each program is judged that the
@@ -132,7 +134,7 @@ def run(command: list[str], reads: list[tuple[str, str]], watched: list[str], ju
     child = os.fork()
     if child:
         if channels:
-            load_watch().watch_programs(channels, child, watched, own_git(), judge)
+            load_watch().watch_programs(channels, child, watched or [], own_git(), judge)
         code = wait_for(child)
         sweep()
         return code

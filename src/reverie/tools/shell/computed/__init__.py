@@ -10,13 +10,16 @@ from ....errors import InputError
 from ....text.globs import expanded_patterns
 from ....values import record
 from ..grammar import Command, Line, Word, parse, refuse_characters
-from ..read_only import MAX_CHARS, problem_of
+from ..read_only import problem_of
 from .agreement import disagreement
 from .judge import script_problem
 from .parser import parse_script
 from .words import Script, ScriptWord, Text, Value
 
 __all__ = ["JudgedLine", "judged_line"]
+
+MAX_CHARS: Final = 1_000
+"""A line with more characters is not checked and counts as not read-only, because the answer must be quick."""
 
 
 @record

@@ -239,8 +239,8 @@ class _ScriptParser(WordParser):
             self.at += 1
             self.skip_blanks()
             word = self.read_word()
-            if word.is_pattern:
-                raise ValueError("it reads from a pattern")
+            if word.is_pattern or (word.text.startswith("/dev/") and word.text != "/dev/null"):
+                raise ValueError("it reads from a pattern or a device")
             return [word]
         if self.source[self.at : self.at + 1] in ("<", ">", "&") and not self.starts("<("):
             raise ValueError("it redirects in a way other than to /dev/null, between outputs, or from a file")

@@ -16,7 +16,16 @@ from typing import Final
 from ..grammar import Word
 from .commands import COMMANDS, VERSIONS, judge_find, judge_xargs
 from .languages import judge_awk, judge_sed
-from .options import OptionRule, Subcommands, WordCheck, option_rule, option_rules, parsed_arguments, problem_with
+from .options import (
+    OptionRule,
+    ParsedArguments,
+    Subcommands,
+    WordCheck,
+    option_rule,
+    option_rules,
+    parsed_arguments,
+    problem_with,
+)
 
 # A program that starts others, writes, or loads code from files.
 _AWK_ACTS: Final = re.compile(
@@ -134,9 +143,14 @@ def _checked(check: WordCheck) -> WordCheck:
     return checked
 
 
+def _prints(given: ParsedArguments) -> str:
+    is_input = not given.operands
+    return "" if is_input or given.has(*"cltpvZ", "stdout", "list", "test") else "it would write files"
+
+
 WATCHED: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     **{name: _asks_version(name) for name in VERSIONS if name not in COMMANDS},
-    **option_rules("watched.toml", {}),
+    **option_rules("watched.toml", {"gzip": _prints, "unzip": _prints}),
     "awk": _checked(_judge_awk),
     "env": _judge_environment,
     "find": lambda words: judge_find(words, nested_problem),
