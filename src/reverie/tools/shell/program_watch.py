@@ -3,7 +3,7 @@
 The kernel stops a process at ``execve`` and asks the launcher (a seccomp listener). The launcher reads the path and the
 arguments from the memory of the process, and the lists of ``read_only`` decide. So no value that bash computed can
 become an option, a program or a script that the lists do not allow. Nothing runs between the answer and the start that
-could change that memory: a program of somebody else never starts. ``confine.py`` loads this module without the package.
+could change that memory: no hostile program starts. ``confine.py`` loads this module without the package.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PACKAGE = os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(__file_
 def listener(processor: str) -> int:
     """Stop this process and its children at every start of a program from now on; return the descriptor to watch it.
 
-    Raise ``OSError`` where the kernel has no such filter, or has one from somebody else already.
+    Raise ``OSError`` where the kernel has no such filter, or already has one from another program.
     """
     start, start_at, seccomp = NUMBERS[processor]
     steps = [(LOAD, 0, 0, 0), (EQUAL, 0, 1, start), (FINISH, 0, 0, NOTIFY), (EQUAL, 0, 1, start_at)]
@@ -143,29 +143,28 @@ class ProgramWatch:
         name = os.path.basename(given)
         python = os.path.realpath(self._git[0])
         if argv[: len(self._git)] == self._git and program == python:
-            return self._judged(["git", *argv[len(self._git) :]])
+            return self._judged("git", argv[len(self._git) :])
         if name == "git" and caller in (python, program):  # the launcher of git, and git's own helpers
             return ""
         if os.path.basename(argv[0] if argv else "") != name:
             return "it has another name than its file"
         if name == "node" and len(argv) > 1 and os.path.isabs(argv[1]):  # a script such as npm, by its first line
-            script = [os.path.basename(argv[1]), *argv[2:]]
             is_ours = self._is_in_project(os.path.realpath(argv[1])) or self._is_in_project(argv[1])
-            return "it is a program of the project" if is_ours else self._judged(script)
+            return "it is a program of the project" if is_ours else self._judged(os.path.basename(argv[1]), argv[2:])
         if name.startswith("python") and argv[1:2] == ["-m"] and not is_python_with_safe_path(program):
             return "this Python would load modules of the project"
-        return self._judged([name, *argv[1:]])
+        return self._judged(name, argv[1:])
 
     def _is_in_project(self, path: str) -> bool:
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
 
-    def _judged(self, argv: list[str]) -> str:
+    def _judged(self, name: str, words: list[str]) -> str:
         if self._judge is None:
             sys.path.append(PACKAGE)
             from reverie.tools.shell.read_only.programs import program_problem
 
             self._judge = program_problem
-        return self._judge(argv)
+        return self._judge([name, *words])
 
 
 def is_python_with_safe_path(program: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from ...errors import SandboxUnavailable
 from ..files.readable import ReadScope, has_other_names, is_beneath, is_git_object
 from .read_only.commands import COMMANDS
-from .read_only.watched import WATCHED
+from .read_only.watch_rules import WATCHED
 
 Places: TypeAlias = list[tuple[str, str]]
 

@@ -21,7 +21,7 @@ from ..files.readable import ReadScope, absolute_path
 from .grammar import Command, Line, Word, loose_words
 from .read_only.commands import COMMANDS
 from .read_only.options import OptionRule, parsed_arguments, words_of
-from .read_only.watched import WATCHED
+from .read_only.watch_rules import WATCHED
 
 # These commands read no file that an argument names.
 _TEXT_COMMANDS: Final = words_of(

@@ -26,8 +26,8 @@ MAX_CHARS: Final = 1_000
 class JudgedLine:
     """Whether a line of shell can only read, the reason, and its commands with their words.
 
-    ``is_computed`` says that it only reads if each program is judged when it starts; computed words then stand in
-    ``line`` by their literal beginning.
+    ``is_computed`` says that it only reads if each program is judged when it starts; ``line`` then has the literal
+    beginning of each computed word.
     """
 
     allowed: bool

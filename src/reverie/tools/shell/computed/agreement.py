@@ -11,7 +11,7 @@ from .words import Script
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# Nodes that hold others or stand for themselves; any other kind is unknown.
+# Nodes of a known meaning; any other kind is refused.
 _KNOWN: Final = words_of(
     "program list pipeline redirected_statement if_statement elif_clause else_clause for_statement "
     "c_style_for_statement while_statement do_group case_statement case_item subshell compound_statement "

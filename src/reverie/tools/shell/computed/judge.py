@@ -15,10 +15,10 @@ from ..grammar import Command, Word
 from ..read_only import problem_of
 from ..read_only.commands import COMMANDS
 from ..read_only.options import words_of
-from .words import Binding, Part, Script, ScriptCommand, ScriptWord, Text, Value
+from .words import Assignment, Part, Script, ScriptCommand, ScriptWord, Text, Value
 
 NUMBER: Final = "1"
-"""The text that stands for a computed part when a command's rule is asked before the line runs."""
+"""The placeholder of a computed part for the rule of a command, before the line runs."""
 # Variables of bash itself, by name or by their beginning; setting them changes how it runs.
 _SPECIAL: Final = re.compile(
     r"BASH|COMP|COPROC|DIRSTACK|EPOCH|FUNC|GLOB|HIST|LC_|LD_|MAIL|OPT|POSIX|PROMPT|PS[0-4]|READLINE|TEXTDOMAIN|GIT_"
@@ -49,8 +49,8 @@ def script_problem(script: Script) -> str:
     """Return the first reason why a line may do more than read; an empty text if it only reads."""
     bindings = [
         *script.bindings,
-        *(Binding(name, None) for each in script.commands for name in _names_read(each)),
-        *(Binding(name, ()) for name in script.summed),
+        *(Assignment(name, None) for each in script.commands for name in _names_read(each)),
+        *(Assignment(name, ()) for name in script.summed),
     ]
     numbers = _numeric_names(bindings)
     problems = (
@@ -63,7 +63,7 @@ def script_problem(script: Script) -> str:
     return next(filter(None, problems), "")
 
 
-def _binding_problem(binding: Binding) -> str:
+def _binding_problem(binding: Assignment) -> str:
     name, words = binding.name, binding.words
     if binding.before:
         value = words[0] if words and len(words) == 1 and words[0].is_literal else None
@@ -78,7 +78,7 @@ def _binding_problem(binding: Binding) -> str:
 # Numbers
 
 
-def _numeric_names(bindings: Iterable[Binding]) -> frozenset[str]:
+def _numeric_names(bindings: Iterable[Assignment]) -> frozenset[str]:
     """Return the variables that hold nothing but numbers, by every word that the line gives them."""
     numbers = {each.name for each in bindings}
     while True:
@@ -117,7 +117,7 @@ def _is_numeric(value: Value, numbers: Collection[str]) -> bool:
 
 
 def _prints_number(command: ScriptCommand, numbers: Collection[str]) -> bool:
-    """Return whether the output of a command is numbers, whatever it reads; no word of it may become an option."""
+    """Return whether a command prints only numbers for any input; no word of it may become an option."""
     words = command.words
     if not all((word.is_literal and not word.is_pattern) or _is_number(word, numbers) for word in words):
         return False
@@ -165,7 +165,7 @@ def _reads_alone(command: ScriptCommand) -> str:
 
 
 def expected_word(word: ScriptWord) -> Word:
-    """Return a word as its rule is asked before the line runs: a number stands for each computed part."""
+    """Return a word for the rule of a command, before the line runs, with a number for each computed part."""
     text = "".join(part.text if isinstance(part, Text) else NUMBER for part in word.parts)
     return Word(text, text, False, word.is_plain)
 
@@ -177,7 +177,7 @@ def _builtin_problem(name: str, rest: list[ScriptWord], numbers: frozenset[str])
                 return "its format is computed"
             return problem_of(Command((Word("printf", "printf"), *map(expected_word, rest))))
         case "command":
-            return "" if rest[0].is_literal and rest[0].text in ("-v", "-V") else "it would run what is computed"
+            return "" if rest[0].is_literal and rest[0].text in ("-v", "-V") else "it would run a computed command"
         case "test" | "[":
             is_closed = name == "test" or (rest[-1].is_literal and rest[-1].text == "]")
             words = rest[:-1] if name == "[" else rest

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from .word_parser import WordParser
-from .words import Binding, Comparison, Script, ScriptCommand, ScriptWord, Text, Value
+from .words import Assignment, Comparison, Script, ScriptCommand, ScriptWord, Text, Value
 
 _ENDS: Final = frozenset({"do", "done", "then", "elif", "else", "fi", "esac", "}"})
 _REFUSED: Final = frozenset({"function", "select", "coproc", "time", "in", "]]"})
@@ -38,12 +38,12 @@ def parse_script(text: str) -> Script:
 
 
 class _ScriptParser(WordParser):
-    """Reads lists, pipelines and commands; what it found is in its lists."""
+    """Reads lists, pipelines and commands, and collects the parts of a ``Script``."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._commands: list[ScriptCommand] = []
-        self._bindings: list[Binding] = []
+        self._bindings: list[Assignment] = []
         self._comparisons: list[Comparison] = []
         self._words: list[ScriptWord] = []
         self._reads: list[ScriptWord] = []
@@ -184,7 +184,7 @@ class _ScriptParser(WordParser):
             raise ValueError("a command is missing")
         if words:
             own = self._bindings[start:]
-            self._bindings[start:] = [Binding(one.name, one.words, words[0].text) for one in own]
+            self._bindings[start:] = [Assignment(one.name, one.words, words[0].text) for one in own]
         made = ScriptCommand(tuple(words), tuple(reads))
         if words or reads:
             self._commands.append(made)
@@ -193,7 +193,7 @@ class _ScriptParser(WordParser):
     def _read_assignment(self, assigned: re.Match[str]) -> None:
         self.at = assigned.end()
         if not self.starts("("):
-            self._bindings.append(Binding(assigned[1], (self.read_word(may_be_empty=True, is_value=True),)))
+            self._bindings.append(Assignment(assigned[1], (self.read_word(may_be_empty=True, is_value=True),)))
             return
         self.at += 1
         words: list[ScriptWord] = []
@@ -206,7 +206,7 @@ class _ScriptParser(WordParser):
                 raise ValueError("it sets an element of an array by a name")
             words.append(word)
         self.at += 1
-        self._bindings.append(Binding(assigned[1], tuple(words)))
+        self._bindings.append(Assignment(assigned[1], tuple(words)))
 
     def _redirections(self) -> list[ScriptWord]:
         found: list[ScriptWord] = []
@@ -287,7 +287,7 @@ class _ScriptParser(WordParser):
                 words.append(self.read_word())
             if self.source[self.at - 1] == "\n":
                 self._read_documents()
-            self._bindings.append(Binding(name, tuple(words)))
+            self._bindings.append(Assignment(name, tuple(words)))
             self._words += words
         self.skip_lines()
         self._read_body("do", "done")
@@ -349,7 +349,7 @@ class _ScriptParser(WordParser):
 
     def _read_test(self) -> None:
         if self._documents:
-            raise ValueError("a condition stands before a here-document")
+            raise ValueError("a condition comes before a here-document")
         self._read_condition(0)
         self.skip_test_blanks()
         self.expect("]]")

@@ -91,7 +91,7 @@ class ScriptCommand:
 
 
 @record
-class Binding:
+class Assignment:
     """A variable that the line sets, and the words that it may hold; None if they come from an input."""
 
     name: str
@@ -113,7 +113,7 @@ class Script:
     """Everything that a line does, in the order of its text."""
 
     commands: tuple[ScriptCommand, ...]
-    bindings: tuple[Binding, ...]
+    bindings: tuple[Assignment, ...]
     comparisons: tuple[Comparison, ...]
     sums: tuple[str, ...]
     """The names of variables that bash evaluates as arithmetic."""

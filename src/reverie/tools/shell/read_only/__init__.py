@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..grammar import Command
 from .commands import COMMANDS
 from .options import problem_with
-from .watched import WATCHED, watched_problem
+from .watch_rules import WATCHED, watched_problem
 
 __all__ = ["problem_of"]
 

@@ -1,4 +1,4 @@
-"""Rules for lines of which each program is judged when it starts: what they run and read is bounded by the sandbox.
+"""Rules for lines of which each program is judged when it starts; the sandbox bounds their programs and reads.
 
 A script of awk or sed on the command line can then start no program (``sh`` is on no list), write no file and read none
 that the sandbox closes. So these rules only keep a script from failing half-way that wants to, and refuse code that is
@@ -52,7 +52,7 @@ def _judge_awk(words: tuple[Word, ...]) -> str:
     given = parsed_arguments(_AWK, words)
     if not given.operands:
         return "it has no program"
-    # A regular expression may hold any sign; a division is no harm to what is left.
+    # A regular expression may hold any sign; a division does no harm here.
     bare = _REGEX.sub(" ", _QUOTED.sub('""', given.texts[0]))
     return "its program may do more than print" if _AWK_ACTS.search(bare) else ""
 
@@ -150,7 +150,7 @@ def _prints(given: ParsedArguments) -> str:
 
 WATCHED: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     **{name: _asks_version(name) for name in VERSIONS if name not in COMMANDS},
-    **option_rules("watched.toml", {"gzip": _prints, "unzip": _prints}),
+    **option_rules("watch_rules.toml", {"gzip": _prints, "unzip": _prints}),
     "awk": _checked(_judge_awk),
     "env": _judge_environment,
     "find": lambda words: judge_find(words, nested_problem),
