@@ -346,7 +346,7 @@ def test_without_the_sandbox_s_wall_a_search_finds_what_no_word_names(
 ) -> None:
     from reverie.tools.shell import read_places
 
-    monkeypatch.setattr(read_places, "read_places", lambda scope: ())
+    monkeypatch.setattr(read_places, "read_places", lambda scope, names=None: ())
     world.furnish("ln -s ~/.ssh docs/keys")
     assert all(CANARY in result for result in world.run("grep -r CANARY .", "grep -R CANARY docs").results)
 

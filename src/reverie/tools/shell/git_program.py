@@ -27,7 +27,10 @@ FAILED, NOT_FOUND, USAGE = 128, 127, 129
 FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--version")
 # Commands that show differences, which drivers of the repository would convert or show.
 WITHOUT_DRIVERS = {
-    **dict.fromkeys(("diff", "diff-tree", "diff-index", "log", "show"), ("--no-ext-diff", "--no-textconv")),
+    **dict.fromkeys(
+        ("diff", "diff-tree", "diff-index", "log", "range-diff", "show", "whatchanged"),
+        ("--no-ext-diff", "--no-textconv"),
+    ),
     "stash": ("--no-ext-diff", "--no-textconv"), "reflog": ("--no-ext-diff", "--no-textconv"),
     "blame": ("--no-textconv",),
 }  # fmt: skip

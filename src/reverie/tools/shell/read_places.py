@@ -47,7 +47,7 @@ _WITHOUT_USERS: Final = (
 )
 # Programs use these too, but they tell of users, processes and the network.
 _USERS: Final = "group host.conf hostname hosts passwd profile protocols services shells"
-_ABOUT_PROCESSES: Final = frozenset({"df", "free", "lscpu", "ps", "uptime", "who"})
+_ABOUT_PROCESSES: Final = frozenset({"df", "free", "lscpu", "pgrep", "pidof", "ps", "uptime", "who"})
 _ABOUT_USERS: Final = frozenset({"groups", "id", "who", "whoami"})
 _PROGRAMS: Final = (*_WITHOUT_USERS, "/proc", "/sys", *(f"/etc/{name}" for name in _USERS.split()))
 # Beside a folder of programs: libraries, helpers, and the versions that shims select from.

@@ -73,7 +73,10 @@ def _commands(script: Script) -> Iterator[Command]:
         reads = tuple(word.text for word in command.reads if word.is_literal)
         if command.words:
             name = command.words[0].text
-            yield Command(tuple(each for word in command.words for each in _path_words(word, name)), reads)
+            words = tuple(each for word in command.words for each in _path_words(word, name))
+            yield Command(words, reads)
+            # xargs, find and others run git with more words, which may be options.
+            yield from (Command((*words[at:], _PATCH)) for at in range(1, len(words)) if words[at].text == "git")
         elif reads:
             yield Command((_CAT, *(Word(text, text) for text in reads)))
     others = [*script.words, *(word for each in script.bindings if not each.before for word in each.words or ())]
@@ -83,6 +86,7 @@ def _commands(script: Script) -> Iterator[Command]:
 
 
 _CAT: Final = Word("cat", "cat")
+_PATCH: Final = Word("--patch", "--patch")
 _PLACES: Final = {"HOME": "~", "PWD": "."}
 
 
@@ -96,7 +100,7 @@ def _path_words(word: ScriptWord, name: str) -> Iterator[Word]:
         )
         yield from (Word(text, text, word.is_pattern, word.is_plain) for text in texts)
     elif name == "git" and not beginning:
-        yield Word("--patch", "--patch")  # it may be any option
+        yield _PATCH  # it may be any option
     else:
         folder = beginning[: beginning.rfind("/") + 1]
         yield Word(folder or ".", folder or ".")

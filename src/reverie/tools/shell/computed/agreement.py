@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..grammar import tree_of
 from ..read_only.options import words_of
-from .words import Script
+from .words import Script, ScriptCommand
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -36,11 +37,16 @@ def disagreement(text: str, script: Script) -> str:
         return str(problem)
     places = [len(text[:at].encode()) for at in range(len(text) + 1)] if not text.isascii() else range(len(text) + 1)
     own = sorted(
-        tuple((places[word.start], places[word.end]) for word in command.words)
+        (*_time_span(command, places), *((places[word.start], places[word.end]) for word in command.words))
         for command in script.commands
         if command.words and command.words[0].text not in ("[", "test")
     )
     return "" if own == seen else "two parsers of the line do not agree on its commands"
+
+
+def _time_span(command: ScriptCommand, places: Sequence[int]) -> list[tuple[int, int]]:
+    at = command.time_at
+    return [] if at is None else [(places[at], places[at + 4])]
 
 
 def _spans(root: Node) -> list[tuple[tuple[int, int], ...]]:

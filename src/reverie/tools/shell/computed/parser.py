@@ -7,6 +7,7 @@ every word keeps its place, by which ``agreement.py`` compares the result with t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from .word_parser import WordParser
@@ -116,7 +117,7 @@ class _ScriptParser(WordParser):
         if self.plain_word_ahead() == "!":
             self.at += 1
             self.skip_blanks()
-        last = self._read_command()
+        last = self._read_timed() if self.plain_word_ahead() == "time" else self._read_command()
         while True:
             self.skip_blanks()
             if not self.starts("|") or self.starts("||"):
@@ -137,14 +138,25 @@ class _ScriptParser(WordParser):
 
     # Commands
 
+    def _read_timed(self) -> ScriptCommand:
+        start = self.at
+        self.at += len("time")
+        self.skip_blanks()
+        if self.plain_word_ahead() in self._readers() or self.source[self.at : self.at + 1] in ("-", "("):
+            raise ValueError("it measures more than a simple command")
+        return self._read_simple(start)
+
+    def _readers(self) -> dict[str, Callable[[], None]]:
+        return {
+            "for": self._read_for, "while": self._read_while, "until": self._read_while, "if": self._read_if,
+            "case": self._read_case, "[[": self._read_test,
+        }  # fmt: skip
+
     def _read_command(self) -> ScriptCommand | None:
         word = self.plain_word_ahead()
         if word in _REFUSED or word in _ENDS:
             raise ValueError(f"{word} is a word of the shell's own language")
-        readers = {
-            "for": self._read_for, "while": self._read_while, "until": self._read_while, "if": self._read_if,
-            "case": self._read_case, "[[": self._read_test,
-        }  # fmt: skip
+        readers = self._readers()
         if word in readers:
             self.at += len(word)
             readers[word]()
@@ -164,7 +176,7 @@ class _ScriptParser(WordParser):
         self._reads += self._redirections()
         return None
 
-    def _read_simple(self) -> ScriptCommand:
+    def _read_simple(self, time_at: int | None = None) -> ScriptCommand:
         start = len(self._bindings)
         words: list[ScriptWord] = []
         reads: list[ScriptWord] = []
@@ -185,7 +197,7 @@ class _ScriptParser(WordParser):
         if words:
             own = self._bindings[start:]
             self._bindings[start:] = [Assignment(one.name, one.words, words[0].text) for one in own]
-        made = ScriptCommand(tuple(words), tuple(reads))
+        made = ScriptCommand(tuple(words), tuple(reads), time_at)
         if words or reads:
             self._commands.append(made)
         return made

@@ -88,6 +88,8 @@ class ScriptCommand:
 
     words: tuple[ScriptWord, ...]
     reads: tuple[ScriptWord, ...] = ()
+    time_at: int | None = None
+    """The place of the word ``time`` before it."""
 
 
 @record
