@@ -58,6 +58,8 @@ SETS = (
     "extraction_sixth",
     "extraction_seventh",
     "extraction_eighth",
+    "extraction_ninth",
+    "extraction_tenth",
 )
 NOT_ENGLISH = "extraction_languages"
 WORTH = ("extraction_worth", "extraction_worth_stranger", "extraction_worth_fifth")

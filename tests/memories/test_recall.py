@@ -193,6 +193,14 @@ def test_search_shows_nothing_it_is_not_sure_of() -> None:
 
 
 @pytest.mark.requirement("R2")
+def test_a_question_of_one_word_shows_the_only_memory_that_has_it() -> None:
+    assert choose("how do we test?").files == ("feedback_database.md",)
+    assert choose("test that").files == choose("why?").files == choose("how do we lint?").files == ()
+    fake = replace(KEPT[0], file="feedback_fakes.md", name="Fake clock in tests")
+    assert choose("how do we test?", [*KEPT, fake]).files == (), "two memories have it"
+
+
+@pytest.mark.requirement("R2")
 def test_a_memory_is_shown_for_one_sentence_of_a_long_prompt_but_not_for_words_spread_over_it() -> None:
     task = "Rename the parser in the importer module and keep the old name as an alias."
     asked = f"{task} How should tests reach the real database?"

@@ -88,6 +88,14 @@ def test_a_sentence_counts_with_its_message() -> None:
     assert repeated({**places, message: (0, 0, 1)}, [SVG], message) == [], "the twin: a message about a task"
 
 
+@pytest.mark.requirement("L5.0")
+def test_the_wording_that_is_most_certainly_a_wish_is_proposed() -> None:
+    complaint = "This one is a png, and it blurs."
+    places: Places = {SVG: (1, 0, 0.1), complaint: (1, 0, 0.9)}
+    assert [wish.text for wish in repeated(places, [SVG], complaint)] == [SVG]
+    assert [wish.text for wish in repeated(places, [complaint], SVG)] == [SVG]
+
+
 @pytest.mark.requirement("R10", "L5.0")
 def test_without_vectors_of_its_own_words_decide_and_both_wordings_are_rules() -> None:
     task = ("Never mind, skip the linter for now, I mend it.", "Skip the linter for now, I mend it later.")

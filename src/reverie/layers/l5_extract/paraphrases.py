@@ -92,6 +92,10 @@ class Paraphrases:
                     if certainty >= _LEAST_CERTAINTY:
                         yield certainty, at, place
 
+    def wish_probability(self, one: Sentence) -> float:
+        """Return the probability that a sentence of a pair is a wish of any kind."""
+        return self._profile(one).wish
+
     def _rivals(self, place: int, vectors: Sequence[Vector], new: Sequence[Sentence]) -> float:
         one, vector = self._past[place], vectors[place]
         others = [*zip(self._past, vectors, strict=True), *((other, self._vector(other)) for other in new)]

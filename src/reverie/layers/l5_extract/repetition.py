@@ -47,7 +47,7 @@ class RepeatedWish:
 
     quotes: tuple[TypedMessage, ...]
     text: str
-    """The quote that says least beside the wish."""
+    """The quote that is most certainly a wish, or says least beside it."""
 
     def quoted(self) -> str:
         """Return the quotes in one line, each with its day if it is known."""
@@ -223,15 +223,17 @@ class PastSayings:
         return sum(min(1.0, log((len(self._sayings) + 2) / (self._spread[stem] + 1.5)) / rare) for stem in stems)
 
     def _wish(self, new: TypedMessage, match: _Match) -> RepeatedWish:
-        said = [
-            (_quote(self._sayings[match.other.saying], match.other), match.other),
-            (_quote(new, match.new), match.new),
-        ]
-        said.sort(key=lambda pair: pair[0].at)
-        clearest = min(
-            reversed(said), key=lambda pair: (is_question(pair[0].text), word_count(pair[0].text) - pair[1].length)
-        )
-        return RepeatedWish(tuple(quote for quote, _ in said), clearest[0].text)
+        earlier = self._sayings[match.other.saying]
+        said = [(_quote(earlier, match.other), match.other, earlier), (_quote(new, match.new), match.new, new)]
+        said.sort(key=lambda one: one[0].at)
+
+        def vagueness(one: tuple[TypedMessage, _Phrase, TypedMessage]) -> tuple[bool, float]:
+            quote, wording, saying = one
+            if match.strength < 1 and self._paraphrases is not None:
+                return is_question(quote.text), -self._paraphrases.wish_probability(_sentence(saying, wording))
+            return is_question(quote.text), word_count(quote.text) - wording.length
+
+        return RepeatedWish(tuple(one[0] for one in said), min(reversed(said), key=vagueness)[0].text)
 
 
 def _sentence(saying: TypedMessage, wording: _Phrase) -> Sentence:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _DAY_SECONDS: Final = 86_400.0
 _MIN_LIKENESS: Final = 0.25
+_QUESTION_MARKS: Final = ("?", "？")
 _SENTENCE_END: Final = pattern(r"[.!?…]\s+|[。！？]|\n+")
 
 
@@ -54,7 +55,7 @@ class Match:
     strength: float
     """The summed weight of the matched words; a word that no other memory has adds 1."""
     sentences: tuple[tuple[int, float, float], ...] = ()
-    """For each sentence of the question with two of the words: their number, strength, and share of the sentence's."""
+    """For each sentence with two of the words, or a question of one: their number, strength, share of the sentence."""
     likeness: float = 0.0
     """The cosine of the vectors of question and memory; 0 without embeddings."""
     certainty: float | None = None
@@ -186,6 +187,8 @@ class MemoryIndex:
         memories, rarest = len(shelved), idf(len(shelved), 1)
         weights = {word: idf(memories, len(self._postings[word])) / rarest for word in found}
         sentences = [words for part in _SENTENCE_END.split(query) if len(words := terms(part)) > 1]
+        if query.rstrip().endswith(_QUESTION_MARKS) and len(set(told := without_noise(tokens(query)))) == 1:
+            sentences = [told[:1]]  # "how do we test?"
         return [self._match(file, -value, weights, sentences) for value, _, file in best]
 
     def _scores(self, words: list[str]) -> dict[int, float]:
@@ -225,7 +228,7 @@ class MemoryIndex:
         parts: list[tuple[int, float, float]] = []
         for words in sentences:
             matched = [told[word] for word in words if word in told]
-            if len(matched) > 1:
+            if len(matched) > 1 or len(matched) == len(words):
                 whole = sum(weights.get(word, 1.0) for word in words)
                 parts.append((len(matched), sum(matched), sum(matched) / whole))
         return Match(file, score, tuple(told), sum(told.values()), tuple(parts))
