@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from typing import Final
 
 _DAY_SECONDS: Final = 86_400.0
-_MIN_LIKENESS: Final = 0.25
+_MIN_LIKENESS: Final = 0.2
+_FEW: Final = 3
+"""The most memories that the only word of a question may point to."""
 _QUESTION_MARKS: Final = ("?", "？")
 _SENTENCE_END: Final = pattern(r"[.!?…]\s+|[。！？]|\n+")
 
@@ -187,8 +189,9 @@ class MemoryIndex:
         memories, rarest = len(shelved), idf(len(shelved), 1)
         weights = {word: idf(memories, len(self._postings[word])) / rarest for word in found}
         sentences = [words for part in _SENTENCE_END.split(query) if len(words := terms(part)) > 1]
-        if query.rstrip().endswith(_QUESTION_MARKS) and len(set(told := without_noise(tokens(query)))) == 1:
-            sentences = [told[:1]]  # "how do we test?"
+        only = set(without_noise(tokens(query))) if query.rstrip().endswith(_QUESTION_MARKS) else set[str]()
+        if len(only) == 1 and all(len(self._postings.get(word, ())) <= _FEW for word in only):
+            sentences = [[*only]]  # "how do we test?"
         return [self._match(file, -value, weights, sentences) for value, _, file in best]
 
     def _scores(self, words: list[str]) -> dict[int, float]:
@@ -244,7 +247,7 @@ def fused(
 ) -> list[Match]:
     """Return at most ``limit`` matches by words and by meaning, best first; a rare word counts as a tenth of likeness.
 
-    A memory that shares no word with the question is a match from a likeness of a quarter on. A memory whose file is
+    A memory that shares no word with the question is a match from a likeness of a fifth on. A memory whose file is
     in ``without`` is left out, but the others are still compared with it. ``specificity`` is the question's.
     """
     first, second, *_ = [*heapq.nlargest(2, likenesses.values()), 0.0, 0.0]
