@@ -431,8 +431,10 @@ def test_the_corpus_moves_there_and_back_byte_for_byte(
         target = first / "projects" / "corpus" / f"{number}.jsonl" / path.name
         target.parent.mkdir(parents=True)
         target.write_bytes(path.read_bytes())
-    before = files_of(first)
     monkeypatch.setenv("REVERIE_HOME", str(first))
+    asked("import", str(corpus))
+    before = files_of(first)
+    assert len([name for name in before if name.endswith(".jsonl")]) > 20
     assert asked("move", "--to", postgres_url)["copied"] == len(before)
     monkeypatch.setenv("REVERIE_HOME", str(second))
     assert asked("move", "--from", postgres_url)["copied"] == len(before)
