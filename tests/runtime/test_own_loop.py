@@ -40,6 +40,7 @@ class Talk:
         self.memory = Memory.open(folder, settings=replace(known, switches=Switches()))
         self.storage = InMemoryStorage()
         self.events: list[Event] = []
+        self.replies = 0
 
     def open(self, name: str, **options: Any) -> Session:
         given = {"cwd": self.folder, "settings": self.settings, "storage": self.storage, "memory": True, **options}
@@ -52,7 +53,8 @@ class Talk:
         await session.say(words)
         await session.prepare(model=MODEL, max_tokens=500, system="Be brief.")
         shown = json.dumps(session.view.messages())
-        await session.observe(reply("Understood.", session.view.length))
+        self.replies += 1
+        await session.observe(reply("Understood.", self.replies))
         return shown
 
     @property

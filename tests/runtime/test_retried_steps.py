@@ -150,12 +150,14 @@ def test_the_check_above_detects_a_session_that_knows_no_ids(monkeypatch: pytest
     assert anyio.run(changed_by_retries, [("text", "Done."), ("text", "I see.")], [])
 
 
-def test_a_provider_that_gives_every_reply_one_id_loses_none() -> None:
+@pytest.mark.parametrize("ids", [["a"], ["a", "b"]], ids=["one", "two in turn"])
+def test_a_provider_that_gives_ids_again_loses_no_reply(ids: list[str]) -> None:
     async def steps() -> None:
         async with Session.open("s", storage=InMemoryStorage()) as session:
-            for text in ("yes", "no", "yes", "no"):
+            for number, text in enumerate(("yes", "no", "yes", "no")):
                 await session.say("and now?")
-                await session.observe(reply({"type": "text", "text": text}, id="chatcmpl-0"))
+                made = reply({"type": "text", "text": text}, id=ids[number % len(ids)])
+                await session.observe({**made, "usage": {"input_tokens": 10 * number, "output_tokens": 5}})
             assert [str(one).count("yes") for one in session.view.messages()].count(1) == 2
             assert session.view.length == 8
 

@@ -70,9 +70,9 @@ def _fields_of(reply: Any) -> Any:
 def repeated_reply(view: View, message: Message, rest: Mapping[str, Any]) -> Entry | None:
     """Return the reply of the log that this one repeats, passed again by a step that was retried; None if it is new.
 
-    It is the newest one with the same id, however long ago, if it has the same content: a provider that gives one id
-    to different replies means nothing by it. Known calls identify a reply among those. Without an id it is the reply
-    at the end of the view.
+    It is the newest one with the same id, however long ago, if it has the same content and, unless it is the last one,
+    the same usage: a server that gives one id to several replies means nothing by it. Known calls identify a reply
+    among those. Without an id it is the reply at the end of the view.
     """
     last, id = view.last_reply, rest.get("id")
     if not id:
@@ -85,7 +85,8 @@ def repeated_reply(view: View, message: Message, rest: Mapping[str, Any]) -> Ent
     for entry in view.latest():
         if entry.kind != ASSISTANT or entry.reply.get("id") != id or _is_text_call(entry):
             continue
-        if _has_content(entry, message):
+        is_last = last is not None and entry.uuid == last.uuid
+        if _has_content(entry, message) and (is_known or is_last or _has_usage(entry, rest)):
             return entry
         if not is_known:
             return None
@@ -99,6 +100,12 @@ def _has_content(entry: Entry, message: Message) -> bool:
         return True
     as_logged = decode_entry(encode_entry(replace(entry, body={"message": {"content": content}})))
     return (as_logged.message or {}).get("content") == logged
+
+
+def _has_usage(entry: Entry, rest: Mapping[str, Any]) -> bool:
+    """Return whether a logged reply reports the usage of another: a later one has read more."""
+    as_logged = decode_entry(encode_entry(replace(entry, body={"reply": {"usage": rest.get("usage")}})))
+    return as_logged.reply.get("usage") == entry.reply.get("usage")
 
 
 def _is_text_call(entry: Entry) -> bool:
