@@ -31,7 +31,7 @@ async def main() -> None:
         )
         async for event in agent.ask("Look at the files until you find the bug."):
             if isinstance(event, QueryEnded):
-                print(f"ended by {event.end}: {event.detail}")
+                print(f"ended by {event.end}")
 
 
 anyio.run(main)

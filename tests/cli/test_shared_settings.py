@@ -163,3 +163,14 @@ def test_the_settings_in_use_hide_nothing_of_a_rule(
     reverie("trust", repository, "--yes")
     monkeypatch.chdir(repository)
     assert SEEN[0].removeprefix("allow ") in reverie("config")[1]
+
+
+def test_one_rule_is_one_rule_and_a_hook_is_shown_by_its_command(
+    home: Path, repository: Path, reverie: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / ".reverie.toml").write_text('[hooks]\nstop = ["./tell.sh"]\n')
+    file = repository / ".reverie.toml"
+    assert used(home, repository)[1].startswith(f"1 rule or hook of {file} is not used: ")
+    monkeypatch.chdir(repository)
+    assert reverie("trust", "--yes")[0] == 0
+    assert "hooks.stop  ./tell.sh" in " ".join(reverie("config")[1].split(" ")).replace("   ", "  ")

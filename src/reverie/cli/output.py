@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import InputError
 from ..text.counts import counted as counted
+from ..text.counts import dollars as dollars
 from ..text.visible import one_word as one_word
 from ..text.visible import visible as visible
 from ..values import record
@@ -236,13 +237,6 @@ def sparkline(amounts: Sequence[float], *, width: int = 0) -> str:
     levels = "▁▂▃▄▅▆▇█" if bar_cell() != "#" else "01234567"
     most = max(amounts, default=0.0) or 1.0
     return "".join(levels[round(amount / most * 7)] for amount in amounts)
-
-
-def dollars(usd: float | None) -> str:
-    """Return an amount of money as text, with four decimals below one dollar; ``$ –`` if it is None."""
-    if usd is None:
-        return "$ –"
-    return f"${usd:,.4f}" if 0 < usd < 1 else f"${usd:,.2f}"
 
 
 def bar_cell() -> str:

@@ -18,7 +18,7 @@ from ...runtime.reports.compaction_losses import loss_report
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
-from ..output import console, counted, emit_json, printable, say, warn
+from ..output import console, counted, dollars, emit_json, printable, say, warn
 from ..sessions.recordings import session_argument
 from .target_session import opened_session, queue_command
 from .undo import undo_and_print
@@ -182,12 +182,12 @@ def _show(report: CompactionReport, prices: Prices | None) -> None:
     say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
     cost, saves = _usd(price.cost, prices), _usd(price.saves, prices)
     if cost is not None and saves is not None:
-        say(f"price       costs ${cost:,.2f}, saves ${saves:,.2f}{': not worth it' if saves < cost else ''}")
+        say(f"price       costs {dollars(cost)}, saves {dollars(saves)}{': not worth it' if saves < cost else ''}")
     head = "price " if cost is None else "      "
     say(f"{head}      {price.cost:,.0f} and {price.saves:,.0f} tokens at the input price")
     say(f"            {price.reason}")
     if report.cost_usd is not None and report.model_calls:
-        say(f"spent       ${report.cost_usd:.4f} on the summary")
+        say(f"spent       {dollars(report.cost_usd)} on the summary")
     say(f"kept        {counted(report.kept_messages, 'message')} unchanged")
     say(f"            {counted(len(words.whole), 'user message')} word for word{_shortened(words)}")
     say(f"read back   with handle {report.handle}")

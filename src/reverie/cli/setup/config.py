@@ -134,7 +134,7 @@ def _text(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case tuple() | list() | frozenset():
-            words = map(str, cast("Iterable[object]", value))
+            words = (str(getattr(one, "command", one)) for one in cast("Iterable[object]", value))
             return ", ".join(sorted(words) if isinstance(value, frozenset) else words) or "none"
         case float():
             return f"{value:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...text.counts import dollars
 from .policy import RelayPolicy
 
 
@@ -17,7 +18,7 @@ def start_problem(policy: RelayPolicy, *, depth: int, alive: int, started: int, 
     if started >= policy.max_started:
         return f"{started} agents were started, and no more may be in this session: do the work here"
     if usd >= policy.budget_usd:
-        return f"${usd:.2f} of ${policy.budget_usd:.2f} for agents is spent: do the work here"
+        return f"{dollars(usd)} of {dollars(policy.budget_usd)} for agents is spent: do the work here"
     if prompt_chars > policy.max_prompt_chars:
         return (
             f"the prompt has {prompt_chars:,} characters, and an agent takes {policy.max_prompt_chars:,}: "
@@ -38,5 +39,5 @@ def over_limit(policy: RelayPolicy, *, turns: int, tokens: int, seconds: float, 
     if seconds >= policy.timeout_seconds:
         return f"the time limit of {policy.timeout_seconds:g} s is reached"
     if family_usd >= policy.budget_usd:
-        return f"${family_usd:.2f} of ${policy.budget_usd:.2f} for all agents is spent"
+        return f"{dollars(family_usd)} of {dollars(policy.budget_usd)} for all agents is spent"
     return ""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ...settings import Settings
+from ...text.counts import dollars
 from ...values import record
 from ..session.ledger import open_ledger
 
@@ -48,9 +49,8 @@ class Budgets:
         """Return a clause about the first budget that is spent; empty if none is."""
         for one in self.used(now):
             if one.usd >= one.of_usd:
-                return (
-                    f"${one.usd:.2f} of ${one.of_usd:.2f} a {one.per} for {one.what} is spent (setting {one.setting})"
-                )
+                spent = f"{dollars(one.usd)} of {dollars(one.of_usd)}"
+                return f"{spent} a {one.per} for {one.what} is spent (setting {one.setting})"
         return ""
 
     def used(self, now: float) -> list[BudgetUse]:

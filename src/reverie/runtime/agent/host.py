@@ -7,6 +7,7 @@ from typing import Any
 from ...events import FellBack
 from ...model_facts import facts_of
 from ...ports import Model
+from ...text.counts import dollars
 from ...values import record
 from ..session.limits import EDITING_BETA
 from .parts import AgentParts
@@ -101,7 +102,7 @@ class AgentHost:
             return QueryEnd("budget", over)
         spent = self.cost_usd() or 0.0
         if options.budget_usd is not None and spent >= options.budget_usd:
-            return QueryEnd("budget", f"${spent:.2f} of ${options.budget_usd:.2f} is spent")
+            return QueryEnd("budget", f"{dollars(spent)} of {dollars(options.budget_usd)} is spent")
         if over := self._parts.budgets.over(self._parts.session.log.clock()):
             return QueryEnd("budget", over)
         return None

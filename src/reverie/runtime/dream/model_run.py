@@ -29,6 +29,7 @@ from ...memories.recall.manifest import MAX_FILES, manifest, manifest_text
 from ...memories.store.records import read_record
 from ...model_facts import ModelFacts
 from ...ports import Model, Reply
+from ...text.counts import dollars
 from ..session.accounts import Accounts
 from ..session.forks import ForkToolResult
 from ..session.replies import Call, open_calls, plain_reply, result_content
@@ -168,7 +169,7 @@ class DreamModelRun:
         if tokens + self._last.input + self._last.output > policy.budget_tokens:
             return f"{tokens:,} of its {policy.budget_tokens:,} tokens were used"
         if self._cost is not None and self._turns and self._cost * (1 + 1 / self._turns) > policy.budget_usd:
-            return f"${self._cost:.4f} of its ${policy.budget_usd:.2f} was spent"
+            return f"{dollars(self._cost)} of its {dollars(policy.budget_usd)} was spent"
         return ""
 
     async def _send(self) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def with_shared(settings: Settings, project: Path) -> tuple[Settings, str]:
     if not shared.digest:
         return settings, ""
     if TrustList.open(settings.home).settings_of(root_of(project)) != shared.digest:
-        what = f"{len(shared.lines)} rules and hooks of {project / PROJECT_FILE} are not used"
+        count = len(shared.lines)
+        named = "1 rule or hook" if count == 1 else f"{count} rules and hooks"
+        what = f"{named} of {project / PROJECT_FILE} {'is' if count == 1 else 'are'} not used"
         return settings, f"{what}: 'reverie trust' shows and accepts them"
     mine, theirs = settings.permissions, shared.permissions
     rules = replace(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ....cache.usage import Usage
 from ....conversation.entries import iso
 from ....settings import Settings
+from ....text.counts import dollars
 from ...session.ledger import open_ledger
 
 
@@ -41,7 +42,7 @@ class DailyBudget:
             cost = max(cost, sum(call.usd or 0.0 for call in calls))
         if used >= tokens:
             return f"{used:,} of {tokens:,} tokens of today's budget are used"
-        return f"${cost:.2f} of ${usd:.2f} of today's budget is spent" if cost >= usd else ""
+        return f"{dollars(cost)} of {dollars(usd)} of today's budget is spent" if cost >= usd else ""
 
     def _start_new_day(self) -> None:
         today: str = iso(self._clock())[:10]
