@@ -80,6 +80,14 @@ def test_the_first_message_of_a_session_states_a_task_more_often(monkeypatch: py
 
 
 @pytest.mark.requirement("L5.0")
+def test_a_message_of_questions_alone_is_no_wish_in_other_words() -> None:
+    asked = "In which format are the figures of the paper?"
+    places: Places = {SVG: (1, 0, 0), asked: (1, 0, 0), f"{asked} {PNG}": (1, 0, 0), PNG: (1, 0, 0)}
+    assert repeated(places, [SVG], asked) == []
+    assert len(repeated(places, [SVG], f"{asked} {PNG}")) == 1, "the twin: with a statement"
+
+
+@pytest.mark.requirement("L5.0")
 def test_a_sentence_counts_with_its_message() -> None:
     sentence, rest = "Not like that please.", "These figures are pixels."
     message = f"{sentence} {rest}"

@@ -207,13 +207,15 @@ class PastSayings:
     def _is_wish(self, new: TypedMessage, match: _Match) -> bool:
         """Say whether a match is of two messages, no two questions, and by its grammar a rule if it is one by words.
 
-        With vectors both wordings must be rules, since the others are found by meaning.
+        With vectors both wordings must be rules, since the others are found by meaning, but not in questions alone.
         """
         earlier = self._sayings[match.other.saying]
         quotes = _quote(new, match.new).text, _quote(earlier, match.other).text
         if _is_copy(new, earlier) or all(map(is_question, quotes)):
             return False
-        if match.strength < 1 or not any(map(has_known_words, quotes)):
+        if match.strength < 1:
+            return not any(all(map(is_question, typed_sentences(said.text))) for said in (new, earlier))
+        if not any(map(has_known_words, quotes)):
             return True
         return (any if self._paraphrases is None else all)(map(_is_rule, quotes))
 
