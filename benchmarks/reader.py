@@ -8,6 +8,9 @@ Every session is compacted, once, three and five times in a row, in a small wind
     tail            of as many tokens of the newest text alone
     ours + search   of ours, then the ten best hits of the session search for the question, each with its speaker
                     and time, and the best two read back: opened by ``expand`` at the words of the question
+    search          of these hits and read-backs alone
+    originals       of the evidence of all questions of the session and other pieces of its originals, shuffled, as long
+                    as ours: no text of that length that has all facts can be expected to do better
 
 An answer is right if it contains an accepted one, as whole words, without a mark at its end; nothing else judges it.
 Without a reader the table has the results of literal match alone: the share of answers that are in the text, in a
@@ -48,7 +51,7 @@ from reverie.runtime.session.offload.read_back import ReadBack
 from reverie.runtime.session.parts import SessionOptions
 from reverie.storage.files import FileStorage
 
-CONDITIONS = ("ours", "ceiling", "ours + search", "tail")
+CONDITIONS = ("ours", "ceiling", "ours + search", "search", "originals", "tail")
 ROLES = {"user": "user", "assistant": "agent"}
 SYSTEM = "You answer questions about a text. Answer with the exact name, number or words from the text, nothing else."
 SNIPPETS, READ_BACK = 10, 2
@@ -225,8 +228,11 @@ async def measured(
             for condition in options.conditions if times == options.times[0] else ("ours", "ours + search"):
                 if condition not in options.conditions:
                     continue
+                shown = context
+                if condition == "originals":
+                    shown = replace(context, ours=originals(context, entries, asked, Random(options.seed)))
                 for question in asked:
-                    text = _text(condition, context, question)
+                    text = _text(condition, shown, question)
                     row = Answer(
                         path.stem,
                         times,
@@ -253,10 +259,25 @@ def _text(condition: str, context: Context, question: Question) -> str:
             return question.evidence
         case "tail":
             return context.tail
-        case "ours":
+        case "ours" | "originals":
             return context.ours
+        case "search":
+            return searched(context, question)
         case _:
             return f"{context.ours}\n\n{searched(context, question)}"
+
+
+def originals(context: Context, entries: Sequence[Entry], asked: Sequence[Question], rng: Random) -> str:
+    """Return the evidence of all questions among other pieces of the part that left the view, as long as ours."""
+    pieces = [question.evidence for question in asked]
+    cut = rendered(entry.message for entry in entries[: context.first_kept] if entry.message is not None)
+    room = len(context.ours) - sum(map(len, pieces))
+    while room > 0 and len(cut) > EVIDENCE_CHARS:
+        start = rng.randrange(len(cut) - EVIDENCE_CHARS)
+        pieces.append(cut[start : start + EVIDENCE_CHARS])
+        room -= EVIDENCE_CHARS
+    rng.shuffle(pieces)
+    return "\n\n".join(pieces)
 
 
 def _unbilled(entry: Entry) -> Entry:
