@@ -48,7 +48,6 @@ _WITHOUT_USERS: Final = (
 # Programs use these too, but they tell of users, processes and the network.
 _USERS: Final = "group host.conf hostname hosts passwd profile protocols services shells"
 _ABOUT_PROCESSES: Final = frozenset({"df", "free", "lscpu", "pgrep", "pidof", "ps", "uptime", "who"})
-_ABOUT_USERS: Final = frozenset({"groups", "id", "who", "whoami"})
 _PROGRAMS: Final = (*_WITHOUT_USERS, "/proc", "/sys", *(f"/etc/{name}" for name in _USERS.split()))
 # Beside a folder of programs: libraries, helpers, and the versions that shims select from.
 _BESIDE: Final = ("lib", "lib64", "libexec", "share/git-core", "version", "versions")
@@ -84,8 +83,6 @@ def _system_places(names: Collection[str] | None) -> Iterator[str]:
     yield from _WITHOUT_USERS
     if not _ABOUT_PROCESSES.isdisjoint(names):
         yield from ("/proc", "/sys")
-    if not _ABOUT_USERS.isdisjoint(names):
-        yield from ("/etc/passwd", "/etc/group")
 
 
 def denied_paths(scope: ReadScope) -> set[str]:

@@ -24,7 +24,7 @@ from .read_only.options import OptionRule, parsed_arguments, words_of
 from .read_only.watch_rules import WATCHED
 
 # These commands read no file that an argument names.
-_TEXT_COMMANDS: Final = words_of(
+TEXT_COMMANDS: Final = words_of(
     "arch basename command dirname echo expr false groups id printf seq tr true type which whoami"
 )
 _PATTERN_FIRST: Final = words_of("egrep fgrep grep rg")
@@ -91,7 +91,7 @@ def _operands(command: Command) -> Iterator[tuple[Word, bool]]:
     """Yield the words of a command that may be paths, and whether a word is surely one."""
     name, words = command.words[0].text, command.words[1:]
     yield from ((Word(text, text), True) for text in command.reads)
-    if name in _TEXT_COMMANDS:
+    if name in TEXT_COMMANDS:
         yield from ((word, True) for word in words if word.is_pattern)
         return
     rule = COMMANDS.get(name) or WATCHED.get(name)

@@ -11,10 +11,11 @@ from ....text.globs import expanded_patterns
 from ....values import record
 from ..grammar import Command, Line, Word, parse, refuse_characters
 from ..read_only import problem_of
+from ..read_words import TEXT_COMMANDS
 from .agreement import disagreement
-from .judge import script_problem
+from .judge import BASH_COMMANDS, expected_word, script_problem
 from .parser import parse_script
-from .words import Script, ScriptWord, Text, Value
+from .words import Script, ScriptCommand, ScriptWord, Text, Value
 
 __all__ = ["JudgedLine", "judged_line"]
 
@@ -34,13 +35,8 @@ class JudgedLine:
     reason: str
     line: Line | None = None
     is_computed: bool = False
-
-    @property
-    def names(self) -> frozenset[str] | None:
-        """The names of the commands of a computed line; None for another line."""
-        if self.line is None or not self.is_computed:
-            return None
-        return frozenset(word.text for command in self.line.commands for word in command.words if word.is_plain)
+    names: frozenset[str] | None = None
+    """The names of the commands of a line that may compute the paths that it reads; None for another line."""
 
 
 @lru_cache(maxsize=64)
@@ -51,8 +47,9 @@ def judged_line(text: str) -> JudgedLine:
     line = parse(text)
     problem = _simple_problem(line) if isinstance(line, Line) else ""
     if isinstance(line, Line) and not problem:
-        # The arguments of xargs come from its input.
-        return JudgedLine(True, "it only reads", line, any(each.words[0].text == "xargs" for each in line.commands))
+        names = frozenset(command.words[0].text for command in line.commands)
+        has_xargs = "xargs" in names  # its input becomes arguments
+        return JudgedLine(True, "it only reads", line, has_xargs, names if has_xargs else None)
     try:
         refuse_characters(text.replace("\t", " "))
         script = parse_script(text)
@@ -60,7 +57,26 @@ def judged_line(text: str) -> JudgedLine:
         return JudgedLine(False, problem or str(why))
     if found := disagreement(text, script) or script_problem(script):
         return JudgedLine(False, problem or found)
-    return JudgedLine(True, "it only reads", Line(tuple(_commands(script))), True)
+    found = Line(tuple(_commands(script)))
+    names = frozenset(word.text for command in script.commands for word in command.words if word.is_plain)
+    return JudgedLine(True, "it only reads", found, True, names if _computes_paths(script) else None)
+
+
+def _computes_paths(script: Script) -> bool:
+    """Return whether a command may read a file by a path that no rule saw."""
+    return not all(word.is_literal for word in script.reads) or any(map(_computes_path, script.commands))
+
+
+def _computes_path(command: ScriptCommand) -> bool:
+    name = command.words[0].text if command.words else ""
+    if not all(word.is_literal for word in command.reads):
+        return True
+    if name in TEXT_COMMANDS or name in BASH_COMMANDS:
+        return False
+    if name == "xargs" or not all(word.is_literal for word in command.words):
+        return True
+    # A script that only the sandbox bounds may put a path together.
+    return bool(name) and bool(problem_of(Command(tuple(map(expected_word, command.words)))))
 
 
 def _simple_problem(line: Line) -> str:

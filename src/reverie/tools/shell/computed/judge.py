@@ -280,5 +280,7 @@ _OWN: Final = {
     "set": _judge_set,
     "shopt": _judge_shopt,
 }
+BASH_COMMANDS: Final = frozenset({*_OWN, "[", "test"})
+"""Commands of bash itself that show no file."""
 # A new name in the list of commands that bash itself runs would not be judged when it starts.
 assert COMMANDS.keys() >= _BUILTINS
