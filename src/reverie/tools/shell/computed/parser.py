@@ -192,7 +192,7 @@ class _ScriptParser(WordParser):
                 words.append(self.read_word())
             if self._documents and "\n" in self.source[words[0].start if words else self.at : self.at]:
                 raise ValueError("a word goes over several lines before a here-document")
-        if not words and len(self._bindings) == start:
+        if not words and not reads and len(self._bindings) == start:
             raise ValueError("a command is missing")
         if words:
             own = self._bindings[start:]
