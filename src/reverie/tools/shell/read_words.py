@@ -27,6 +27,8 @@ from .read_only.watch_rules import WATCHED
 TEXT_COMMANDS: Final = words_of(
     "arch basename command dirname echo expr false groups id printf seq tr true type which whoami"
 )
+# Options of git with an expression or a text as the next word.
+_GIT_TEXTS: Final = words_of("-L -S -G --grep --author --committer --format")
 _PATTERN_FIRST: Final = words_of("egrep fgrep grep rg")
 _PATTERN_OPTIONS: Final = words_of("e f regexp file files type-list")
 _PATH_OPTIONS: Final = words_of("f file exclude-from r reference X C")
@@ -103,7 +105,11 @@ def _operands(command: Command) -> Iterator[tuple[Word, bool]]:
             return
     # A pattern of git grep may begin with a slash; other words of git that do are paths.
     sure = name == "git" and "grep" not in command.argv
-    yield from ((word, sure and _LEAVES.match(word.text) is not None) for word in words)
+    before = ("", *(word.text for word in words))
+    yield from (
+        (word, sure and last not in _GIT_TEXTS and _LEAVES.match(word.text) is not None)
+        for last, word in zip(before, words, strict=False)
+    )
 
 
 def _from_parsed(

@@ -130,7 +130,7 @@ def _prints_number(command: ScriptCommand, numbers: Collection[str]) -> bool:
         case "nproc":
             return not rest
         case "date":
-            return rest == ["+%s"]
+            return rest[-1:] == ["+%s"] and all(text in ("-u", "-d") or text[0] not in "-+" for text in rest[:-1])
         case "grep":
             flags = [text for text in rest if text.startswith("-")]
             is_count = any("c" in flag for flag in flags) and all(_COUNT_FLAGS.match(flag) for flag in flags)

@@ -18,10 +18,11 @@ _WHOLE: Final = re.compile(r"\{\}")
 _ANSI: Final = re.compile(r"\$'((?:[^'\\]|\\[nt\\'])*)'")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "\\": "\\", "'": "'"}
 # ${name}, its length, and forms that cut, replace or change case, or give a default, by literal text.
-_LITERAL: Final = r"(?:[A-Za-z0-9_.,:*?@%+=^/ -]|\\[/.*$\"' -])*"
+_LETTER: Final = r"[A-Za-z0-9_.,:*?@%+=^/ -]|\\[/.*$\"' -]"
+_LITERAL: Final = rf"(?:{_LETTER})*"
 _PARAMETER: Final = re.compile(
     r"\$\{(?P<length>#?)(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<all>\[[@*]\]|\[[0-9]+\])?"
-    rf"(?P<form>%%?{_LITERAL}|\#\#?{_LITERAL}|//?{_LITERAL}|:[-+]{_LITERAL}|:[0-9]+(?::[0-9]+)?|\^\^?|,,?)?\}}"
+    rf"(?P<form>%%?{_LITERAL}|\#\#?{_LITERAL}|//?{_LITERAL}|:[-+](?:{_LETTER}|\$[A-Za-z_])*|:[0-9]+(?::[0-9]+)?|\^\^?|,,?)?\}}"
 )
 # Names, numbers and operators; no subscripts, quotes, substitutions or other number bases.
 _SUM: Final = re.compile(
