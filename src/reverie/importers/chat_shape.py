@@ -63,18 +63,15 @@ def stop_reason_of(recorded: Any) -> str | None:
 
 def reply_of(response: Record, fallback_id: str) -> Record:
     """Return the ``reply`` field of a log entry for a chat completion: id, model, stop reason and usage."""
-    choice = first_of(response.get("choices"))
-    reply: Record = {"id": as_text(response.get("id")) or fallback_id}
-    if model := as_text(response.get("model")):
-        reply["model"] = model
-    if stop := stop_reason_of(choice.get("finish_reason")):
-        reply["stop_reason"] = stop
     recorded = object_of(response.get("usage"))
-    if usage := usage_of(recorded):
-        reply["usage"] = usage
-    if recorded:
-        reply["recorded"] = recorded
-    return reply
+    reply: Record = {
+        "id": as_text(response.get("id")) or fallback_id,
+        "model": as_text(response.get("model")),
+        "stop_reason": stop_reason_of(first_of(response.get("choices")).get("finish_reason")),
+        "usage": usage_of(recorded),
+        "recorded": recorded,
+    }
+    return {name: value for name, value in reply.items() if value}
 
 
 def arguments_of(recorded: Any) -> Record:
@@ -99,7 +96,7 @@ def tool_uses(calls: Any) -> list[Record]:
         function = object_of(call.get("function"))
         name, id = as_text(function.get("name")), as_text(call.get("id"))
         if name and id:
-            out.append({"type": "tool_use", "id": id, "name": name, "input": arguments_of(function.get("arguments"))})
+            out.append(use_block(id, name, arguments_of(function.get("arguments"))))
     return out
 
 
@@ -141,6 +138,16 @@ def declared_tools(tools: Any) -> list[Record]:
             )
             out.append({"name": name, "description": as_text(function.get("description")), "input_schema": schema})
     return out
+
+
+def use_block(id: str, name: str, given: Record) -> Record:
+    """Return a call of a tool."""
+    return {"type": "tool_use", "id": id, "name": name, "input": given}
+
+
+def result_block(call: str, content: Any, *, is_error: bool = False) -> Record:
+    """Return the result of a call."""
+    return {"type": "tool_result", "tool_use_id": call, **({"is_error": True} if is_error else {}), "content": content}
 
 
 def image_of(url: str) -> Record:

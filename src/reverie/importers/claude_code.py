@@ -245,15 +245,13 @@ def _emit_reply(draft: SessionDraft, line: TranscriptLine, time: str) -> None:
     if content is None:
         draft.tally.skip("message without content", line.number)
         return
-    reply: Record = {"id": as_text(message.get("id")) or line.node.uuid}
-    if model := as_text(message.get("model")):
-        reply["model"] = draft.model = model
-    if usage := _sound_usage(message.get("usage")):
-        reply["usage"] = usage
-    if stop := as_text(message.get("stop_reason")):
-        reply["stop_reason"] = stop
-    if request := as_text(row.get("requestId")):
-        reply["request_id"] = request
+    reply = draft.reply(
+        as_text(message.get("id")) or line.node.uuid,
+        model=as_text(message.get("model")),
+        usage=_sound_usage(message.get("usage")),
+        stop_reason=as_text(message.get("stop_reason")),
+        request_id=as_text(row.get("requestId")),
+    )
     draft.say(ASSISTANT, "assistant", content, time, line.node.uuid, reply=reply)
     draft.spend(as_number(row.get("costUSD")))
 

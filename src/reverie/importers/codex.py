@@ -148,9 +148,7 @@ class _Rollout:
             return
         if not self.speaking or self.reply is None:
             self.replies += 1
-            self.reply = {"id": f"{self.draft.session_id}-reply-{self.replies}"}
-            if self.draft.model:
-                self.reply["model"] = self.draft.model
+            self.reply = self.draft.reply(f"{self.draft.session_id}-reply-{self.replies}", model=self.draft.model)
             self.speaking = True
         self.draft.say(ASSISTANT, "assistant", content, time, reply=self.reply)
 

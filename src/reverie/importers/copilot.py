@@ -7,7 +7,7 @@ from typing import Final
 
 from ..conversation.entries import ASSISTANT, SYSTEM, USER
 from ..values import object_of, rows_of
-from .chat_shape import arguments_of, usage_fields
+from .chat_shape import arguments_of, result_block, usage_fields, use_block
 from .foreign_values import Record, as_count, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -50,11 +50,9 @@ def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Reco
         case "assistant.message":
             _reply(draft, data, usages, time, id)
         case "tool.execution_complete" if call := as_text(data.get("toolCallId")):
-            result: Record = {"type": "tool_result", "tool_use_id": call}
-            if data.get("success") is False:
-                result["is_error"] = True
             error = as_text(object_of(data.get("error")).get("message"))
-            result["content"] = as_text(object_of(data.get("result")).get("content")) or error
+            content = as_text(object_of(data.get("result")).get("content")) or error
+            result = result_block(call, content, is_error=data.get("success") is False)
             draft.say(USER, "user", [result], time, id)
         case "session.compaction_complete" if summary := as_text(data.get("summaryContent")):
             manual, tokens = data.get("trigger") == "manual", as_count(data.get("preCompactionTokens"))
@@ -68,16 +66,14 @@ def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Reco
 
 
 def _reply(draft: SessionDraft, data: Record, usages: dict[str, Record], time: str, id: str) -> None:
-    reply: Record = {"id": as_text(data.get("messageId")) or id}
-    if model := as_text(data.get("model")):
-        reply["model"] = draft.model = model
+    reply = draft.reply(as_text(data.get("messageId")) or id, model=as_text(data.get("model")))
     if used := usages.get(as_text(data.get("apiCallId"))):
         cached = as_count(used.get("cacheReadTokens")) + as_count(used.get("cacheWriteTokens"))
         counts = {**used, "fresh": max(0, as_count(used.get("inputTokens")) - cached)}
         reply["usage"] = usage_fields(counts, "fresh", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
     content: list[Record] = [{"type": "text", "text": as_text(data.get("content"))}] if data.get("content") else []
     for one in rows_of(data.get("toolRequests")):
-        use = {"type": "tool_use", "id": as_text(one.get("toolCallId")), "name": as_text(one.get("name"))}
-        content.append({**use, "input": arguments_of(one.get("arguments"))})
+        called = as_text(one.get("toolCallId")), as_text(one.get("name"))
+        content.append(use_block(*called, arguments_of(one.get("arguments"))))
     if content:
         draft.say(ASSISTANT, "assistant", content, time, id, reply=reply)

@@ -11,6 +11,7 @@ from typing import Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import object_of, rows_of
+from .chat_shape import use_block
 from .foreign_values import Record, as_list, as_text
 from .gemini_shape import blocks_of, result_of, usage_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
@@ -83,12 +84,8 @@ class _Chat:
 
     def emit(self, row: Record, line: int) -> None:
         """Append the entries of one message to the draft, or count it there as skipped."""
-        draft, kind, time, id = (
-            self.draft,
-            as_text(row.get("type")),
-            as_text(row.get("timestamp")),
-            as_text(row.get("id")),
-        )
+        draft, kind = self.draft, as_text(row.get("type"))
+        time, id = as_text(row.get("timestamp")), as_text(row.get("id"))
         blocks = blocks_of(row.get("content"))
         if kind == "gemini":
             self._reply(row, blocks, time, id)
@@ -112,23 +109,13 @@ class _Chat:
     def _reply(self, row: Record, blocks: list[Record], time: str, id: str) -> None:
         """Append a reply, each call as an entry of its own, because a later line adds it; then the results."""
         calls = rows_of(row.get("toolCalls"))
-        tokens = object_of(row.get("tokens"))
-        reply: Record = {"id": id}
-        if model := as_text(row.get("model")):
-            reply["model"] = self.draft.model = model
-        usage = usage_of(tokens, "input", "cached", "output", "thoughts")
-        if usage:
-            reply["usage"] = usage
+        usage = usage_of(object_of(row.get("tokens")), "input", "cached", "output", "thoughts")
+        reply = self.draft.reply(id, model=as_text(row.get("model")), usage=usage)
         uses = [block for block in blocks if block["type"] == "tool_use"]
         texts = [block for block in blocks if block["type"] != "tool_use"]
         named = {use["id"] for use in uses}
         uses += [
-            {
-                "type": "tool_use",
-                "id": call["id"],
-                "name": as_text(call.get("name")),
-                "input": object_of(call.get("args")),
-            }
+            use_block(call["id"], as_text(call.get("name")), object_of(call.get("args")))
             for call in calls
             if as_text(call.get("id")) and call["id"] not in named
         ]

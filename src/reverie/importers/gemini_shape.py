@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..values import object_of
-from .chat_shape import usage_fields
+from .chat_shape import result_block, usage_fields, use_block
 from .foreign_values import Record, as_count, as_list, as_text, compact_json
 
 
@@ -21,12 +21,7 @@ def _block(part: Record) -> Record | None:
         return None
     if call:
         name = as_text(call.get("name"))
-        return {
-            "type": "tool_use",
-            "id": as_text(call.get("id")) or name,
-            "name": name,
-            "input": object_of(call.get("args")),
-        }
+        return use_block(as_text(call.get("id")) or name, name, object_of(call.get("args")))
     if response:
         id = as_text(response.get("id")) or as_text(response.get("name"))
         return result_of(id, object_of(response.get("response")))
@@ -41,12 +36,9 @@ def _block(part: Record) -> Record | None:
 
 def result_of(id: str, response: Record) -> Record:
     """Return the response to a call as a ``tool_result`` block."""
-    result: Record = {"type": "tool_result", "tool_use_id": id}
     error = as_text(response.get("error"))
-    if error:
-        result["is_error"] = True
-    result["content"] = as_text(response.get("output")) or error or compact_json(response)
-    return result
+    content = as_text(response.get("output")) or error or compact_json(response)
+    return result_block(id, content, is_error=bool(error))
 
 
 def usage_of(recorded: Record, prompt: str, cached: str, *output: str) -> Record | None:

@@ -158,6 +158,11 @@ class SessionDraft:
         """
         return self.add(kind, {"message": {"role": role, "content": content}, **more}, time, given)
 
+    def reply(self, id: str, *, model: str = "", **fields: Any) -> Record:
+        """Return the ``reply`` field of an entry, without empty parts; the session has its model from now on."""
+        self.model = model or self.model
+        return {name: value for name, value in {"id": id, "model": model, **fields}.items() if value}
+
     def decide(self, decision: Decision, time: str = "", given: str = "") -> Entry:
         """Append a decision that the file records and return its entry."""
         return self.add(DECISION, body_of(decision), time, given)

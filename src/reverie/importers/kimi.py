@@ -6,7 +6,15 @@ from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, iso
 from ..values import object_of
-from .chat_shape import arguments_of, content_of, declared_tools, stop_reason_of, usage_fields
+from .chat_shape import (
+    arguments_of,
+    content_of,
+    declared_tools,
+    result_block,
+    stop_reason_of,
+    usage_fields,
+    use_block,
+)
 from .foreign_values import Record, as_count, as_number, as_text, compact_json
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 
@@ -85,14 +93,12 @@ class _EventLog:
         if kind == "content.part" and (text := as_text(part.get("text"))):
             self._say({"type": "text", "text": text}, event, time, id)
         elif kind == "tool.call" and call:
-            use = {"type": "tool_use", "id": call, "name": as_text(event.get("name"))}
-            self._say({**use, "input": arguments_of(event.get("args"))}, event, time, id)
+            use = use_block(call, as_text(event.get("name")), arguments_of(event.get("args")))
+            self._say(use, event, time, id)
         elif kind == "tool.result" and call:
             said = object_of(event.get("result"))
-            result: Record = {"type": "tool_result", "tool_use_id": call}
-            if said.get("isError") is True:
-                result["is_error"] = True
-            result["content"] = _output(said.get("output")) or as_text(said.get("note"))
+            content = _output(said.get("output")) or as_text(said.get("note"))
+            result = result_block(call, content, is_error=said.get("isError") is True)
             self.draft.say(USER, "user", [result], time, f"{call}:result")
         else:
             if kind == "step.end" and (stop := stop_reason_of(event.get("finishReason"))):
@@ -102,10 +108,8 @@ class _EventLog:
     def _say(self, block: Record, event: Record, time: str, id: str) -> None:
         step = as_text(event.get("stepUuid")) or id
         if self.reply.get("id") != step:
-            self.reply = {"id": step, **({"model": self.draft.model} if self.draft.model else {})}
-            names = ("inputOther", "inputCacheRead", "inputCacheCreation", "output")
-            if usage := usage_fields(self.used, *names):
-                self.reply["usage"], self.used = usage, {}
+            usage = usage_fields(self.used, "inputOther", "inputCacheRead", "inputCacheCreation", "output")
+            self.reply, self.used = self.draft.reply(step, model=self.draft.model, usage=usage), {}
         self.draft.say(ASSISTANT, "assistant", [block], time, id, reply=self.reply)
 
     def _compaction(self, row: Record, time: str) -> None:

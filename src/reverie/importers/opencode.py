@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..conversation.entries import ASSISTANT, SYSTEM, USER, iso
 from ..errors import InputError
 from ..values import object_of, rows_of
-from .chat_shape import image_of, stop_reason_of, usage_fields
+from .chat_shape import image_of, result_block, stop_reason_of, usage_fields, use_block
 from .foreign_values import Record, as_count, as_number, as_text, compact_json
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -124,15 +124,14 @@ def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) 
         else:
             draft.tally.skip("message without content", number)
         return
-    reply: Record = {"id": id}
-    if model := as_text(about.get("modelID")):
-        reply["model"] = draft.model = model
-    if stop := stop_reason_of(as_text(about.get("finish")).replace("-", "_")):
-        reply["stop_reason"] = stop
     tokens = object_of(about.get("tokens"))
     counts = {**tokens, **object_of(tokens.get("cache"))}
-    if usage := usage_fields(counts, "input", "read", "write", "output", "reasoning"):
-        reply["usage"] = usage
+    reply = draft.reply(
+        id,
+        model=as_text(about.get("modelID")),
+        stop_reason=stop_reason_of(as_text(about.get("finish")).replace("-", "_")),
+        usage=usage_fields(counts, "input", "read", "write", "output", "reasoning"),
+    )
     cost = as_number(about.get("cost"))
     if cost:
         reply["cost_usd"] = cost
@@ -154,18 +153,11 @@ def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str, numb
     elif kind == "tool" and call and state.get("status") == "pending":
         draft.tally.skip("call that is being written", number)
     elif kind == "tool" and call:
-        use = {
-            "type": "tool_use",
-            "id": call,
-            "name": as_text(part.get("tool")),
-            "input": object_of(state.get("input")),
-        }
+        use = use_block(call, as_text(part.get("tool")), object_of(state.get("input")))
         draft.say(ASSISTANT, "assistant", [use], time, id, reply=reply)
         if (status := as_text(state.get("status"))) in ("completed", "error"):
-            result: Record = {"type": "tool_result", "tool_use_id": call}
-            if status == "error":
-                result["is_error"] = True
-            result["content"] = as_text(state.get("output")) or as_text(state.get("error"))
+            content = as_text(state.get("output")) or as_text(state.get("error"))
+            result = result_block(call, content, is_error=status == "error")
             draft.say(USER, "user", [result], time, f"{id}:result")
     elif kind == "reasoning":
         draft.tally.skip("reasoning (sealed for its provider)", number)

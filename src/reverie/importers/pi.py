@@ -7,7 +7,7 @@ from typing import Any, Final
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import object_of
 from .chains import Node, newest_branch
-from .chat_shape import arguments_of, stop_reason_of, usage_fields
+from .chat_shape import arguments_of, stop_reason_of, usage_fields, use_block
 from .foreign_values import Record, as_count, as_list, as_number, as_text, compact_json, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
@@ -134,13 +134,12 @@ class _EntryWriter:
             draft.add(SYSTEM, {"subtype": stop or "empty", "text": as_text(message.get("errorMessage"))}, time, given)
             return
         place = given or str(len(draft.entries))
-        reply: Record = {"id": as_text(message.get("responseId")) or f"{draft.session_id}-{place}"}
-        if model := as_text(message.get("model")):
-            reply["model"] = draft.model = model
-        if self.thinking:
-            reply["thinking_level"] = self.thinking
-        if stop:
-            reply["stop_reason"] = stop_reason_of(stop)
+        reply = draft.reply(
+            as_text(message.get("responseId")) or f"{draft.session_id}-{place}",
+            model=as_text(message.get("model")),
+            thinking_level=self.thinking,
+            stop_reason=stop_reason_of(stop),
+        )
         if usage := usage_fields(recorded, "input", "cacheRead", "cacheWrite", "output"):
             reply["usage"], reply["recorded"] = usage, recorded
         cost = as_number(object_of(recorded.get("cost")).get("total"))
@@ -187,8 +186,7 @@ def _block(part: Record) -> Record | None:
         return {"type": "thinking", "thinking": as_text(part.get("thinking")), "signature": signature}
     if kind == "toolCall":
         name, id = as_text(part.get("name")), as_text(part.get("id"))
-        use: Record = {"type": "tool_use", "id": id, "name": name, "input": arguments_of(part.get("arguments"))}
-        return use if id and name else None
+        return use_block(id, name, arguments_of(part.get("arguments"))) if id and name else None
     if kind == "image":
         source = {"type": "base64", "media_type": as_text(part.get("mimeType")), "data": as_text(part.get("data"))}
         return {"type": "image", "source": source}

@@ -67,13 +67,9 @@ def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
     elif not blocks:
         draft.tally.skip("message without content", node.at)
     elif kind == "assistant":
-        reply: Record = {"id": node.uuid}
-        if model := as_text(row.get("model")):
-            reply["model"] = draft.model = model
-        used = object_of(row.get("usageMetadata"))
         names = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
-        if usage := usage_of(used, *names):
-            reply["usage"] = usage
+        usage = usage_of(object_of(row.get("usageMetadata")), *names)
+        reply = draft.reply(node.uuid, model=as_text(row.get("model")), usage=usage)
         draft.say(ASSISTANT, "assistant", blocks, time, node.uuid, reply=reply)
     elif kind in _SPEAKERS:
         draft.say(USER, "user", blocks, time, node.uuid)

@@ -89,9 +89,7 @@ def _emit(draft: SessionDraft, named: CallIds, message: Record, place: int, line
         uses = named.renamed(tool_uses(message.get("tool_calls")))
         whole: str | list[Any] = [*thinking, *said, *uses] if thinking or uses else content
         if whole:
-            reply: Record = {"id": f"{draft.session_id}-{place}"}
-            if draft.model:
-                reply["model"] = draft.model
+            reply = draft.reply(f"{draft.session_id}-{place}", model=draft.model)
             draft.say(ASSISTANT, "assistant", whole, reply=reply, **more)
             return
     calls = [named.name_of(call) for call in as_list(message.get("tool_call_ids")) if isinstance(call, str)]
