@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from reverie.layers.l7_relay.controls import stamped_letter
-from reverie.layers.l7_relay.signature import sealed
+from reverie.layers.l7_relay.messages import sealed
 from reverie.runtime.mail.files import key_of, place_of
 from reverie.runtime.mail.mailbox import Mailbox
 

@@ -15,8 +15,7 @@ from typing import Any
 from reverie.cache.breakpoints import BlockPosition, BreakpointPlan, CacheState
 from reverie.cache.prices import Prices, prices_for
 from reverie.conversation.decisions import Compacted, decision_of
-from reverie.conversation.entries import ASSISTANT, DECISION, Entry
-from reverie.conversation.rounds import reply_id
+from reverie.conversation.entries import ASSISTANT, DECISION, Entry, reply_id
 from reverie.conversation.tokens.estimate import estimate_block
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.importers import ImportedSession

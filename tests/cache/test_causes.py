@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from reverie.cache.causes import cause_of, losses_by_cause
 from reverie.cache.prefix import Prefix
-from reverie.cache.watch import IDLE_LONG, IDLE_SHORT, REMOVED, RESTARTED, REWRITTEN, SERVER, UNSEEN, changes
+from reverie.cache.watch import (
+    IDLE_LONG,
+    IDLE_SHORT,
+    REMOVED,
+    RESTARTED,
+    REWRITTEN,
+    SERVER,
+    UNSEEN,
+    cause_of,
+    changes,
+    losses_by_cause,
+)
 
 FIRST = {
     "model": "a",

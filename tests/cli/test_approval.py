@@ -25,7 +25,7 @@ from reverie.cli.terminal.questions import Choice, Option
 from reverie.errors import InputError
 from reverie.events import ToolFinished
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.guard.kept_rules import KeptRules
+from reverie.runtime.guard.always import KeptRules
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
 from reverie.runtime.memory.results import PendingMemory
 from reverie.settings import Mode, PermissionRules

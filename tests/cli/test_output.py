@@ -14,8 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reverie.cache.causes import losses_by_cause
-from reverie.cache.watch import IDLE_SHORT
+from reverie.cache.watch import IDLE_SHORT, losses_by_cause
 from reverie.cli.costs.losses import draw_causes
 from reverie.cli.output import bar, counted, emit_json, folded, printable, say, table
 from reverie.values import record

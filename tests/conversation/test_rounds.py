@@ -9,8 +9,7 @@ import pytest
 
 from log_script import Script, call, text
 from random_logs import random_log
-from reverie.conversation.entries import Entry
-from reverie.conversation.rounds import rounds
+from reverie.conversation.entries import Entry, rounds
 
 
 def said(seed: int) -> list[Entry]:

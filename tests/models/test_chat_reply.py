@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from reverie.errors import ModelError, ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
 from reverie.models.chat_reply import ChatAssembly
 from reverie.models.chat_request import chat_messages
-from reverie.models.sse import ServerEvent
-from reverie.models.tool_input import INVALID_JSON
+from reverie.models.content_parts import INVALID_JSON
+from reverie.models.wire import ServerEvent
 from reverie.ports import ReplyDelta
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import ModelError, ModelUnavailable, PromptTooLong, ReplyBroken
+from reverie.models.content_parts import INVALID_JSON, malformed_input
 from reverie.models.messages_stream import MessageAssembly
-from reverie.models.sse import EventDecoder, ServerEvent
-from reverie.models.tool_input import INVALID_JSON, malformed_input
+from reverie.models.wire import EventDecoder, ServerEvent
 from reverie.ports import ReplyDelta
 from reverie.testing.messages_server.wire import event_bytes, stream_events
 

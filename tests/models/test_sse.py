@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reverie.errors import ModelError
 from reverie.models import open_model, sse
-from reverie.models.sse import EventDecoder, ServerEvent
+from reverie.models.wire import EventDecoder, ServerEvent
 
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=30)
 ENDS = st.sampled_from(["\n", "\r\n"])

@@ -22,11 +22,9 @@ from reverie.replay.compactions import CompactionRule, ReplayCompactions
 from reverie.replay.compare import SHOWN, compare, preset_costs, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import ClearEveryTurnPolicy, ReveriePolicy
-from reverie.replay.recording import RecordedRequest, Recording
+from reverie.replay.recording import RecordedRequest, Recording, SharedWork
 from reverie.replay.report import since_line
-from reverie.replay.request_checks import RequestChecks
-from reverie.replay.run import replay_recording
-from reverie.replay.shared_work import SharedWork
+from reverie.replay.run import RequestChecks, replay_recording
 from reverie.runtime.session.cache_plan import CachePlan
 from reverie.settings import load_settings
 

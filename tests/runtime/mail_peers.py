@@ -23,7 +23,7 @@ from random import Random
 import anyio
 from anyio import to_thread
 
-from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES
+from reverie.layers.l7_relay.messages import MAX_LETTER_BYTES
 from reverie.runtime.mail.mailbox import Mailbox
 from reverie.runtime.mail.post_office import PostOffice
 from reverie.runtime.mail.sockets import MailSocket, frame_of, peer_uid

@@ -13,7 +13,7 @@ from reverie.errors import UnsafePath
 from reverie.layers.l7_relay import AgentKind
 from reverie.models import ScriptedModel
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.agent.team.type_memory import TypeMemory, scope_directory
+from reverie.runtime.agent.team.types import TypeMemory, scope_directory
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.trust import TrustList
 from reverie.settings import Switches

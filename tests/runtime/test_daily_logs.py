@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Settings
-from reverie.memories.store.daily import LogLine, log_line, read_log
 from reverie.memories.store.records import read_record
+from reverie.memories.store.side_files import LogLine, log_line, read_log
 from reverie.models import RetryingModel, ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent

@@ -11,7 +11,7 @@ from hostile_repository import CANARY, hostile_repository
 from reverie.runtime.guard import permissions
 from reverie.runtime.guard.always import rules_to_keep
 from reverie.runtime.guard.permissions import PermissionScope, decide
-from reverie.settings.agent import PermissionRules
+from reverie.settings.records import PermissionRules
 from reverie.tools import Access
 from reverie.values import replace
 

@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from reverie.errors import InputError, SessionBusy
 from reverie.layers.l7_relay.controls import stamped_letter
-from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, sealed
+from reverie.layers.l7_relay.messages import MAX_LETTER_BYTES, sealed
 from reverie.runtime.mail.files import folders_of
 from reverie.runtime.mail.mailbox import Mailbox
 from reverie.runtime.mail.post_office import PostOffice

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from reverie.errors import InputError, SessionBusy, StorageError, UnsafePath
 from reverie.layers.l7_relay.controls import stamped_letter
-from reverie.layers.l7_relay.messages import Letter
-from reverie.layers.l7_relay.signature import sealed
+from reverie.layers.l7_relay.messages import Letter, sealed
 from reverie.runtime.mail import files as mail_files
 from reverie.runtime.mail.directory import mailbox_owners
 from reverie.runtime.mail.files import BUCKET, key_of, place_of

@@ -15,7 +15,7 @@ from reverie.conversation.decisions import Cause, Compacted, CompactionUndone, S
 from reverie.conversation.standing_context import StandingItem
 from reverie.conversation.tool_calls import steps_in
 from reverie.conversation.view import View
-from reverie.runtime.session.plan.steps import StepsSource
+from reverie.runtime.session.plan.keeper import StepsSource
 
 CAUSE = Cause("compact", "test")
 HEAD = "Your list of steps, those that are not completed:"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reverie.errors import SettingsError
 from reverie.runtime.guard.always import rules_to_keep
 from reverie.runtime.guard.permissions import PermissionScope, Verdict, decide
-from reverie.settings.agent import Mode, PermissionRules
+from reverie.settings.records import Mode, PermissionRules
 from reverie.tools import Access
 from reverie.tools.tool import AccessKind
 

@@ -21,8 +21,7 @@ from reverie.layers.l7_relay.controls import (
     control_of,
     stamped_letter,
 )
-from reverie.layers.l7_relay.messages import Letter
-from reverie.layers.l7_relay.signature import sealed
+from reverie.layers.l7_relay.messages import Letter, sealed
 from reverie.runtime.guard.permissions import PermissionScope, decide
 from reverie.runtime.mail.delivery import drain
 from reverie.runtime.mail.files import place_of

@@ -41,7 +41,7 @@ from reverie.servers.acp.content import prompt_of, servers_of  # noqa: E402
 from reverie.servers.acp.editor_session import EditorSession  # noqa: E402
 from reverie.servers.acp.server import AcpServer, ServerOptions, serve  # noqa: E402
 from reverie.servers.acp.transport import LineTransport  # noqa: E402
-from reverie.settings.agent import McpServer  # noqa: E402
+from reverie.settings.records import McpServer  # noqa: E402
 from reverie.testing.messages_server import MessagesServer  # noqa: E402
 
 MODEL = "anthropic:claude-sonnet-5"

@@ -16,10 +16,18 @@ from gateway_world import ListedExchanges, RawServer, connected, loopback_certif
 from played_sessions import played
 from reverie.conversation.entries import ASSISTANT
 from reverie.importers import find_sessions, read_session
-from reverie.models.sse import EventDecoder, ServerEvent
+from reverie.models.wire import EventDecoder, ServerEvent
 from reverie.servers.gateway import relay
-from reverie.servers.gateway.http1 import BrokenMessage, ChunkedReply, MessageBody, head_of, request_body
-from reverie.servers.gateway.slabs import Bytes, Slabs, kept
+from reverie.servers.gateway.http1 import (
+    BrokenMessage,
+    Bytes,
+    ChunkedReply,
+    MessageBody,
+    Slabs,
+    head_of,
+    kept,
+    request_body,
+)
 from reverie.servers.gateway.upstreams import Routes, upstream_of
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions"

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, StorageError
-from reverie.servers.guard import LoopbackGuard, Message, Receive, Send
-from reverie.servers.token_file import load_token
+from reverie.servers.guard import LoopbackGuard, Message, Receive, Send, load_token
 
 PORT, TOKEN = 8123, "t" * 43
 BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()

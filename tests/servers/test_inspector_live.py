@@ -27,9 +27,8 @@ from reverie.conversation.decisions import AgentSpawned, Cause, Compacted, Messa
 from reverie.events import Event, InboxDrained
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import project_slug
-from reverie.servers.inspector.live import LiveHome
+from reverie.servers.inspector.live import LiveHome, SessionWatch
 from reverie.servers.inspector.memories import source_sentence
-from reverie.servers.inspector.now import SessionWatch
 from reverie.servers.inspector.server import InspectorServer
 
 

@@ -14,10 +14,10 @@ from reverie.model_facts import facts_of
 from reverie.models.anthropic import wire_request
 from reverie.models.failures import failure_of_status
 from reverie.ports import Capabilities, Reply, ReplyDelta
+from reverie.testing.messages_server.edits import count_block_tokens
 from reverie.testing.messages_server.provider import Caller, Provider
 from reverie.testing.messages_server.refusals import ProviderRefusal
 from reverie.testing.messages_server.thinking import BINDING_BETA
-from reverie.testing.messages_server.token_count import count_block_tokens
 
 API_VERSION = "2026-10-21"
 Script = Callable[[dict[str, Any]], Any]

@@ -19,7 +19,7 @@ from reverie.servers.gateway.exchange import Exchange, SeenExchange, read_exchan
 from reverie.servers.gateway.recorder import Recorder
 from reverie.servers.gateway.server import serve
 from reverie.servers.gateway.upstreams import Routes
-from reverie.servers.listener import open_listener
+from reverie.servers.guard import open_listener
 from reverie.settings import Settings
 
 WAIT_SECONDS = 60.0

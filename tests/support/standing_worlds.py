@@ -38,7 +38,7 @@ from reverie.conversation.wire.blocks import as_blocks
 from reverie.conversation.wire.request import build_request
 from reverie.layers.l4_compact.tail import legal_starts
 from reverie.runtime.agent.context_sources import skill_item
-from reverie.runtime.session.plan.steps import StepsSource
+from reverie.runtime.session.plan.keeper import StepsSource
 from reverie.runtime.session.standing_context import StandingContext
 from reverie.settings import Settings
 from reverie.tools.loaded_skills import LoadedSkills

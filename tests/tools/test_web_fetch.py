@@ -11,10 +11,8 @@ import anyio
 import pytest
 
 from reverie.settings import AgentPolicy
-from reverie.text.page_text import page_text
 from reverie.tools import Output, ToolContext, WebAccess, standard_tools
-from reverie.tools.web import MAX_BYTES, address_problem
-from reverie.tools.web_fetch import WebFetch
+from reverie.tools.web_fetch import MAX_BYTES, WebFetch, address_problem, page_text
 
 
 class Site(BaseHTTPRequestHandler):

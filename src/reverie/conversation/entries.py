@@ -9,7 +9,7 @@ are kept unchanged in ``extra`` and ``body``.
 from __future__ import annotations
 
 import uuid as _uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -177,3 +177,27 @@ def clean(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "replace")
     return clean(str(value))
+
+
+def reply_id(entry: Entry) -> str:
+    """Return the provider's id of the reply in an entry, or the entry's uuid if the reply has no id."""
+    found = entry.reply.get("id")
+    return found if isinstance(found, str) and found else entry.uuid
+
+
+def rounds(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Return message entries as a list of rounds, each starting at a reply with a new id.
+
+    The messages before the first reply form a round of their own.
+    """
+    out: list[list[Entry]] = []
+    seen: set[str] = set()
+    for entry in entries:
+        starts = entry.kind == ASSISTANT and reply_id(entry) not in seen
+        if entry.kind == ASSISTANT:
+            seen.add(reply_id(entry))
+        if starts or not out:
+            out.append([entry])
+        else:
+            out[-1].append(entry)
+    return out

@@ -11,9 +11,8 @@ from typing import Final
 
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import object_of, rows_of
-from .chat_shape import use_block
+from .chat_shape import blocks_of, gemini_usage, result_of, use_block
 from .foreign_values import Record, as_list, as_text
-from .gemini_shape import blocks_of, result_of, usage_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "gemini"
@@ -109,7 +108,7 @@ class _Chat:
     def _reply(self, row: Record, blocks: list[Record], time: str, id: str) -> None:
         """Append a reply, each call as an entry of its own, because a later line adds it; then the results."""
         calls = rows_of(row.get("toolCalls"))
-        usage = usage_of(object_of(row.get("tokens")), "input", "cached", "output", "thoughts")
+        usage = gemini_usage(object_of(row.get("tokens")), "input", "cached", "output", "thoughts")
         reply = self.draft.reply(id, model=as_text(row.get("model")), usage=usage)
         uses = [block for block in blocks if block["type"] == "tool_use"]
         texts = [block for block in blocks if block["type"] != "tool_use"]

@@ -7,8 +7,8 @@ from typing import Final
 from ..conversation.entries import ASSISTANT, SYSTEM, USER
 from ..values import object_of, rows_of
 from .chains import Node, newest_branch
+from .chat_shape import blocks_of, gemini_usage
 from .foreign_values import Record, as_count, as_text, first_of
-from .gemini_shape import blocks_of, usage_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "qwen"
@@ -68,7 +68,7 @@ def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
         draft.tally.skip("message without content", node.at)
     elif kind == "assistant":
         names = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
-        usage = usage_of(object_of(row.get("usageMetadata")), *names)
+        usage = gemini_usage(object_of(row.get("usageMetadata")), *names)
         reply = draft.reply(node.uuid, model=as_text(row.get("model")), usage=usage)
         draft.say(ASSISTANT, "assistant", blocks, time, node.uuid, reply=reply)
     elif kind in _SPEAKERS:

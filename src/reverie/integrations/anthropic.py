@@ -39,9 +39,9 @@ from ..memories.store.trust import Trust
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.session import Session
 from ..runtime.session.offload.read_back import EXPAND_TOOL
-from .anthropic_summaries import BackgroundSummaries
 from .anthropic_wire import (
     AsyncObservedStream,
+    BackgroundSummaries,
     Body,
     ObservedStream,
     asked_options,

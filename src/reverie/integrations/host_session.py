@@ -14,8 +14,7 @@ from anyio import Lock
 
 from ..conversation.cuts import USER_CONTEXT, Item
 from ..conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
-from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
-from ..conversation.rounds import reply_id
+from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, reply_id
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..errors import InputError, ModelError, SessionError
 from ..events import EntryAppended, Event

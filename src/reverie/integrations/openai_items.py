@@ -12,7 +12,7 @@ from agents.run_config import CallModelData
 from ..cache.usage import Usage
 from ..conversation.entries import ASSISTANT, Entry, new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
-from ..models.tool_input import tool_input
+from ..models.content_parts import tool_input
 from .history_pieces import Block, HistoryTranslator, Placeholders, block_list, detached, reply_key
 from .session_history import OWN
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from ..conversation.cuts import Item
 from ..conversation.decisions import Snipped
-from ..conversation.entries import ASSISTANT, USER
-from ..conversation.rounds import reply_id
+from ..conversation.entries import ASSISTANT, USER, reply_id
 from ..conversation.view import View
 from .history_pieces import block_list, content_key, message_key, reply_key
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from .content_parts import malformed_input
 from .names import open_model
 from .retries import Retry, RetryingModel, RetryPolicy
 from .scripted_model import BrokenReply, ScriptedModel
-from .tool_input import malformed_input
 
 __all__ = ["BrokenReply", "Retry", "RetryPolicy", "RetryingModel", "ScriptedModel", "malformed_input", "open_model"]

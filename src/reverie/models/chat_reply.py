@@ -19,9 +19,9 @@ from ..conversation.wire.carried_items import carried_block, carried_text
 from ..ports import Reply, ReplyDelta
 from ..values import object_of, rows_of
 from .chat_request import CALL_FIELDS, MESSAGE_FIELDS
+from .content_parts import tool_input, with_usage
 from .failures import broken_reply, event_fields, failure_of_stream
-from .sse import ServerEvent
-from .tool_input import tool_input, with_usage
+from .wire import ServerEvent
 
 _DONE: Final = "[DONE]"
 _STOPS: Final = {

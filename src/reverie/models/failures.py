@@ -18,7 +18,7 @@ from ..errors import (
     ReplyBroken,
     ThinkingRefused,
 )
-from .tool_input import read_json
+from .content_parts import read_json
 
 _MAX_CHARS: Final = 600
 

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..ports import Reply, ReplyDelta
+from .content_parts import read_json, tool_input
 from .failures import broken_reply, failure_of_stream
-from .sse import ServerEvent
-from .tool_input import read_json, tool_input
+from .wire import ServerEvent
 
 _decode: Final = msgspec.json.Decoder().decode
 _ENDING: Final = frozenset({"type", "delta", "usage"})

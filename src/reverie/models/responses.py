@@ -11,8 +11,7 @@ from ..errors import ModelRefused
 from ..ports import Capabilities, Reply, ReplyDelta
 from ..values import replace
 from .openai import OpenAIModel
-from .responses_compact import CompactionAssembly, compact_body
-from .responses_reply import ResponsesAssembly
+from .responses_reply import CompactionAssembly, ResponsesAssembly, compact_body
 from .responses_request import encrypted_ids, responses_body
 from .wire import ReplyAssembly, body_bytes
 

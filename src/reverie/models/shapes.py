@@ -13,8 +13,7 @@ from ..errors import InputError
 from ..model_facts import ModelFacts, facts_of
 from .chat_reply import ChatAssembly
 from .chat_request import chat_body, limit_field_of
-from .responses_compact import compact_body, compaction_reply
-from .responses_reply import reply_of_response
+from .responses_reply import compact_body, compaction_reply, reply_of_response
 from .responses_request import responses_body
 
 Shape: TypeAlias = Literal["messages", "chat", "responses"]

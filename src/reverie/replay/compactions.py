@@ -23,7 +23,7 @@ from ..layers.l4_compact import (
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.compact.summary import notes_summary
 from ..values import record
-from .shared_work import SharedWork
+from .recording import SharedWork
 
 
 @record

@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 
 from ..cache.economics import MOST_PINGS, RelativeRates, max_pings
 from ..cache.prices import Prices, prices_for, rates_of
-from ..conversation.entries import Entry
-from ..conversation.rounds import reply_id
+from ..conversation.entries import Entry, reply_id
 from ..conversation.tokens.window import Thresholds
 from ..errors import InputError
 from ..importers import ImportedSession, find_sessions, read_session
@@ -35,9 +34,8 @@ from .policies import (
     SlidingWindowPolicy,
     UncachedPolicy,
 )
-from .recording import Recording, joined, recording_of
+from .recording import Recording, SharedWork, joined, recording_of
 from .run import billed_outcome, replay_recording
-from .shared_work import SharedWork
 
 Progress = Callable[[str], None]
 WARM: Final = "-warm"

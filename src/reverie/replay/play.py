@@ -9,8 +9,7 @@ from typing import Any, Final, cast
 from ..cache.simulator import CacheSimulator, Mark, SimBlock, messages_key
 from ..cache.usage import Usage, reply_tokens, usage_fields
 from ..conversation.decisions import Compacted, decision_of
-from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
-from ..conversation.rounds import reply_id
+from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry, reply_id
 from ..conversation.tokens.estimate import estimate_block
 from ..conversation.wire.blocks import Block, as_blocks
 from ..conversation.wire.canonical import canonical_block

@@ -9,8 +9,7 @@ from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_
 from ..cache.economics import IdleChoice
 from ..cache.usage import Usage
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
-from ..conversation.entries import USER, Entry
-from ..conversation.rounds import rounds
+from ..conversation.entries import USER, Entry, rounds
 from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
 from ..layers.l1_offload import OffloadPolicy, ResultStore, offload_aggregate, offload_result
@@ -19,8 +18,7 @@ from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
 from .compactions import CompactionRule, ReplayCompactions
-from .recording import RecordedRequest
-from .shared_work import SharedWork
+from .recording import RecordedRequest, SharedWork
 
 WINDOW_TOKENS: Final = 100_000
 KEPT_RESULTS: Final = 5

@@ -7,11 +7,18 @@ no page can know. Each refusal has its own status and text; only the head of a r
 
 from __future__ import annotations
 
+import fcntl
 import hmac
+import os
+import secrets
+import socket
+import stat
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ..errors import InputError
+from ..paths import explained, open_plain, open_root, read_all, replace_file
 from ..values import record
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -31,6 +38,9 @@ SAFE_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 _NAMES: Final = ("127.0.0.1", "localhost")
 _MIN_TOKEN_CHARS: Final = 20
 _FOREIGN_SITES: Final = frozenset({b"cross-site", b"same-site"})
+HOST: Final = "127.0.0.1"
+_MIN_CHARS: Final = 20
+_MAX_BYTES: Final = 4_096
 
 
 @record
@@ -139,3 +149,54 @@ async def _refuse(refusal: HttpRefusal, send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def open_listener(port: int = 0, host: str = HOST) -> socket.socket:
+    """Return a socket that listens, with port 0 on a free port; raise ``InputError`` if that fails."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named as TCP, so that the event loop turns off Nagle's delay.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise InputError(f"port {port} cannot be used ({error}); choose another, or 0 for a free one") from None
+    return listener
+
+
+def load_token(home: Path, name: str = "mcp-token", *, renew: bool = False) -> str:
+    """Return the token from a file under home; create it if it is missing or ``renew`` is true.
+
+    Raise ``InputError`` if other users can read the file or it holds no valid token.
+    """
+    path = home / name
+    with explained("read", str(path)):
+        folder = open_root(str(home), create=True)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # two servers that start at once share one token
+            token = None if renew else _read(folder, name, path)
+            if token is None:
+                token = secrets.token_urlsafe(32)
+                replace_file(str(home), name, f"{token}\n".encode())
+        finally:
+            os.close(folder)
+    return token
+
+
+def _read(folder: int, name: str, path: Path) -> str | None:
+    try:
+        descriptor = open_plain(folder, name, os.O_RDONLY, str(path))
+    except FileNotFoundError:
+        return None
+    found = os.fstat(descriptor)
+    data = read_all(descriptor)
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise InputError(f"others can read the token in {path}; remove the file, and a new one is created")
+    token = data[:_MAX_BYTES].decode("ascii", "replace").strip()
+    if len(token) < _MIN_CHARS or not token.isascii() or len(token.split()) != 1:
+        raise InputError(
+            f"{path} holds no token of {_MIN_CHARS} characters or more; remove it, and a new one is created"
+        )
+    return token

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from .guard import SAFE_HEADERS, App, LoopbackGuard, Message, Receive, Send
-from .listener import HOST
+from .guard import HOST, SAFE_HEADERS, App, LoopbackGuard, Message, Receive, Send
 from .mcp import McpServer
 
 PATH: Final = "/mcp"

@@ -6,10 +6,20 @@ than the user, so it can only turn switches off and lower limits.
 
 from __future__ import annotations
 
-from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, Mode, PermissionRules
-from .flags import Flags, limits_by, open_flags, switched_by
-from .load import SettingIgnored, load_settings
-from .records import PRESETS, Preset, Settings, Switches, default_home
+from .load import Flags, SettingIgnored, limits_by, load_settings, open_flags, switched_by
+from .records import (
+    HOOK_EVENTS,
+    PRESETS,
+    AgentPolicy,
+    HookCommand,
+    McpServer,
+    Mode,
+    PermissionRules,
+    Preset,
+    Settings,
+    Switches,
+    default_home,
+)
 
 __all__ = [
     "HOOK_EVENTS",

@@ -16,8 +16,7 @@ from ..layers.l5_extract import ExtractPolicy
 from ..layers.l6_dream import DreamPolicy
 from ..layers.l7_relay import RelayPolicy
 from ..memories.recall.policy import RecallPolicy
-from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
-from .records import PRESETS, SWITCHES
+from .records import HOOK_EVENTS, PRESETS, SWITCHES, AgentPolicy, HookCommand, McpServer, PermissionRules
 
 _KINDS: Final = {
     "bool": "true or false",

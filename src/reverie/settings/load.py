@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from ..errors import SettingsError
+from ..extras import install_command
 from ..values import replace
 from .checks import CHECKS, read_switches, refuse_unknown
-from .flags import Flags, switched_by
-from .records import Settings, consistent, default_home, turned_off
+from .records import SWITCHES, Settings, Switches, consistent, default_home, turned_off
 from .sources import disabled_by, from_environment, read_toml
-
-
-class SettingIgnored(UserWarning):
-    """Warns that a setting in a project's file has no effect."""
-
 
 RECORDS: Final = frozenset(
     {"agent", "compact", "dream", "extract", "notes", "permissions", "recall", "relay", "switches", "trim"}
@@ -29,6 +25,10 @@ PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
 SHARED_KEYS: Final = ("permissions", "hooks")
 """Settings that a project's file may share with users who trust it (``runtime.places.shared_settings``)."""
 PROJECT_FILE: Final = ".reverie.toml"
+
+
+class SettingIgnored(UserWarning):
+    """Warns that a setting in a project's file has no effect."""
 
 
 def load_settings(
@@ -122,3 +122,71 @@ def lower(one: float | None, other: float | None) -> Any:
     """Return the lower of two limits; None means no limit."""
     given = [limit for limit in (one, other) if limit is not None]
     return min(given) if given else None
+
+
+class Flags(Protocol):
+    """The part of an OpenFeature client that Reverie uses."""
+
+    def get_boolean_value(self, flag_key: str, default_value: bool, /) -> bool:
+        """Return the flag's value, or the default if the provider has none."""
+        ...
+
+    def get_object_value(self, flag_key: str, default_value: Any, /) -> Any:
+        """Return the flag's value as a table or list, or the default if the provider has none."""
+        ...
+
+
+def switched_by(flags: Flags, switches: Switches, *, failed: Callable[[str], None] | None = None) -> Switches:
+    """Return the switches with those off that the flag provider turns off; the provider cannot turn any on.
+
+    A flag is named ``reverie.<switch>``. If the provider fails, the settings apply and ``failed`` gets the message.
+    """
+
+    def says_off(name: str) -> bool:
+        try:
+            return flags.get_boolean_value(f"reverie.{name}", True) is False
+        except Exception as error:
+            if failed is not None:
+                failed(f"the flag provider failed for reverie.{name}, so the setting applies: {error}")
+            return False
+
+    return consistent(turned_off(switches, [name for name in SWITCHES if getattr(switches, name) and says_off(name)]))
+
+
+def limits_by(flags: Flags, limits: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the offload limits by tool, overridden by the flag ``reverie.offload_limits``.
+
+    Invalid limits in the flag are ignored, and so is a provider that fails.
+    """
+    try:
+        given = flags.get_object_value("reverie.offload_limits", {})
+    except Exception:
+        return limits  # switched_by reports a failing provider
+    if not isinstance(given, Mapping):
+        return limits
+    found = {
+        tool: limit
+        for tool, limit in cast("Mapping[str, object]", given).items()
+        if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+    }
+    return {**limits, **found} if found else limits
+
+
+def open_flags(settings: Settings) -> Flags | None:
+    """Start the OpenFeature provider that the settings name and return its client; None if they name no provider.
+
+    Raise ``SettingsError`` if the provider cannot be used.
+    """
+    if settings.flag_provider is None:
+        return None
+    try:
+        api: Any = import_module("openfeature.api")
+    except ImportError:
+        raise SettingsError(f"flag_provider needs OpenFeature: {install_command('flags')}") from None
+    module_name, _, attribute = settings.flag_provider.partition(":")
+    try:
+        make_provider: Callable[[], object] = getattr(import_module(module_name), attribute)
+        api.set_provider(make_provider(), domain="reverie")
+    except Exception as error:
+        raise SettingsError(f"flag_provider = {settings.flag_provider!r} cannot be used: {error}") from error
+    return cast(Flags, api.get_client(domain="reverie"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.layers.l1_offload.preview import persisted_text, preview_of
+from reverie.layers.l1_offload.content import persisted_text, preview_of
 
 
 @pytest.mark.requirement("L1.3")

@@ -33,7 +33,7 @@ from reverie.layers.l2_trim import (
 from reverie.layers.l2_trim.provider import ClearingRule, SentCall, results_left_out
 from reverie.model_facts import facts_of
 from reverie.testing.messages_server.edits import apply_context_management
-from reverie.testing.messages_server.token_count import count_block_tokens as count_tokens
+from reverie.testing.messages_server.edits import count_block_tokens as count_tokens
 from reverie.values import replace
 
 READ, MCP = "Read", "mcp__x__y"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from log_script import Script, call, text
 from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, NotesUpdated, Replacement, ResultsCleared
-from reverie.conversation.rounds import rounds
+from reverie.conversation.entries import rounds
 from reverie.conversation.tokens.window import Window, budgets
 from reverie.conversation.view import View
 from reverie.layers.l3_notes.activity import Activity

@@ -14,9 +14,8 @@ from log_script import Script, call, text
 from random_logs import random_log
 from reverie.conversation.cuts import Item
 from reverie.conversation.decisions import Cause, Compacted
-from reverie.conversation.entries import Entry, encode_entry
+from reverie.conversation.entries import Entry, encode_entry, reply_id
 from reverie.conversation.log import parse_log
-from reverie.conversation.rounds import reply_id
 from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.view import View
 from reverie.errors import CompactionError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.layers.l6_dream.coverage import missing
+from reverie.layers.l6_dream.plan import missing
 
 MONDAY = date(2026, 11, 16)
 COVERED = {

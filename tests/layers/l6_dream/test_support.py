@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.layers.l6_dream.support import Support
+from reverie.layers.l6_dream.plan import Support
 from reverie.memories.store.records import MemoryRecord
 from reverie.memories.store.trust import TRUSTS, Trust, worst
 

@@ -27,8 +27,17 @@ from reverie.layers.l7_relay.controls import (
     read_control,
     stamped_letter,
 )
-from reverie.layers.l7_relay.messages import Letter, agent_name, check_name, letter_id, shown
-from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, read, sealed, signed
+from reverie.layers.l7_relay.messages import (
+    MAX_LETTER_BYTES,
+    Letter,
+    agent_name,
+    check_name,
+    letter_id,
+    read,
+    sealed,
+    shown,
+    signed,
+)
 from reverie.values import replace
 
 KEY, OTHER = b"k" * 32, b"o" * 32

@@ -15,9 +15,9 @@ import anyio
 import pytest
 
 from reverie.conversation.wire.validate import problems
+from reverie.layers.l6_dream.plan import Support
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.layers.l6_dream.report import DreamChange, DreamReport, markdown
-from reverie.layers.l6_dream.support import Support
 from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.store.drafts import Draft
 from reverie.memories.store.index import MAX_BYTES, MAX_LINES, lines_of

@@ -11,7 +11,7 @@ import pytest
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.dream.facts import oversized
 from reverie.runtime.memory.memory import Memory
-from reverie.runtime.reports.pollution import pollution_of
+from reverie.runtime.reports.stats import pollution_of
 from reverie.settings import Settings
 
 _HEAD = b"---\nname: n\ndescription: Something about deploys\ntype: project\n---\n"

@@ -14,7 +14,7 @@ from ...errors import InputError, SessionBusy
 from ...events import CompactionProgressed, Event, FellBack
 from ...layers.l4_compact import QuotedWords, loss_text
 from ...ports import Model
-from ...runtime.reports.compaction_losses import loss_report
+from ...runtime.reports.measures import loss_report
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings

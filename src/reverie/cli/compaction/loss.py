@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...layers.l4_compact import loss_text
-from ...runtime.reports.compaction_losses import CompactionLoss, loss_report, losses
+from ...runtime.reports.measures import CompactionLoss, loss_report, losses
 from ..output import console, emit_json, say
 from ..sessions.recordings import recordings, session_argument
 

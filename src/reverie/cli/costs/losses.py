@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...cache.causes import losses_by_cause
+from ...cache.watch import losses_by_cause
 from ..output import dollars, table
 
 

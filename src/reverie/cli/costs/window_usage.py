@@ -9,10 +9,9 @@ from typing import Any, Final
 from ...cache.ledger import MAIN
 from ...cache.usage import usage_of
 from ...conversation.decisions import CallRecorded, decision_of
-from ...conversation.entries import ASSISTANT, DECISION, Entry
+from ...conversation.entries import ASSISTANT, DECISION, Entry, reply_id
 from ...conversation.facts import Facts
 from ...conversation.reads import cleared_results
-from ...conversation.rounds import reply_id
 from ...conversation.tokens.accounting import Accounting, account, added_texts, attachments_in, metrics
 from ...conversation.tokens.estimate import estimate_block, estimate_request, measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for

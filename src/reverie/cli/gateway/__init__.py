@@ -52,8 +52,7 @@ def command(
     from ...servers.gateway.saver import Saver
     from ...servers.gateway.server import serve, serve_until_signal
     from ...servers.gateway.upstreams import Routes
-    from ...servers.listener import open_listener
-    from ...servers.token_file import load_token
+    from ...servers.guard import load_token, open_listener
 
     settings, routes = load_settings(), Routes(upstream)
     home = settings.home

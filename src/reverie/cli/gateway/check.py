@@ -84,7 +84,7 @@ async def _proxy(url: str | None, server_port: int) -> AsyncGenerator[str]:
         return
     from ...servers.gateway.server import serve
     from ...servers.gateway.upstreams import Routes
-    from ...servers.listener import open_listener
+    from ...servers.guard import open_listener
 
     listener = open_listener()
     task = asyncio.ensure_future(serve(listener, Routes(f"http://127.0.0.1:{server_port}")))

@@ -66,9 +66,8 @@ def command(
     if not over_http:
         anyio.run(serve_stdio, McpServer(answers))
         return
-    from ...servers.listener import open_listener
+    from ...servers.guard import load_token, open_listener
     from ...servers.mcp_http import serve_http
-    from ...servers.token_file import load_token
 
     token = load_token(home, TOKEN_FILE, renew=new_token)
     with open_listener(port) as listener:

@@ -28,7 +28,7 @@ from ..output import counted, emit_json, paint, printable, say, warn
 from ..timers import Timer, install_timer, remove_timer, timer_state
 
 if TYPE_CHECKING:
-    from ...runtime.dream.status import DreamStatus
+    from ...runtime.dream.gate import DreamStatus
 
 _BEGIN_SECONDS = 20.0
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "#": "bold"}

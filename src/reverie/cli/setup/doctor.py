@@ -151,7 +151,7 @@ def settings_file(home: Path) -> Finding:
     """Check that the settings in a home directory can be loaded; the finding names their file."""
     from ...errors import SettingsError
     from ...settings import load_settings
-    from ...settings.flags import open_flags
+    from ...settings.load import open_flags
 
     try:
         open_flags(load_settings(home=home))

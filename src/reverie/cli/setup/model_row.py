@@ -138,7 +138,7 @@ def _learned(settings: Settings, model: str) -> int | None:
     from contextlib import closing
 
     from ...runtime.places.storage import storage_of
-    from ...runtime.session.windows import KEY, learned_windows
+    from ...runtime.session.recovery import KEY, learned_windows
 
     if settings.database is None and not (settings.home / KEY).exists():
         return None

@@ -121,7 +121,7 @@ def show(trust: TrustList, as_json: bool) -> int:
 
 def show_rules(drop: int | None, as_json: bool, dry_run: bool) -> int:
     """Drop the rule of that number if one is given, print the rules kept for projects, and return 0."""
-    from ...runtime.guard.kept_rules import KeptRules
+    from ...runtime.guard.always import KeptRules
 
     kept = KeptRules(default_home())
     entries = kept.list()

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from ...cache.causes import losses_by_cause
+from ...cache.watch import losses_by_cause
 from ...conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from ...events import (
     AgentEnded,

@@ -15,11 +15,10 @@ from ...lazy import lazily_from
 # pyright: reportUnusedImport=false
 if TYPE_CHECKING:
     from .content import Content, result_forms, text_of
-    from .duplicates import SeenResults
     from .images import CheckedImage, check_document, check_image
     from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
-    from .plan import RESULTS, plan_aggregate, stays_in_view
+    from .plan import RESULTS, SeenResults, plan_aggregate, stays_in_view
     from .policy import OffloadPolicy, fitted_policy
 
 
-__getattr__ = lazily_from(__name__, "policy", "content", "duplicates", "plan", "offload", "images")
+__getattr__ = lazily_from(__name__, "policy", "content", "plan", "offload", "images")

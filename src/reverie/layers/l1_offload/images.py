@@ -14,9 +14,9 @@ from ...conversation.wire.images import ImageTotals, base64_head, image_data, im
 from ...errors import StorageConflict, StorageError
 from ...model_facts import ModelFacts
 from ...values import record
+from .content import image_text, scaled_text
 from .offload import LAYER, ResultStore
 from .plan import RESULTS
-from .preview import image_text, scaled_text
 
 Scale: TypeAlias = Callable[[bytes, int, int], bytes | None]
 """Return a copy of an image within a side in pixels and a number of bytes; None if it cannot be made."""

@@ -11,13 +11,13 @@ from ...errors import StorageConflict, StorageError, UnsafePath
 from ...ports import Storage
 from ...values import record
 from .content import Content, Output
-from .duplicates import SeenResults
 from .plan import (
     RESULTS,
     Duplicate,
     KeepResult,
     Offload,
     Placeholder,
+    SeenResults,
     frees,
     plan_aggregate,
     plan_result,

@@ -13,11 +13,10 @@ from ...lazy import lazily_from
 
 # pyright: reportUnusedImport=false
 if TYPE_CHECKING:
-    from .boundary import BoundaryPlan, plan_boundary
     from .candidates import STUB_TOKENS, ClearableResult, TrimCandidates
     from .plan import TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim
     from .policy import TrimPolicy, cleared_text
-    from .provider import provider_clearing, thinking_option
+    from .provider import BoundaryPlan, plan_boundary, provider_clearing, thinking_option
 
 
-__getattr__ = lazily_from(__name__, "policy", "candidates", "plan", "provider", "boundary")
+__getattr__ = lazily_from(__name__, "policy", "candidates", "plan", "provider")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ...conversation.authorship import utterances
 from ...conversation.cuts import Item
 from ...conversation.decisions import Cause, Collapsed, Snipped
-from ...conversation.entries import ASSISTANT, USER
-from ...conversation.rounds import reply_id
+from ...conversation.entries import ASSISTANT, USER, reply_id
 from ...conversation.view import View
 from ...values import record
 from .tail import TailPolicy, kept_from, tokens_of

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ...conversation.cuts import Item
-from ...conversation.entries import ASSISTANT, ATTACHMENT
-from ...conversation.rounds import reply_id
+from ...conversation.entries import ASSISTANT, ATTACHMENT, reply_id
 from ...conversation.tokens.estimate import estimate_message
 from ...conversation.view import View
 from ...conversation.wire.flatten import with_overrides

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from ...conversation.authorship import own_words, utterances
-from ...conversation.entries import ASSISTANT, USER, Entry
-from ...conversation.rounds import reply_id
+from ...conversation.entries import ASSISTANT, USER, Entry, reply_id
 from ...conversation.tool_calls import path_of
 from ...conversation.view import View
 from ...values import object_of, record

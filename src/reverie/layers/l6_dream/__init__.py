@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from .gates import Gate, GateClosed, GateFacts, GateOpen, Reason, gate_state, seconds_until_due
     from .links import links_in
     from .local import dream
-    from .plan import ModelStatements, changes_between, lowered, records_of
+    from .plan import ModelStatements, Support, changes_between, lowered, records_of
     from .policy import DreamPolicy
     from .prompts import system_prompt, task_prompt
     from .report import DreamChange, DreamReport, ModelUsage, OpenQuestion, change_of, markdown
-    from .support import Support
     from .transaction import (
         DreamTransaction,
         capped_index,
@@ -44,7 +43,6 @@ __getattr__ = lazily_from(
     "report",
     "prompts",
     "plan",
-    "support",
     "validate",
     "transaction",
     "local",

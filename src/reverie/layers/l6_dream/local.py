@@ -24,8 +24,8 @@ from ...text.dates import absolute, iso_day, without_quotes
 from ...text.words import has_run, words
 from .changes import DreamFacts, DreamProposal, Question
 from .comparison import adds_words, equal_groups, similar_groups, similarity_question
-from .coverage import missing
 from .links import relinked
+from .plan import missing
 from .policy import DreamPolicy
 from .working_copy import WorkingCopy, day_of
 

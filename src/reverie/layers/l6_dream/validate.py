@@ -19,9 +19,8 @@ from ...memories.store.records import MemoryRecord, read_record
 from ...memories.store.trust import TRUSTS, Trust, worst
 from ...values import record
 from .changes import DreamProposal, FileChange, SkippedChange
-from .coverage import missing
 from .links import links_in
-from .plan import records_of, whole_text
+from .plan import missing, records_of, whole_text
 from .policy import DreamPolicy
 from .working_copy import claims_team
 

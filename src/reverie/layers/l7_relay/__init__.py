@@ -24,14 +24,34 @@ if TYPE_CHECKING:
         read_control,
         stamped_letter,
     )
-    from .limits import over_limit, start_problem
-    from .messages import EVERYBODY, MAX_SUMMARY_CHARS, USER, Letter, agent_name, check_agent_name, check_name, shown
-    from .plan import AgentResult, answer_text, kinds_listing, narrower, notification_text, summary_of
+    from .messages import (
+        EVERYBODY,
+        KEY_BYTES,
+        MAX_LETTER_BYTES,
+        MAX_SEQUENCE,
+        MAX_SUMMARY_CHARS,
+        USER,
+        Letter,
+        agent_name,
+        check_agent_name,
+        check_name,
+        read,
+        sealed,
+        shown,
+        signed,
+    )
+    from .plan import (
+        AgentResult,
+        answer_text,
+        kinds_listing,
+        narrower,
+        notification_text,
+        over_limit,
+        start_problem,
+        summary_of,
+    )
     from .policy import RelayPolicy
     from .progress import fork_is_cheaper, line_for, line_problem, names_in
-    from .signature import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, read, sealed, signed
 
 
-__getattr__ = lazily_from(
-    __name__, "policy", "limits", "messages", "signature", "plan", "controls", "agent_types", "progress"
-)
+__getattr__ = lazily_from(__name__, "policy", "messages", "plan", "controls", "agent_types", "progress")

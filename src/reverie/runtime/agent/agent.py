@@ -30,9 +30,8 @@ from ..memory.session import Session
 from ..places.projects import canonical_root
 from ..session.replies import Call
 from ..session.standing_context import ContextSource
-from .answers import Answer, AnswerTurns, in_own_task
+from .answers import Answer, AnswerTurns, EventFeed, in_own_task
 from .context_sources import FileSource, TextSource
-from .event_feed import EventFeed
 from .host import AgentHost
 from .interrupt import Interrupt, heeding_stops
 from .loop import Prompt, QueryRun, run_query

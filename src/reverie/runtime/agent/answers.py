@@ -1,17 +1,21 @@
-"""The answers that ``Agent.ask`` returns: one runs at a time, and a caller may leave its loop at any event."""
+"""The answers that ``Agent.ask`` returns, one at a time, which a caller may leave; and the events of one agent."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Final, TypeVar
 
-from anyio import CancelScope, Event, create_memory_object_stream, move_on_after
+import anyio
+from anyio import CancelScope, create_memory_object_stream, move_on_after
 from anyio.streams.memory import MemoryObjectSendStream
 
 from ...errors import SessionError
+from ...events import Event, Listener
+from .status import Meter
 
 T = TypeVar("T")
 _CLOSE_SECONDS: Final = 5.0
@@ -24,7 +28,7 @@ class Answer:
         self.interrupts = interrupts
         self.events: Callable[[], AsyncGenerator[object, None] | None] = lambda: None
         """Returns the iterator, or None once its caller has dropped it."""
-        self.ended: Event | None = None
+        self.ended: anyio.Event | None = None
 
     def follow(self, events: AsyncGenerator[object, None]) -> None:
         """Remember the iterator without keeping it alive."""
@@ -48,7 +52,7 @@ class AnswerTurns:
                     "this agent is answering already: wait for QueryEnded, interrupt() it, or aclose() its iterator"
                 )
             await earlier.ended.wait()
-        answer.ended = Event()
+        answer.ended = anyio.Event()
         self._answer = answer
 
     def end(self, answer: Answer) -> None:
@@ -96,3 +100,37 @@ async def _send_all(source: Callable[[], AsyncGenerator[T, None]], sender: Memor
         async with aclosing(source()) as items:
             async for item in items:
                 await sender.send(item)
+
+
+class EventFeed:
+    """Passes each event to the meter and to every listener, and queues it while a query runs."""
+
+    def __init__(self) -> None:
+        self.meter = Meter()
+        self.listeners: list[Listener] = []
+        self._queue: deque[Event] = deque()
+        self._is_queueing = False
+
+    def emit(self, event: Event) -> None:
+        """Count an event, queue it if a query runs, and call every listener; ignore exceptions of listeners."""
+        self.meter.on_event(event)
+        if self._is_queueing:
+            self._queue.append(event)
+        for listener in self.listeners:
+            with suppress(Exception):
+                listener(event)
+
+    def start_queue(self) -> None:
+        """Empty the queue and queue every event from now on."""
+        self._queue.clear()
+        self._is_queueing = True
+
+    def stop_queue(self) -> None:
+        """Queue no further events; those in the queue stay."""
+        self._is_queueing = False
+
+    def new_events(self) -> list[Event]:
+        """Return the queued events as a list, oldest first, and empty the queue."""
+        events = list(self._queue)
+        self._queue.clear()
+        return events

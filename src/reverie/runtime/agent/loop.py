@@ -28,7 +28,7 @@ from ...events import Event, FellBack, PromptAdded, QueryEnded, TextStreamed, Th
 from ...ports import Reply, ReplyDelta
 from ..guard.hooks import Hooks
 from ..session.session import Session
-from .event_feed import EventFeed
+from .answers import EventFeed
 from .host import AgentHost, QueryEnd
 from .interrupt import Interrupt, QueryInterrupted
 from .tool_runs import CUT_OFF, ToolRuns

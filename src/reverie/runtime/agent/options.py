@@ -14,7 +14,7 @@ from ...values import record
 from ..guard.permissions import Approver
 from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
-from .team.lineage import Lineage
+from .team.roster import Lineage
 
 
 @record

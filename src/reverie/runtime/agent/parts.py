@@ -26,19 +26,21 @@ from ...tools.files.read_state import ReadState, version_of
 from ...tools.shell.sandbox import available
 from ...tools.tool import Tool
 from ...values import replace
+from ..dream.scheduler import DreamScheduler
+from ..guard.always import KeptRules
 from ..guard.hooks import Hooks
-from ..guard.kept_rules import KeptRules
 from ..library import Library
+from ..memory.extract.tools import ToolAccess
 from ..memory.session import Session
+from ..memory.session_memory import SessionMemory
 from ..places.projects import project_slug, session_key
 from ..places.storage import storage_of
 from ..places.trust import TrustList
 from ..session.prefix import SERVER_TOOL, ProgramTexts
+from .answers import EventFeed
 from .budgets import Budgets
 from .context import AgentContext
-from .event_feed import EventFeed
 from .idle_cache import IdleCache
-from .memory import AgentMemory
 from .options import AgentOptions
 from .status import Meter
 from .tool_runs import ToolPermissions, ToolRuns
@@ -346,3 +348,28 @@ def _prompt(name: str, tools: Collection[str]) -> str:
     """Return a prompt; a part ``[[A B: text]]`` is left out unless the agent has the tools A and B."""
     text = files("reverie.runtime.agent").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
     return _CONDITIONAL.sub(lambda part: part[2] if set(part[1].split()) <= set(tools) else "", text)
+
+
+class AgentMemory(SessionMemory):
+    """Connects one agent to the memories of its project, and dreams about them."""
+
+    def __init__(
+        self,
+        session: Session,
+        context: ToolContext,
+        settings: Settings,
+        *,
+        model: Model | None,
+        small: Model | None,
+        tasks: TaskGroup,
+        sandboxed: bool,
+    ) -> None:
+        """Open the memories; ``model`` writes them, ``small`` selects them for recall (None: local search)."""
+        access = ToolAccess(context, settings.permissions, sandboxed)
+        super().__init__(session, context.cwd, settings, model=model, small=small, tasks=tasks, access=access)
+        self.dreaming = DreamScheduler(session.parts.host, context.cwd, settings, tasks=tasks)
+
+    async def end_query(self) -> None:
+        """Start an extraction and a dream in the background if they are due; a late recall is kept."""
+        await super().end_query()
+        await self.dreaming.after_query()

@@ -20,9 +20,8 @@ from ...tools.files.workspace import with_grant
 from ...tools.tool import Access, Output, Tool, declaration
 from ...tools.tool_search import ToolSearch, definition_tokens, schema_answer, tools_to_defer
 from ...values import record, replace
-from ..guard.always import rule_to_add, rules_to_keep
+from ..guard.always import KeptRules, project_rule, rule_to_add, rules_to_keep
 from ..guard.hooks import HookOutcome, Hooks
-from ..guard.kept_rules import KeptRules, project_rule
 from ..guard.permissions import (
     Approval,
     ApprovalAnswer,

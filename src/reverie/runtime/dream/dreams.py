@@ -47,12 +47,12 @@ from ..session.accounts import Accounts
 from ..session.ledger import open_ledger
 from .control import take_lock
 from .facts import facts_for, has_session, oversized
+from .gate import DreamStatus, status_of
 from .lock import DreamLock, pull_stamp, push_stamp
 from .model_run import DreamModelRun
 from .progress import ProgressWriter, progress_events, read_progress
 from .project_reader import ProjectReader
 from .reports import ReportFiles, open_questions, settled_report
-from .status import DreamStatus, status_of
 from .tools import DreamSources, DreamTools, Transcripts
 from .transaction import DreamApplication, DreamUndo, Snapshot, files_after, snapshot_of, undo_dream
 

@@ -10,13 +10,15 @@ from functools import partial
 from typing import Final
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream import DreamPolicy, Gate, GateFacts, Reason, gate_state
+from ...layers.l6_dream import DreamPolicy, DreamReport, Gate, GateClosed, GateFacts, Reason, gate_state
 from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_file
 from ...ports import Storage
 from ...settings import Settings
+from ...values import record, replace
 from ..places.storage import storage_of
 from .lock import DreamLock
+from .progress import DreamProgress, read_progress
 
 SCAN: Final = "dream-scan"
 """The file whose time is that of the last scan of the sessions, kept on disk because hooks are short processes."""
@@ -138,3 +140,42 @@ def gate_of(
     """Return the gate of a project's dreams by the settings; ``project`` is its slug."""
     stored = None if settings.database is None else partial(storage_of, settings)
     return DreamGate(memory_dir, home=settings.home, project=project, policy=settings.dream, clock=clock, stored=stored)
+
+
+@record
+class DreamStatus:
+    """The status of dreams over a memory directory."""
+
+    last: float | None
+    """The time of the last dream in seconds since 1970; None if there was none."""
+    gate: str
+    """The reason why no dream starts automatically now; empty if one may."""
+    running: DreamProgress | None = None
+    """The progress of the running dream; None if no dream is running."""
+    ended: DreamProgress | None = None
+    """The progress of the last dream if none is running: completed, failed or killed."""
+    report: DreamReport | None = None
+    """The report of the last dream; None if there is none."""
+
+
+def status_of(root: str, settings: Settings, slug: str, *, now: float, report: DreamReport | None) -> DreamStatus:
+    """Return the status of dreams over a directory; unlike a check of the gate, this records no scan."""
+    running = running_dream(root)
+    found = running or read_progress(root)
+    if found is not None and not found.is_over and running is None:
+        found = replace(found, state="killed")  # its lock is free, so its process has ended
+    gate = gate_of(root, settings, slug, clock=lambda: now)
+    judgement = gate.check(enabled=settings.switches.dream, is_recorded=False)
+    reason = ""
+    if isinstance(judgement, GateClosed):
+        reason = f"{judgement.reason}: {judgement.detail}" if judgement.detail else judgement.reason
+    return DreamStatus(DreamLock(root).last(), reason, running, None if running else found, report)
+
+
+def running_dream(root: str) -> DreamProgress | None:
+    """Return the progress of the dream that runs over a directory; None if none does."""
+    found = read_progress(root)
+    if found is None or found.is_over:
+        return None
+    holder = DreamLock(root).holder()
+    return found if holder is not None and holder.pid == found.pid else None

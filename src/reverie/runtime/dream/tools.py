@@ -18,11 +18,11 @@ from ...errors import InputError, StorageError, UnsafePath
 from ...layers.l6_dream import DreamPolicy, ModelStatements, Question, SkippedChange, Support
 from ...memories.recall.fence import escaped, fenced
 from ...memories.rules.secrets import find_secrets, refuse_secrets
-from ...memories.store.daily import read_log
 from ...memories.store.frontmatter import Value
 from ...memories.store.index import INDEX
 from ...memories.store.names import check_file
 from ...memories.store.records import read_record, revised_text
+from ...memories.store.side_files import read_log
 from ...tools.files.replacement import text_edit
 from ...values import field, record
 from ..memory.extract.tools import INDEX_NOTE

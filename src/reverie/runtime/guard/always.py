@@ -1,4 +1,4 @@
-"""The rules that 'always' may add for a call: exactly this one, or a prefix that lets in no further option."""
+"""The rules that 'always' may add for a call, and those that a person keeps for a project in ``permissions.toml``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ...errors import SettingsError
+from ...errors import SettingsError, StorageError
 from ...tools import Access
 from ...tools.files.readable import absolute_path, is_beneath
 from ...tools.shell.grammar import Line, parse
+from ..places.directory_file import DirectoryEntry, DirectoryFile, entry_for
+from ..places.trust import root_of
 from .protected_files import is_protected
 from .rules import allows_command, host_of, parse_permission_rule
 
@@ -20,6 +22,7 @@ _PREFIXES: Final = (
     "git add", "git commit -m", "git commit -am", "git switch", "cargo build", "cargo check", "cargo clippy",
     "cargo fmt", "cargo test", "go build", "go fmt", "go test", "go vet", "npm ci", "npm test", "pytest",
 )  # fmt: skip
+_COMMENT: Final = "Calls that are allowed without asking, by project. Written by the answer 'always in this project'."
 
 
 def rules_to_keep(tool: str, access: Access, *, cwd: Path, home: Path | None = None) -> tuple[str, ...]:
@@ -76,3 +79,47 @@ def _is_rule(text: str) -> bool:
         return parse_permission_rule(text).text == text
     except SettingsError:
         return False
+
+
+class KeptRules:
+    """The rules that one user keeps for projects; each method reads the file anew."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = str(home / "permissions.toml")
+        self._file = DirectoryFile(home, "permissions", "kept", _COMMENT)
+
+    def of(self, directory: Path) -> tuple[str, ...]:
+        """Return the rules of a directory's project, oldest first."""
+        entries = self.list()
+        root = str(root_of(directory)) if entries else ""
+        return tuple(each.rule for each in entries if each.path == root and each.is_same_directory())
+
+    def add(self, directory: Path, rule: str) -> None:
+        """Keep a rule for a directory's project."""
+        entry = entry_for(root_of(directory), "given rules", parse_permission_rule(rule).text)
+        self._file.change(
+            lambda entries: [*(one for one in entries if (one.path, one.rule) != (entry.path, rule)), entry]
+        )
+
+    def remove(self, directory: Path, rule: str) -> bool:
+        """Remove a rule of a directory's project; return whether it was kept."""
+        roots = {str(root_of(directory)), os.path.abspath(directory)}
+        return self._file.change(lambda entries: [one for one in entries if one.rule != rule or one.path not in roots])
+
+    def list(self) -> list[DirectoryEntry]:
+        """Return the rules of all projects, oldest first; raise if the file is damaged or not only the user's."""
+        entries = self._file.entries()
+        try:
+            for each in entries:
+                parse_permission_rule(each.rule)
+        except SettingsError as error:
+            raise StorageError(f"{self._path} is damaged ({error}); repair or remove it", path=self._path) from error
+        return entries
+
+
+def project_rule(rule: str, cwd: Path) -> str:
+    """Return a rule as it is kept for a project: a path relative to ``cwd`` becomes absolute."""
+    parsed = parse_permission_rule(rule)
+    if parsed.tool == "Bash" or parsed.pattern is None or not parsed.pattern.startswith("./"):
+        return rule
+    return f"{parsed.tool}({absolute_path(parsed.pattern, cwd=cwd, home=Path.home())})"

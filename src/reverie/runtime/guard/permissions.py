@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from ...settings.agent import Mode, PermissionRules
+from ...settings.records import Mode, PermissionRules
 from ...tools import Access
 from ...tools.files.readable import ReadScope, absolute_path, is_beneath, matches_path
 from ...tools.shell.computed import judged_line

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ...errors import SettingsError
-from ...settings.agent import PermissionRules
+from ...settings.records import PermissionRules
 from ...tools import Access
 from ...tools.files.readable import absolute_path
 from ...tools.shell.grammar import Command, Line, has_hidden_words, loose_commands, loose_texts, parse

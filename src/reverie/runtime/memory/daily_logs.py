@@ -10,11 +10,10 @@ from typing import Final
 
 from ...errors import StorageError
 from ...memories.rules.taxonomy import TYPES, description_for
-from ...memories.store.daily import LogLine, day_of, log_line, read_log
 from ...memories.store.journal_files import LOGS
 from ...memories.store.names import daily_log, file_for, title_for
 from ...memories.store.records import MemoryRecord, new_text
-from ...memories.store.side_files import SideFiles
+from ...memories.store.side_files import LogLine, SideFiles, day_of, log_line, read_log
 from ...memories.store.trust import Trust, worst
 from ...text.dates import absolute, iso_day
 from ...text.words import sentences, words

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...cache.ledger import MAIN, Ledger, LedgerCall, PriceList
 from ...cache.usage import reported_usage, usage_of
@@ -27,7 +27,8 @@ from ...conversation.entries import ASSISTANT, DECISION, META, REWOUND, Entry
 from ...conversation.identifiers import TextNames, mine, mine_entries
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
-from ...values import field, object_of, record
+from ...layers.l4_compact import LossReport, loss_of
+from ...values import field, object_of, record, replace
 from ..archive.recordings import GATEWAY
 
 T = TypeVar("T", "FactRetention", "UnusedMemories", "Measures")
@@ -255,3 +256,36 @@ def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
 def _price(call: CallRecorded, prices: PriceList) -> float:
     found = prices(call.model)
     return found.cost_of(usage_of(call.usage)) if found is not None else 0.0
+
+
+@record
+class CompactionLoss:
+    """One compaction in a log, with its token counts and a report of the names it kept and removed from view."""
+
+    uuid: str
+    time: str
+    decision: Compacted
+    tokens_before: int
+    tokens_after: int
+    undone: bool
+    loss: LossReport
+
+
+def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
+    """Return a log's compactions, each with the names that the view had before but not after it."""
+    out: list[CompactionLoss] = []
+    view = View()
+    for entry in entries:
+        before, view = view, view.fold(entry)
+        decision = decision_of(entry.body) if entry.kind == DECISION and view.cuts != before.cuts else None
+        if isinstance(decision, Compacted):
+            loss = loss_of(before, view, decision)
+            tokens_before = decision.tokens_before or before.token_count.raw_tokens
+            tokens_after = decision.tokens_after or view.token_count.tokens
+            out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens_before, tokens_after, False, loss))
+    return [replace(one, undone=one.uuid in view.facts.undone) for one in out]
+
+
+def loss_report(loss: LossReport) -> dict[str, Any]:
+    """Return a loss as a dict for JSON: counts by kind of name, share of names kept, and the lost names."""
+    return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}

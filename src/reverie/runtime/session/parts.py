@@ -43,8 +43,7 @@ from .notes.keeper import NotesKeeper
 from .notes.rules import RuleKeeper
 from .offload.offloader import Offloader
 from .offload.read_back import ReadBack
-from .plan.keeper import PlanKeeper
-from .plan.steps import StepsSource
+from .plan.keeper import PlanKeeper, StepsSource
 from .policy import SessionPolicy
 from .prefix import ProgramTexts, RequestOptions
 from .standing_context import StandingContext

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from ...conversation.decisions import Cause, Image, ImagesDropped, ThinkingDropped, ThinkingRepaired
+import msgspec
+
+from ...cache.usage import usage_of
+from ...conversation.decisions import Cause, Image, ImagesDropped, ThinkingDropped, ThinkingRepaired, WindowLearned
 from ...conversation.thinking import replies_with_thinking, thinking_tokens
 from ...conversation.view import View
 from ...conversation.wire.blocks import IMAGE_GONE, Block, as_blocks
 from ...conversation.wire.images import image_problem, media_in
 from ...conversation.wire.request import build_request, visible_images
-from ...errors import CompactionError, ImageRefused, ModelError, PromptTooLong, ThinkingRefused
+from ...errors import (
+    CompactionError,
+    ImageRefused,
+    ModelError,
+    PromptTooLong,
+    StorageConflict,
+    StorageError,
+    ThinkingRefused,
+)
 from ...events import FellBack
 from ...model_facts import ModelFacts
+from ...ports import Storage
+from ...values import object_of
 from .compact.draft import CompactionReport
 from .log import SessionLog
 from .parts import SessionParts
-from .windows import learn_window
+
+KEY: Final = "windows.json"
+_LEAST_TOKENS: Final = 1_024
+"""No model that can be an agent has a smaller window: a smaller number in an error is about something else."""
 
 
 async def recover(log: SessionLog, parts: SessionParts, error: ModelError) -> bool:
@@ -113,3 +129,73 @@ def _named_images(view: View, error: ImageRefused) -> list[Block]:
         parts = cast("list[Block]", content) if isinstance(content, list) else []
         block = parts[error.part_index] if error.part_index < len(parts) else {}
     return [block] if block.get("type") in ("image", "document") else [one for _, one in media_in(blocks)]
+
+
+def learned_windows(storage: Storage) -> dict[str, int]:
+    """Return the windows that refusals taught, by model; empty if they cannot be read. This may block."""
+    return _read(storage)[0]
+
+
+async def read_windows(log: SessionLog, parts: SessionParts) -> None:
+    """Give the session's policy the windows that earlier sessions learned."""
+    for model, tokens in (await log.run_blocking(lambda: learned_windows(parts.storage))).items():
+        parts.policy.learn_window(model, tokens)
+
+
+async def learn_window(log: SessionLog, parts: SessionParts, error: PromptTooLong) -> bool:
+    """Lower the window of the model in use to the limit of a refusal, log and keep it; return whether it changed."""
+    policy = parts.policy
+    tokens = _taught(error, log.view)
+    if not _LEAST_TOKENS <= tokens < policy.window_tokens:
+        return False
+    is_named = error.window is not None
+    why = "the provider named it in a refusal" if is_named else "the provider refused a request of about this size"
+    model = policy.model_name
+    await log.decide(WindowLearned(Cause("compact", why), model, tokens, is_named))
+    policy.learn_window(model, tokens)
+    parts.fit_window()
+    if is_named:
+        try:
+            await log.run_blocking(lambda: _keep(parts.storage, model, tokens))
+        except StorageError as problem:
+            log.emit(FellBack(log.name, "window", f"the window of {model} holds in this session only: {problem}"))
+    return True
+
+
+def _taught(error: PromptTooLong, view: View) -> int:
+    """Return the window that a refusal names, or one below the refused count and not below an accepted one."""
+    if error.by_bytes or (error.tokens is not None and error.limit is not None and error.tokens <= error.limit):
+        return 0
+    if error.window is not None:
+        return error.window
+    call = view.facts.last_call
+    accepted = usage_of(call.usage).input if call is not None and view.token_count.known else 0
+    return max(accepted, view.token_count.tokens * 9 // 10)
+
+
+def _read(storage: Storage) -> tuple[dict[str, int], str | None]:
+    """Return the learned windows by model, and the version of their document; none if it cannot be read."""
+    try:
+        document = storage.read(KEY)
+    except StorageError:
+        return {}, None
+    if document is None:
+        return {}, None
+    try:
+        found: Any = msgspec.json.decode(document.data)
+    except (msgspec.DecodeError, ValueError):  # also for a byte that is no UTF-8
+        found = {}
+    windows = {name: one for name, one in object_of(found).items() if isinstance(one, int) and one >= _LEAST_TOKENS}
+    return windows, document.version
+
+
+def _keep(storage: Storage, model: str, tokens: int) -> None:
+    """Write a learned window beside those of other models; another process may write at the same time."""
+    for _ in range(8):
+        windows, version = _read(storage)
+        data = msgspec.json.format(msgspec.json.encode({**windows, model: tokens}), indent=2)
+        try:
+            storage.write(KEY, data, expect=version, create=version is None)
+        except StorageConflict:
+            continue
+        return

@@ -43,9 +43,8 @@ from .offload.read_back import EXPAND_TOOL
 from .parts import NoMemory, SessionOptions, assemble, new_facts
 from .prefix import RequestOptions, with_beta_header
 from .prepare import prepare
-from .recovery import make_room, recover
+from .recovery import make_room, read_windows, recover
 from .replies import Call, calls_of, is_billed, plain_reply, repeated_ids, repeated_reply, text_call
-from .windows import read_windows
 
 
 class Session:

@@ -22,7 +22,7 @@ from acp.schema import (
 
 from ...conversation.wire.blocks import text_block
 from ...errors import InputError
-from ...settings.agent import McpServer
+from ...settings.records import McpServer
 from ...values import record
 
 PromptBlock: TypeAlias = (

@@ -20,8 +20,7 @@ from ...importers.import_result import plain, sound_content
 from ...models.chat_reply import ChatAssembly
 from ...models.messages_stream import MessageAssembly
 from ...models.responses_reply import ResponsesAssembly
-from ...models.sse import EventDecoder, ServerEvent
-from ...models.wire import ReplyAssembly
+from ...models.wire import EventDecoder, ReplyAssembly, ServerEvent
 from ...values import object_of, record, rows_of
 from .exchange import SeenExchange, hidden
 

@@ -9,8 +9,7 @@ from typing import IO, Any, Final, cast
 import msgspec
 
 from ...values import record
-from .http1 import BrokenMessage, Head, unframed
-from .slabs import Bytes
+from .http1 import BrokenMessage, Bytes, Head, unframed
 
 APIS: Final = {b"/messages": "messages", b"/chat/completions": "chat", b"/responses": "responses"}
 """The end of the path of each recorded endpoint, and the name of its API."""

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Final
 
 from ...values import record
-from .slabs import Bytes
 
+Bytes = bytes | memoryview
+_SLAB_BYTES: Final = 1_048_576
+_LEAST_ROOM: Final = 262_144
+_LEAST_VIEW: Final = 65_536
+"""Smaller pieces are copied: one that is kept for long must not hold a slab of others."""
+_MOST_SLABS: Final = 128
+_TRIES: Final = 4
 MAX_HEAD_BYTES: Final = 262_144
 _END: Final = b"\r\n\r\n"
 _LINE: Final = b"\r\n"
@@ -20,6 +27,47 @@ _HEX: Final = re.compile(rb"[0-9A-Fa-f]{1,15}\Z")
 _NO_BODY: Final = frozenset({204, 304})
 _LAST_CHUNK: Final = re.compile(rb"(?:\A|\r\n)0+[ \t]*(?:;[^\r\n]*)?\r\n(?:[!-9;-~]+:[^\r\n]*\r\n)*\r\n\Z")
 _TAIL_BYTES: Final = 4_096
+
+
+class Slabs:
+    """The memory of all connections of one event loop: a read goes behind the last one, and nothing is overwritten.
+
+    A slab comes into use again when no view of it is left: no exchange and no write buffer has a part of it.
+    """
+
+    def __init__(self) -> None:
+        self._slab = bytearray(_SLAB_BYTES)
+        self._at = 0
+        self._used = deque[bytearray](maxlen=_MOST_SLABS)
+
+    def room(self) -> memoryview:
+        """Return memory for the next read."""
+        if _SLAB_BYTES - self._at < _LEAST_ROOM:
+            self._used.append(self._slab)
+            self._slab, self._at = self._free(), 0
+        return memoryview(self._slab)[self._at :]
+
+    def read(self, count: int) -> memoryview:
+        """Return the bytes of a read into ``room``."""
+        start, self._at = self._at, self._at + count
+        return memoryview(self._slab)[start : self._at]
+
+    def _free(self) -> bytearray:
+        for _ in range(min(_TRIES, len(self._used))):
+            slab = self._used.popleft()
+            try:
+                slab.pop()  # impossible while a view exists
+            except BufferError:
+                self._used.append(slab)
+            else:
+                slab.append(0)
+                return slab
+        return bytearray(_SLAB_BYTES)
+
+
+def kept(piece: Bytes) -> Bytes:
+    """Return a piece to keep for long."""
+    return piece if len(piece) >= _LEAST_VIEW else bytes(piece)
 
 
 class BrokenMessage(Exception):

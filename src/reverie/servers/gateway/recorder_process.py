@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from .exchange import Exchange
-from .slabs import Bytes
+from .http1 import Bytes
 
 MAX_WAITING_BYTES: Final = 128_000_000
 _RESTART_SECONDS: Final = 5.0

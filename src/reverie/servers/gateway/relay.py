@@ -19,11 +19,9 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from .entrance import Entrance
 from .exchange import Exchange, api_of
-from .http1 import BrokenMessage, Head, MessageBody, head_of, request_body, response_body
-from .slabs import Bytes, Slabs, kept
-from .upstreams import Routes, Upstream, forwarded
+from .http1 import BrokenMessage, Bytes, Head, MessageBody, Slabs, head_of, kept, request_body, response_body
+from .upstreams import Entrance, Routes, Upstream, forwarded
 
 _HIGH_WATER_BYTES: Final = 262_144
 _MOST_UNSENT_BYTES: Final = 33_554_432

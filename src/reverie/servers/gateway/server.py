@@ -7,12 +7,11 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 
-from .entrance import Entrance
 from .exchange import Exchange
+from .http1 import Slabs
 from .recorder_process import RecorderProcess
 from .relay import ClientSide, Rewriter
-from .slabs import Slabs
-from .upstreams import Routes
+from .upstreams import Entrance, Routes
 
 
 async def serve(

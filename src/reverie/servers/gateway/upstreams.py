@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import Final
 from urllib.parse import urlsplit
 
 from ...errors import InputError
 from ...values import record
+from ..guard import HttpRefusal, LoopbackRules
 from .http1 import Head
 
 TOKEN_HEADER: Final = b"x-reverie-token"
@@ -15,6 +17,7 @@ _OPENAI: Final = "https://api.openai.com"
 _GOOGLE: Final = "https://generativelanguage.googleapis.com"
 _FOR_US: Final = frozenset({b"proxy-connection", b"proxy-authorization", TOKEN_HEADER})
 _PORTS: Final = {"http": 80, "https": 443}
+_PREFIX: Final = b"/token/"
 
 
 @record
@@ -80,3 +83,27 @@ def forwarded(head: Head, method: bytes, target: bytes, upstream: Upstream) -> b
         elif name.lower() not in _FOR_US:
             lines.append(line)
     return b"\r\n".join([start, *lines, b"", b""])
+
+
+class Entrance:
+    """Admits requests: on loopback those for our own address that no web page sent, elsewhere those with the token."""
+
+    def __init__(self, *, port: int, token: str | None) -> None:
+        """Admit by address without a ``token``, else by the token."""
+        self._token = token.encode("ascii") if token is not None else None
+        self._rules = LoopbackRules(port=port)
+
+    def admitted(self, head: Head, target: bytes) -> bytes | HttpRefusal:
+        """Return the target of a request without the token in its path, or why the request is refused."""
+        if not target.startswith(b"/"):
+            return HttpRefusal(421, "name the path alone")
+        given = b"".join(head.values(TOKEN_HEADER))
+        if target.startswith(_PREFIX):
+            given, _, rest = target.removeprefix(_PREFIX).partition(b"/")
+            target = b"/" + rest
+        if self._token is not None:
+            if hmac.compare_digest(given, self._token):
+                return target
+            return HttpRefusal(401, "send its token: in the base URL as /token/..., or as header X-Reverie-Token")
+        scope = {"path": target.decode("latin-1"), "raw_path": target, "headers": head.fields}
+        return self._rules.refusal(scope) or target

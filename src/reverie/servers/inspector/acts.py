@@ -20,8 +20,7 @@ from ...conversation.decisions import (
     Unknown,
     decision_of,
 )
-from ...conversation.entries import ASSISTANT, DECISION, Entry
-from ...conversation.rounds import reply_id
+from ...conversation.entries import ASSISTANT, DECISION, Entry, reply_id
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...values import record, replace

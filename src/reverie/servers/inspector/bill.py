@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...cache.causes import Cause, cause_of
 from ...cache.ledger import MAIN
 from ...cache.prices import prices_for
 from ...cache.usage import Usage, reported_usage, usage_of
-from ...cache.watch import UNSEEN, WatchPolicy, registered_by
+from ...cache.watch import UNSEEN, Cause, WatchPolicy, cause_of, registered_by
 from ...conversation.decisions import CallRecorded, decision_of
 from ...conversation.entries import DECISION, Entry, iso
 from ...importers import ImportedSession

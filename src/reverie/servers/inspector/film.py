@@ -13,7 +13,7 @@ from ...conversation.decisions import AgentFinished, AgentSpawned, MemoriesExtra
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...importers import ImportedSession
-from ...runtime.reports.compaction_losses import CompactionLoss, loss_report, losses
+from ...runtime.reports.measures import CompactionLoss, loss_report, losses
 from ...text.counts import counted
 from .acts import Act, acts_of, command_of
 from .bill import BilledCall, PricedBreak, bill_data, billed

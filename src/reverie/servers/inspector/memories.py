@@ -15,7 +15,7 @@ from ...memories.store.records import MemoryRecord
 from ...ports import Stamp, Storage
 from ...runtime.dream.control import stop
 from ...runtime.dream.dreams import Dreams
-from ...runtime.dream.status import running_dream
+from ...runtime.dream.gate import running_dream
 from ...runtime.library import Library
 from ...runtime.memory.memory import Memory
 from ...runtime.memory.shared_journal import StoredJournal

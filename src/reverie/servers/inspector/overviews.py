@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ...cache.causes import losses_by_cause
 from ...cache.ledger import Totals
+from ...cache.watch import losses_by_cause
 from ...conversation.decisions import MessageQueued, decision_of
 from ...conversation.entries import decode_entry
 from ...errors import InputError, StorageError

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ...cache.causes import cause_of
+from ...cache.watch import cause_of
 from ...errors import InputError
 from ...memories.rules.secrets import find_secrets
 

@@ -13,8 +13,7 @@ from ...cache.breakpoints import BreakpointPlan
 from ...cache.economics import RelativeRates
 from ...cache.ledger import MAIN
 from ...conversation.decisions import CallRecorded, Cause, PrefixRendered, decision_of
-from ...conversation.entries import ASSISTANT, DECISION, Entry
-from ...conversation.rounds import reply_id
+from ...conversation.entries import ASSISTANT, DECISION, Entry, reply_id
 from ...conversation.view import View
 from ...conversation.wire.request import build_request
 from ...importers import ImportedSession

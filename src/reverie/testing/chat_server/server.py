@@ -19,11 +19,10 @@ from ...model_facts import default_model, facts_of
 from ...values import rows_of
 from ..loopback import LoopbackServer
 from ..messages_server import ManualClock, count_block_tokens
-from .chat_rules import refuse_chat
 from .ledger import BreakpointCache, PrefixCache, prompt_units
 from .refusals import Body, ChatRefusal
 from .replies import Tokens, chat_events, chat_reply, response_body, response_events, response_output
-from .response_rules import ItemRules, refuse_response, response_items
+from .response_rules import ItemRules, refuse_chat, refuse_response, response_items
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,11 +9,11 @@ Replies come from a function. The test sets the time in ``server.clock``, which 
 
 from __future__ import annotations
 
+from .edits import count_block_tokens
 from .faults import StreamGate
 from .replies import ServerReply
 from .server import ManualClock, MessagesServer
 from .signatures import redact_thinking, sign_thinking
-from .token_count import count_block_tokens
 
 __all__ = [
     "ManualClock",

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
+from ...conversation.wire.canonical import canonical_block
+from ...conversation.wire.documents import document_pages
 from ...model_facts import ModelFacts
 from ...values import record
 from .prefix import content_blocks, is_thinking, referenced_tools, visible_tools
 from .refusals import ProviderRefusal
-from .token_count import TokenCounter
+from .signatures import record_of
 
+TokenCounter: TypeAlias = "Callable[[Any], int]"
+
+_BYTES_PER_TOKEN: Final = 4
+_MEDIA_TOKENS: Final = 2_000
+_UNCOUNTED: Final = ("signature",)
 CLEARED: Final = "[Tool result cleared by the server]"
 _DEFAULT_TRIGGER_TOKENS: Final = 100_000
 _DEFAULT_KEPT_USES: Final = 3
@@ -19,6 +26,30 @@ Request: TypeAlias = "dict[str, Any]"
 Block: TypeAlias = "dict[str, Any]"
 Edit: TypeAlias = "Mapping[str, Any]"
 Report: TypeAlias = "dict[str, Any]"
+
+
+def count_block_tokens(block: Any) -> int:
+    """Return the tokens of a block: one per 4 bytes of JSON, at least 1; 2,000 per image or PDF page; 0 for
+    signatures.
+    """
+    media, bare = _without_media(block)
+    return max(1, len(canonical_block(bare, "")) // _BYTES_PER_TOKEN) + media * _MEDIA_TOKENS
+
+
+def _without_media(block: Any) -> tuple[int, Any]:
+    """Return the number of images, pages and documents in a block, and the block without their bytes."""
+    if not isinstance(block, Mapping):
+        return 0, block
+    fields = dict(cast(Mapping[str, Any], block))
+    if fields.get("type") in ("image", "document"):
+        return max(1, document_pages(fields)), {**fields, "source": None}
+    for name in _UNCOUNTED:
+        fields.pop(name, None)
+    inner = fields.get("content")
+    if not isinstance(inner, list):
+        return 0, fields
+    parts = [_without_media(item) for item in cast("list[Any]", inner)]
+    return sum(count for count, _ in parts), {**fields, "content": [part for _, part in parts]}
 
 
 @record
@@ -150,3 +181,54 @@ def deleted_results(request: Request) -> set[str]:
                 )
             deleted.update(fields["tool_use_ids"])
     return deleted
+
+
+def shown_request(body: dict[str, Any], dropped: Collection[tuple[int, int]], facts: ModelFacts) -> dict[str, Any]:
+    """Return the request without dropped thinking, turn-scoped messages of earlier turns and thinking of old turns."""
+    messages = body["messages"]
+    last_user = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    forgotten = -1 if facts.keeps_thinking or _clears_thinking(body) else _last_prompt(messages)
+    shown: list[Any] = []
+    for index, message in enumerate(messages):
+        content = message["content"]
+        if _is_cleared(message, index, last_user):
+            content = []
+        elif not isinstance(content, str):
+            content = [
+                _with_words(block)
+                for position, block in enumerate(content)
+                if (index, position) not in dropped and not (index < forgotten and is_thinking(block))
+            ]
+        shown.append(message if content == message["content"] else {**message, "content": content})
+    return {**body, "messages": shown}
+
+
+def _with_words(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block with the thinking that its signature holds, where its text was not returned."""
+    if block.get("type") != "thinking" or block.get("thinking"):
+        return block
+    record = record_of(block)
+    return {**block, "thinking": record.words} if record is not None and record.words else block
+
+
+def _is_cleared(message: Mapping[str, Any], index: int, last_user: int) -> bool:
+    """Return whether a turn-scoped message is no longer shown, because a user message follows it."""
+    return message.get("clear_at") == "next_user_message" and index < last_user
+
+
+def _clears_thinking(body: Mapping[str, Any]) -> bool:
+    declared: Any = body.get("context_management") or {}
+    edits: Any = declared.get("edits") or ()
+    return any(str(edit.get("type")).startswith("clear_thinking") for edit in edits)
+
+
+def _last_prompt(messages: list[Any]) -> int:
+    """Return the index of the last user message that holds more than tool results; -1 where there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        content = message["content"]
+        if message["role"] == "user" and (
+            isinstance(content, str) or any(block.get("type") != "tool_result" for block in content)
+        ):
+            return index
+    return -1

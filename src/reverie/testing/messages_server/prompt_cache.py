@@ -13,8 +13,7 @@ from ...cache.usage import Usage
 from ...conversation.wire.canonical import canonical_block
 from ...models.scripted_model import mark_ttl
 from ...values import record
-from .edits import CLEARED, blocks_of, deleted_results
-from .token_count import TokenCounter
+from .edits import CLEARED, TokenCounter, blocks_of, deleted_results
 
 
 @record

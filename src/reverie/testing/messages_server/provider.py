@@ -24,12 +24,11 @@ from .compaction import (
     signed_summary,
     summary_block,
 )
-from .edits import EditedRequest, apply_context_management
+from .edits import EditedRequest, TokenCounter, apply_context_management, shown_request
 from .prefix import Prefix, is_thinking, prefix_of
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of
 from .refusals import ProviderRefusal, check_betas, check_request, is_shaped
 from .replies import ServerReply, cut_to, reply_of
-from .shown_request import shown_request
 from .thinking import (
     BINDING_BETA,
     Behavior,
@@ -41,7 +40,6 @@ from .thinking import (
     check_thinking,
     signed_reply,
 )
-from .token_count import TokenCounter
 
 Body: TypeAlias = "dict[str, Any]"
 _TIER: Final = {"service_tier": "standard"}

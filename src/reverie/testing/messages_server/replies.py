@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 from ...values import field, record
-from .token_count import TokenCounter
+from .edits import TokenCounter
 
 Block: TypeAlias = "dict[str, Any]"
 

@@ -16,13 +16,13 @@ from ...conversation.wire.validate import Limits
 from ...model_facts import facts_of
 from ..loopback import LoopbackServer
 from .compaction import listed_messages
+from .edits import TokenCounter, count_block_tokens
 from .faults import Faults, InjectedFailure, StreamGate, first_of
 from .models import model_row, served_models
 from .provider import Caller, Provider
 from .refusals import ProviderRefusal, betas_of, check_access
 from .replies import ReplyFunction, ServerReply
 from .thinking import Behavior
-from .token_count import TokenCounter, count_block_tokens
 from .wire import JsonReply, StreamReply, error_body
 
 if TYPE_CHECKING:

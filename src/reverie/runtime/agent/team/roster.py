@@ -6,13 +6,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import anyio
 
 from ....layers.l7_relay import AgentResult, RelayPolicy, over_limit, start_problem
+from ....settings import Mode
 from ....tools.context import ToolContext
 from ....values import record
+from ...mail.local_queues import LocalQueues
+from .types import TypeMemory
 
 AgentState: TypeAlias = Literal["running", "completed", "failed", "killed"]
 _KILL_COMMANDS, _CANCEL_TASK, _GIVE_UP = 0.25, 0.5, 0.75
@@ -164,3 +168,27 @@ async def _have_ended(agents: list[TeamMember], seconds: float) -> bool:
         for one in agents:
             await one.done.wait()
     return all(one.done.is_set() for one in agents)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """A sub-agent's place in its team: the parts it shares with its parent, and the limits that apply to it."""
+
+    id: str
+    depth: int
+    roster: Roster
+    over_limit: Callable[[], str]
+    """Function that returns a text about the limit that the sub-agent has reached; empty if none."""
+    memory: TypeMemory | None = None
+    has_parent_model: bool = True
+    """Whether the sub-agent's model belongs to its parent, which also closes it."""
+    queues: LocalQueues = field(default_factory=LocalQueues)
+    """The message queues of the agents of this process, which write to each other by name."""
+    lead: str = ""
+    """The name of the agent that started this sub-agent."""
+    lead_mode: Callable[[], Mode] = lambda: "plan"
+    """Function that returns the permission mode of that agent, which limits the mode of this one."""
+    background: bool = False
+    """Whether that agent goes on meanwhile, so that it can answer messages."""
+    protected: tuple[Path, ...] = ()
+    """Paths where writes ask; empty means the Reverie directory."""

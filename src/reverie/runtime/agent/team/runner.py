@@ -50,11 +50,9 @@ from ...session.replies import Call
 from ..options import AgentOptions
 from ..parts import AgentParts
 from ..tool_runs import ToolRuns
-from .lineage import Lineage
 from .progress import Narrator
-from .roster import MemberRun, Roster, RunEnd, TeamMember
-from .type_memory import TypeMemory
-from .types import find_kinds, prompt_of
+from .roster import Lineage, MemberRun, Roster, RunEnd, TeamMember
+from .types import TypeMemory, find_kinds, prompt_of
 from .worktrees import Worktree
 
 SOURCE: Final = "agent"

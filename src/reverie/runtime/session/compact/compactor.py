@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from ....conversation.boundary import CLEAR_RESULTS, CLEARS
 from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered, decision_of
-from ....conversation.entries import ASSISTANT, DECISION, META, Entry, new_uuid
-from ....conversation.rounds import reply_id
+from ....conversation.entries import ASSISTANT, DECISION, META, Entry, new_uuid, reply_id
 from ....conversation.tokens.accounting import account, added_texts, attachments_in, metrics
 from ....conversation.tokens.estimate import estimate_request
 from ....conversation.tokens.window import Thresholds

@@ -1,24 +1,26 @@
-"""The plan of a session: kept in its log, written to a Markdown file, and stated until it is done.
+"""The plan and the open steps of a session: kept in its log, the plan also in a Markdown file, stated until done.
 
 The log holds the plan and the file is its projection. A person's edit of the file is logged when it is noticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, cast
 
+from ....conversation.authorship import text_of
 from ....conversation.decisions import Cause, PlanChanged
 from ....conversation.plans import Plan, PlanState, is_known_text
-from ....conversation.reads import shows_result
+from ....conversation.reads import HistoryReader, shows_result
 from ....conversation.standing_context import StandingItem, digest_of
+from ....conversation.tool_calls import COMPLETED, steps_in
 from ....conversation.view import View
 from ....errors import StorageError
 from ....events import FellBack
 from ....ports import Storage
+from ....values import record, rows_of
 from ..host import SessionHost
 from ..standing_context import StandingContext
-from .answered_calls import AnsweredCall, AnsweredCalls
 
 PLAN_FILE: Final = "plan.md"
 PLAN_TOOL: Final = "Plan"
@@ -26,6 +28,9 @@ LAYER: Final = "plan"
 _AUTHORS: Final = {"user": "the user", "lead": "your lead", "mode": "the permission mode", "agent": "you"}
 
 _EDITED: Final = "The user changed its text; the text below replaces the one before."
+TOOLS: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
+"""The names of tools that replace a list of steps, in this and other programs."""
+_HEAD: Final = "Your list of steps, those that are not completed:"
 
 
 class PlanKeeper:
@@ -151,3 +156,85 @@ def state_sentence(plan: Plan) -> str:
             return f"The plan is rejected by {author}; do not work by it.{words}"
         case "done":
             return f"The plan is ended by {author}; it no longer holds.{words}"
+
+
+@record
+class AnsweredCall:
+    """A tool call whose result is no error."""
+
+    id: str
+    entry: str
+    """The uuid of the log entry that has the call."""
+    input: Any
+    result: str
+
+
+class AnsweredCalls:
+    """Finds the last answered call of some tools; each entry of the history is read once."""
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+        self._restart()
+
+    def _restart(self) -> None:
+        self.last: AnsweredCall | None = None
+        self._ids: list[str] = []
+        self._open: dict[str, tuple[str, Any]] = {}
+        self._reader = HistoryReader()
+
+    def follow(self, view: View) -> AnsweredCall | None:
+        """Read the entries that the view gained since the last call, and return its last answered call.
+
+        If the view does not continue the one before, its history is read from the start.
+        """
+        if not self._reader.continues(view):
+            self._restart()
+        for item in self._reader.items(view):
+            for block in rows_of(item.message.get("content")):
+                self._take(item.uuid, block)
+        return self.last
+
+    def any_in(self, view: View) -> bool:
+        """Say whether a view shows any answered call of these tools."""
+        return any(view.tool_call(called) is not None for called in self._ids)
+
+    def _take(self, uuid: str, block: dict[str, Any]) -> None:
+        if block.get("type") == "tool_use" and block.get("name") in self._tools:
+            self._open[str(block.get("id"))] = uuid, block.get("input")
+        elif block.get("type") == "tool_result" and (called := str(block.get("tool_use_id"))) in self._open:
+            entry, given = self._open.pop(called)
+            if block.get("is_error") is not True:
+                self.last = AnsweredCall(called, entry, given, text_of(block))
+                self._ids.append(called)
+
+
+class StepsSource:
+    """States the open steps of the last call of TodoWrite while no such call shows them."""
+
+    name = "steps"
+    only_after_cuts = False
+
+    def __init__(self) -> None:
+        self._calls = AnsweredCalls(TOOLS)
+
+    def steps(self, view: View) -> list[tuple[str, str]]:
+        """Return the last list of steps of a session, each as its text and status."""
+        last = self._calls.follow(view)
+        return (steps_in(last.input) if last is not None else None) or []
+
+    async def items(self, view: View) -> Sequence[StandingItem]:
+        """Return the open steps; without any, an item only where the view shows an older list by itself."""
+        steps = self.steps(view)
+        last = self._calls.last
+        if last is None:
+            return ()
+        is_shown = view.tool_call(last.id) is not None
+        still_open = [f"- [{status or 'pending'}] {text}" for text, status in steps if status != COMPLETED]
+        if not still_open and (is_shown or not self._calls.any_in(view)):
+            return ()
+        value = "\n".join([_HEAD, *still_open]) if still_open else "No step is open: all were completed or dropped."
+        # A list is another one if it was written again: the view may show a list that was written in between.
+        digest = digest_of(f"{last.id}\n{value}")
+        name = "the list of open steps"
+        native = digest if is_shown else ""
+        return (StandingItem("steps", self.name, name, value, digest, native=native, shown_by=(last.entry,)),)

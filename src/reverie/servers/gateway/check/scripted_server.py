@@ -11,7 +11,7 @@ import msgspec
 
 from ....testing.messages_server.wire import error_body, event_bytes, stream_events
 from ....values import object_of, record
-from ...listener import open_listener
+from ...guard import open_listener
 from ..http1 import BrokenMessage, Head, head_of, request_body, unframed
 
 _CASE: Final = re.compile(rb"case-([a-z0-9]+)")
