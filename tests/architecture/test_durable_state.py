@@ -37,7 +37,6 @@ TOUCH_FILES = {
     "dream/progress.py": OF_THE_MACHINE + "the progress of the process that dreams",
     "dream/scheduler.py": WORKING_COPY,
     "instructions/reader.py": OF_THE_PROJECT,
-    "instructions/reader.py": OF_THE_PROJECT,
     "jobs/engine.py": PACKAGE,
     "library.py": REMOVES,
     "mail/directory.py": FILES_HALF + "documents of owners and keys",

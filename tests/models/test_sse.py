@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reverie.errors import ModelError
-from reverie.models import open_model, sse
+from reverie.models import open_model, wire
 from reverie.models.wire import EventDecoder, ServerEvent
 
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=30)
@@ -78,7 +78,7 @@ def test_a_line_that_never_ends_costs_no_more_than_its_bytes(
 def test_a_stream_whose_event_never_ends_is_a_model_error_after_one_try(
     serving: Any, run: Any, monkeypatch: pytest.MonkeyPatch, endless: bytes
 ) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 200)
+    monkeypatch.setattr(wire, "MAX_EVENT_BYTES", 200)
 
     async def ask() -> None:
         async with serving([{"body": endless}]) as server:
@@ -92,5 +92,5 @@ def test_a_stream_whose_event_never_ends_is_a_model_error_after_one_try(
 
 
 def test_many_events_may_be_longer_together_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 200)
+    monkeypatch.setattr(wire, "MAX_EVENT_BYTES", 200)
     assert len(decoded([b"data: x\n\n"] * 100 + [b"data: x\n\n" * 100])) == 200

@@ -17,7 +17,7 @@ from reverie.models import RetryingModel, ScriptedModel
 from reverie.models.failures import failure_of_status
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.session import windows
+from reverie.runtime.session import recovery
 from reverie.settings import Switches
 from reverie.values import replace
 
@@ -76,7 +76,7 @@ def test_a_named_limit_lowers_the_window_is_logged_and_kept_for_the_model_across
             assert session.parts.offload.policy.default_limit_chars < 50_000
         async with Session.open("s", storage=storage) as session:  # the same session, resumed
             assert session.thresholds.window == 30_000
-        storage.delete(windows.KEY)
+        storage.delete(recovery.KEY)
         async with Session.open("s", storage=storage) as session:  # its own log is enough
             assert session.thresholds.window == 30_000
             await session.compact_reactively(refusal("prompt is too long: 29000 tokens > 28000 maximum"))
@@ -106,7 +106,7 @@ def test_only_a_limit_that_can_be_a_window_is_learned(message: str, status: int,
         async with Session.open("s", storage=InMemoryStorage()) as session:
             await fill(session, 8)
             before = session.thresholds.window
-            await windows.learn_window(session.log, session.parts, refusal(message, status))
+            await recovery.learn_window(session.log, session.parts, refusal(message, status))
             assert session.thresholds.window == (window or before)
 
     anyio.run(steps)
@@ -123,7 +123,7 @@ def test_a_refusal_without_numbers_lowers_the_window_below_the_refused_size_in_t
             assert count // 2 < session.thresholds.window < count
         async with Session.open("s", storage=storage) as session:
             assert session.thresholds.window < count
-        assert storage.read(windows.KEY) is None
+        assert storage.read(recovery.KEY) is None
 
     anyio.run(steps)
 
@@ -132,12 +132,12 @@ def test_a_refusal_without_numbers_lowers_the_window_below_the_refused_size_in_t
 def test_a_damaged_list_of_windows_is_ignored_and_written_anew() -> None:
     async def steps() -> None:
         storage = InMemoryStorage()
-        storage.write(windows.KEY, b'{"m": 5000, "n": "x"')
+        storage.write(recovery.KEY, b'{"m": 5000, "n": "x"')
         async with Session.open("s", storage=storage) as session:
             await fill(session, 8)
             assert session.thresholds.window > 5_000
             await session.compact_reactively(refusal("prompt is too long: 31000 tokens > 30000 maximum"))
-        document = storage.read(windows.KEY)
+        document = storage.read(recovery.KEY)
         assert document is not None
         assert b"30000" in document.data
 
