@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...memories.recall.fence import escaped
-from ...text.counts import counted
+from ...text.counts import counted, dollars
 from ...values import record
-from ...text.counts import dollars
 from .policy import RelayPolicy
 
 MODES: Final = ("plan", "default", "accept-edits", "bypass")
