@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reverie.cache.prices import Prices
 from reverie.cache.usage import Usage
 from reverie.cache.watch import REMOVED, RESTARTED, REWRITTEN, UNSEEN
 from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
@@ -14,6 +15,7 @@ from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
 from reverie.importers import read_session
 from reverie.replay.drops import CacheDrop, drops
 from reverie.replay.recording import BlockSizes, RecordedRequest, Recording, recording_of
+from reverie.replay.run import billed_outcome
 from reverie.values import replace
 
 START = 1_763_208_000.0
@@ -110,6 +112,18 @@ def test_the_price_of_a_drop_is_known_where_the_model_is() -> None:
     assert found.usd is not None
     assert found.usd > 0
     assert only(recorded(step(0, 0, FIRST), step(1, 400, Usage(write_5m=100_000)))).usd is None
+
+
+@pytest.mark.requirement("U5")
+def test_a_bill_at_the_prices_of_another_model_has_its_breaks_at_the_same_prices() -> None:
+    steps = [step(number, 400 * number, Usage(write_5m=100_000), model="claude-sonnet-4-5") for number in range(2)]
+    other = Prices(input=7.0, output=9.0, cache_read=1.0, cache_write_5m=8.0, cache_write_1h=14.0)
+    outcome = billed_outcome(recorded(*steps), other)
+    assert outcome is not None
+    assert [one.usd for one in outcome.breaks] == [pytest.approx(0.1 * (8.0 - 1.0))]
+    own = only(recorded(*steps)).usd
+    assert own is not None
+    assert own != pytest.approx(outcome.breaks[0].usd)
 
 
 @pytest.mark.requirement("C4", "C5")

@@ -13,7 +13,7 @@ from math import comb
 from typing import Any, Final
 
 from ..cache.ledger import expected_usage
-from ..cache.prices import prices_for
+from ..cache.prices import Prices, prices_for
 from ..cache.usage import Usage
 from ..cache.watch import REMOVED, RESTARTED, SERVER, UNSEEN, CacheWatch, registered_by
 from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknown, decision_of
@@ -55,8 +55,11 @@ class CacheDrop:
         return self.expected - self.actual
 
 
-def drops(recording: Recording) -> list[CacheDrop]:
-    """Return a list of a recording's drops in cache reads; requests without billed usage are left out."""
+def drops(recording: Recording, prices: Prices | None = None) -> list[CacheDrop]:
+    """Return a list of a recording's drops in cache reads; requests without billed usage are left out.
+
+    The money is counted at these prices, without them at those of the model that was asked.
+    """
     found: list[CacheDrop] = []
     watch, opening = CacheWatch(), dict[str, Any]()
     for step in recording.steps:
@@ -72,7 +75,8 @@ def drops(recording: Recording) -> list[CacheDrop]:
         if _falls(watch, used):
             reason = _announced(before) or _reason(before, used, step)
             idle = step.at - watch.sent_at
-            usd = None if before.registered else _lost(request["model"], used, watch.readable)
+            at_prices = prices or prices_for(request["model"])
+            usd = None if before.registered else _lost(at_prices, used, watch.readable)
             found.append(
                 CacheDrop(step.number, step.at, reason, bool(before.registered), watch.readable, used.read, idle, usd)
             )
@@ -131,6 +135,5 @@ def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest) -> str:
     return REMOVED if step.removed and reason == SERVER else reason
 
 
-def _lost(model: str, used: Usage, readable: int) -> float | None:
-    prices = prices_for(model)
+def _lost(prices: Prices | None, used: Usage, readable: int) -> float | None:
     return prices.cost_of(used) - prices.cost_of(expected_usage(used, readable)) if prices is not None else None

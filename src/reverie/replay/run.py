@@ -49,7 +49,7 @@ def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None
         points.append(_point(step, step.billed, prices))
     breaks = [
         ReplayBreak(one.number, one.at, one.reason, one.tokens, one.usd or 0.0, one.registered)
-        for one in drops(recording)
+        for one in drops(recording, prices)
     ]
     outcome = ReplayOutcome(
         "recorded", recording.name, recording.session, recording.model, tuple(points), breaks=tuple(breaks)
