@@ -94,6 +94,32 @@ def test_the_exact_command_is_not_the_same_in_another_directory(rule: str, place
     assert outcome(f"cd {place} && {command}".replace("  ", " "), rule) == "ask"
 
 
+@pytest.mark.requirement("S1")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo 'import os' | python3",
+        "cat a.py | python3",
+        "ls && echo x | python3",
+        "echo 'a|b' | python3",
+        "echo a | cat | python3",
+        "if true; then echo x | python3; fi",
+        "echo x |python3",
+        "echo x | pytest tests",
+    ],
+)
+def test_the_exact_command_is_not_the_same_with_an_input(line: str) -> None:
+    assert outcome(line, "Bash(python3)", "Bash(pytest:words)") == "ask"
+    assert outcome(line, "Bash(python3:*)", "Bash(pytest:*)") == "allow"
+
+
+@pytest.mark.parametrize(
+    "line", ["python3 | tail", "cd /repo && python3 | tail", "grep 'a|b' x && python3", "ls; python3 || echo no"]
+)
+def test_the_exact_command_may_write_to_a_pipe(line: str) -> None:
+    assert outcome(line, "Bash(python3)") == "allow"
+
+
 def test_a_prefix_that_allows_anything_holds_in_the_directories_of_the_session() -> None:
     assert outcome("cd sub && make all", "Bash(make:*)") == "allow"
     assert outcome("cd /tmp/evil && make all", "Bash(make:*)") == "ask"

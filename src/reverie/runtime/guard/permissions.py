@@ -344,5 +344,5 @@ def _allowing_rule(
         for each in line.commands
     ]
     covered = all(rule or not problem_of(each) for rule, each in zip(by, line.commands, strict=True))
-    joined = covered and may_join(line, by, case.reads, is_walled=is_walled)
+    joined = covered and may_join(case.access.target, line, by, case.reads, is_walled=is_walled)
     return next((rule for rule in by if rule), None) if joined else None
