@@ -77,6 +77,15 @@ def test_replay_writes_a_page_once_and_draws_a_table(session: Path, tmp_path: Pa
     assert "--force" in again.stderr
 
 
+def test_the_reason_is_told_why_append_only_removed_content(session: Path, tmp_path: Path):
+    note = "append-only keep everything until the window is full"
+    for window, is_told in ((60_000, True), (1_000_000, False)):
+        given = {"REVERIE_HOME": str(tmp_path), "REVERIE_WINDOW_TOKENS": str(window)}
+        done = reverie("replay", str(session), "--policy", "append-only", "--policy", "sliding-window", **given)
+        assert done.returncode == 0, done.stderr
+        assert (note in " ".join(done.stdout.split())) is is_told
+
+
 @pytest.mark.slow
 def test_prices_can_be_chosen(session: Path):
     cheap = json.loads(

@@ -39,11 +39,14 @@ def test_our_own_log_comes_back_as_it_is(recordings: Any) -> None:
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"\x7fELF\x02\x01\x01\x00\x00\xff\xfe\n\x00binary", "is binary"),
-        (b"hello, this is prose\nand more of it\n", "unknown format"),
-        (b'{"a": 1}\n{"b": 2}\n', "unknown format"),
-        (b'{"messages": []}', "unknown format"),
-        (b"[1, 2, 3]", "unknown format"),
-        (b"[" * 100_000, "unknown format"),
+        (b"hello, this is prose\nand more of it\n", "unknown format: line 1 is not JSON;"),
+        (b'{"a": 1}\n{"b": 2}\n', "unknown format: a record with the keys a;"),
+        (b'{"messages": []}', "unknown format: a record with the keys messages;"),
+        (b'{"a": 1, "b": 2, "c": 3, "%b": 4}' % (b"x" * 999), "unknown format: a record with the keys a, b, c ...;"),
+        (b"\xef\xbb\xbf", "unknown format: no record;"),
+        (b"{}", "unknown format: an empty record;"),
+        (b"\n[1, 2, 3]", "unknown format: line 2 is a JSON list, not a record;"),
+        (b"[" * 100_000, "unknown format: line 1 is nested too deeply;"),
     ],
 )
 def test_what_is_no_session_is_refused_in_one_sentence_that_names_the_known_formats(
@@ -53,13 +56,14 @@ def test_what_is_no_session_is_refused_in_one_sentence_that_names_the_known_form
         recordings.import_bytes(data)
     message = str(caught.value)
     assert "\n" not in message
-    assert all(one.title in message for one in FORMATS)
+    assert all(one.name in message for one in FORMATS)
+    assert len(message.removeprefix(str(recordings.folder))) <= 3 * 80
 
 
 def test_a_missing_file_a_directory_and_a_device_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         read_session(tmp_path / "none.jsonl")
-    with pytest.raises(InputError, match="is a directory"):
+    with pytest.raises(InputError, match=r"is a directory; .* 'reverie replay DIRECTORY'"):
         read_session(tmp_path)
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(InputError, match="not a regular file"):

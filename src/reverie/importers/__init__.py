@@ -48,16 +48,15 @@ _HEAD_BYTES: Final = 2**18
 
 @record
 class Format:
-    """A recording format: its name, its title, a test for a record, and its reader."""
+    """A recording format: its name, a test for a record, and its reader."""
 
     name: str
-    title: str
     looks: Callable[[Record], bool]
     read: Callable[[RecordSource], list[ImportedSession]]
 
 
 FORMATS: Final = tuple(
-    Format(module.NAME, module.TITLE, module.looks, module.read)
+    Format(module.NAME, module.looks, module.read)
     for module in (
         reverie_log,
         qwen,  # before Claude Code, whose shape of a line it has
@@ -95,7 +94,7 @@ def read_session(path: str | Path) -> list[ImportedSession]:
         source, found = whole, _format(whole)
     if found is None:
         binary = b"\0" in data[:8192] or b"\xff" in data[:8192] or not _is_utf8(data[:8192])
-        raise InputError(f"{path} is {'binary' if binary else 'in an unknown format'}; {_known()}")
+        raise InputError(f"{path} is {'binary' if binary else f'in an unknown format: {_content(source)}'}; {_known()}")
     return _distinct(found.read(source))
 
 
@@ -167,5 +166,16 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
+def _content(source: RecordSource) -> str:
+    """Return in a few words the content of a file that has no known format."""
+    if source.records:
+        keys = [key[:20] for key in source.records[0][1]]
+        return (
+            f"a record with the keys {', '.join(keys[:3])}{' ...' if keys[3:] else ''}" if keys else "an empty record"
+        )
+    broken = next(iter(source.damage), None)
+    return f"line {broken.line} is {broken.reason.partition(':')[0]}" if broken else "no record"
+
+
 def _known() -> str:
-    return "known are: " + ", ".join(one.title for one in FORMATS)
+    return f"known are {', '.join(one.name for one in FORMATS)}"

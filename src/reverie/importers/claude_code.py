@@ -13,7 +13,6 @@ from .foreign_values import Record, as_count, as_list, as_number, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain, sound_content
 
 NAME: Final = "claude-code"
-TITLE: Final = "Claude Code session (.jsonl)"
 
 _SPEAKING: Final = frozenset({"user", "assistant", "attachment", "system"})
 _BOOKKEEPING: Final = frozenset(

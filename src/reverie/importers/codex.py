@@ -16,7 +16,6 @@ from .foreign_values import Record, as_count, as_list, as_text, compact_json, fi
 from .import_result import ImportedSession, RecordSource, SessionDraft, first_words, plain
 
 NAME: Final = "codex"
-TITLE: Final = "Codex rollout (.jsonl, .jsonl.zst)"
 
 _STATE: Final = frozenset({"session_meta", "world_state", "token_usage_record", "inter_agent_communication_metadata"})
 _LINES: Final = _STATE | {"response_item", "turn_context", "event_msg", "compacted"}

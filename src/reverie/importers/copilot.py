@@ -12,7 +12,6 @@ from .foreign_values import Record, as_count, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "copilot"
-TITLE: Final = "Copilot CLI session (events.jsonl)"
 
 _EVENT: Final = re.compile(r"(?:session|user|assistant|tool|system|model|subagent|hook|skill|abort)\.\w+")
 

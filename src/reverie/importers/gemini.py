@@ -16,7 +16,6 @@ from .foreign_values import Record, as_list, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "gemini"
-TITLE: Final = "Gemini CLI chat (.jsonl, .json)"
 
 _SPEAKERS: Final = frozenset({"user", "gemini"})
 _NOTICES: Final = frozenset({"info", "error", "warning"})

@@ -14,7 +14,6 @@ from .foreign_values import Record, as_number, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft, first_words
 
 NAME: Final = "history"
-TITLE: Final = "history of prompts (history.jsonl of Claude Code or Codex)"
 
 
 def looks(row: Record) -> bool:

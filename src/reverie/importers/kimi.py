@@ -19,7 +19,6 @@ from .foreign_values import Record, as_count, as_number, as_text, compact_json
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 
 NAME: Final = "kimi"
-TITLE: Final = "Kimi Code session (wire.jsonl)"
 
 _MAIN: Final = "main"
 _PARTS: Final = ("context.", "turn.", "usage.", "token_counting.", "llm.", "agent.", "profile.", "full_compaction.")

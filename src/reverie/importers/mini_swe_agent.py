@@ -12,7 +12,6 @@ from .foreign_values import Record, as_count, as_number, as_text
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 
 NAME: Final = "mini-swe-agent"
-TITLE: Final = "mini-swe-agent trajectory (.traj.json)"
 
 _COMMAND: Final = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
 """A command of the text protocol; a reply has exactly one, and the next user message is its output."""

@@ -21,7 +21,6 @@ from .foreign_values import Record, as_count, as_number, as_text, compact_json
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "opencode"
-TITLE: Final = "opencode session (opencode.db, or the JSON of 'opencode export')"
 MAGIC: Final = b"SQLite format 3\0"
 
 _STEPS: Final = frozenset({"step-start", "step-finish", "patch", "snapshot", "agent", "retry", "compaction"})

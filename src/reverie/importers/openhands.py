@@ -12,7 +12,6 @@ from .foreign_values import Record, as_list, as_number, as_text, compact_json, f
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "openhands"
-TITLE: Final = "OpenHands output (output.jsonl)"
 
 _BOOKKEEPING: Final = frozenset(
     {"recall", "null", "change_agent_state", "agent_state_changed", "condensation_request", "success", "user_rejected"}

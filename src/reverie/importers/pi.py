@@ -12,7 +12,6 @@ from .foreign_values import Record, as_count, as_list, as_number, as_text, compa
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "pi"
-TITLE: Final = "pi session (.jsonl)"
 
 _BOOKKEEPING: Final = frozenset(
     {"session", "thinking_level_change", "model_change", "label", "session_info", "custom", "usage", "leaf"}

@@ -12,7 +12,6 @@ from .foreign_values import Record, as_count, as_text, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
 
 NAME: Final = "qwen"
-TITLE: Final = "Qwen Code chat (.jsonl)"
 
 _SPEAKERS: Final = frozenset({"user", "assistant", "tool_result"})
 

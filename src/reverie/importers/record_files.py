@@ -49,7 +49,9 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; give the path of a recorded session") from None
     except IsADirectoryError:
-        raise InputError(f"{path} is a directory; give one recorded session, a file") from None
+        raise InputError(
+            f"{path} is a directory; give one recorded session, a file, or use 'reverie replay DIRECTORY'"
+        ) from None
     except PermissionError:
         raise InputError(f"{path} may not be read by this user; check its permissions") from None
     except (OSError, ValueError) as error:

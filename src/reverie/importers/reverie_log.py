@@ -12,7 +12,6 @@ from .foreign_values import Record, as_text
 from .import_result import ImportedSession, RecordSource, SkipCounts, safe_id
 
 NAME: Final = "reverie"
-TITLE: Final = "Reverie session log (.jsonl)"
 
 _ENVELOPE: Final = frozenset({"uuid", "parent", "time", "session", "kind", "body"})
 

@@ -17,7 +17,6 @@ from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 from .record_files import decode_record
 
 NAME: Final = "swe-agent"
-TITLE: Final = "SWE-agent trajectory (.traj)"
 
 
 def looks(row: Record) -> bool:

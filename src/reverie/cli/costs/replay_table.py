@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ...replay.outcome import ReplayReport
 from ...replay.report import (
+    APPEND_ONLY,
     OURS,
     RECORDED,
     UNCACHED,
@@ -202,6 +203,8 @@ def draw_needed(found: dict[str, dict[str, Any]]) -> None:
         headings = ["policy", "tokens removed", "needed again", "in requests", "read back for"]
         table(headings, rows, right=(1, 2, 3, 4))
         about = "Charged is content that a reply quotes; files that the agent read again itself are in its requests."
+        if any(policy.startswith((UNCACHED, APPEND_ONLY)) for policy, *_ in rows):
+            about += f" {UNCACHED} and {APPEND_ONLY} keep everything until the window is full; then they must compact."
         paint([(f"{about}\n", "dim")], wrap=True)
 
 
