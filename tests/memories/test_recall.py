@@ -193,15 +193,6 @@ def test_search_shows_nothing_it_is_not_sure_of() -> None:
 
 
 @pytest.mark.requirement("R2")
-def test_a_question_of_one_word_shows_the_few_memories_that_have_it() -> None:
-    assert choose("how do we test?").files == ("feedback_database.md",)
-    assert choose("test that").files == choose("why?").files == choose("how do we lint?").files == ()
-    others = [replace(KEPT[0], file=f"feedback_{number}.md", name=f"Test {number}") for number in range(3)]
-    assert len(choose("how do we test?", [*KEPT, *others[:2]]).files) == 3
-    assert choose("how do we test?", [*KEPT, *others]).files == (), "too many have it"
-
-
-@pytest.mark.requirement("R2")
 def test_a_memory_is_shown_for_one_sentence_of_a_long_prompt_but_not_for_words_spread_over_it() -> None:
     task = "Rename the parser in the importer module and keep the old name as an alias."
     asked = f"{task} How should tests reach the real database?"

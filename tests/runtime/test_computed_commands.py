@@ -178,3 +178,16 @@ def test_where_programs_cannot_be_judged_such_a_line_asks(world: ShellWorld, mon
 def test_a_program_that_does_not_start_is_named_in_the_result(world: ShellWorld) -> None:
     world.furnish(SETUP, repository=True)
     assert "'bash payload.sh': not started without asking" in world.run(INJECTED[0]).result
+
+
+@pytest.mark.requirement("S3")
+def test_a_line_that_uses_a_variable_which_the_sandbox_lacks_asks() -> None:
+    asks = ['printf %s "$ANTHROPIC_API_KEY"', 'echo "${DATABASE_URL:-none}"', 'for f in $FILES; do wc -l "$f"; done']
+    runs = [
+        'x=a; echo "$x"',
+        'echo "$HOME $PWD $RANDOM"',
+        'for f in *.py; do echo "${f%.py} ${#f}"; done',
+        'ls | while read -r n; do echo "$n"; done',
+    ]
+    assert [judged_line(line).allowed for line in asks] == [False] * 3
+    assert [judged_line(line).allowed for line in runs] == [True] * 4

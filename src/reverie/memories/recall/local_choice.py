@@ -75,11 +75,10 @@ def searched(
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
     """Say whether a match may be shown unasked: by its words, or by its meaning where that is known.
 
-    A memory that has much of a sentence's words needs half of the certainty by meaning. One word is enough if it is
-    the only one of a question.
+    A memory that has much of a sentence's words needs half of the certainty by meaning.
     """
     by_words = any(
-        share >= policy.min_share and (words != 2 or strength >= policy.min_strength)
+        share >= policy.min_share and (words > 2 or strength >= policy.min_strength)
         for words, strength, share in match.sentences
     )
     if match.certainty is None:

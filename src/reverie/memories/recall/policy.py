@@ -23,7 +23,7 @@ class RecallPolicy:
     min_share: float = 0.5
     """The least share of a sentence that the words of a memory to be shown unasked make up, rare words weighing more.
 
-    It needs three such words, two of ``min_strength``, or the only word of a question that few memories have."""
+    It needs three such words, or two of ``min_strength``."""
     min_strength: float = 1.5
     """The least strength of two words; a word that no other memory has adds 1, and one that many have adds less."""
     min_certainty: float = 0.32

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 _DAY_SECONDS: Final = 86_400.0
 _MIN_LIKENESS: Final = 0.2
-_FEW: Final = 3
-"""The most memories that the only word of a question may point to."""
-_QUESTION_MARKS: Final = ("?", "？")
 _SENTENCE_END: Final = pattern(r"[.!?…]\s+|[。！？]|\n+")
 
 
@@ -57,7 +54,7 @@ class Match:
     strength: float
     """The summed weight of the matched words; a word that no other memory has adds 1."""
     sentences: tuple[tuple[int, float, float], ...] = ()
-    """For each sentence with two of the words, or a question of one: their number, strength, share of the sentence."""
+    """For each sentence of the question with two of the words: their number, strength, and share of the sentence's."""
     likeness: float = 0.0
     """The cosine of the vectors of question and memory; 0 without embeddings."""
     certainty: float | None = None
@@ -189,9 +186,6 @@ class MemoryIndex:
         memories, rarest = len(shelved), idf(len(shelved), 1)
         weights = {word: idf(memories, len(self._postings[word])) / rarest for word in found}
         sentences = [words for part in _SENTENCE_END.split(query) if len(words := terms(part)) > 1]
-        only = set(without_noise(tokens(query))) if query.rstrip().endswith(_QUESTION_MARKS) else set[str]()
-        if len(only) == 1 and all(len(self._postings.get(word, ())) <= _FEW for word in only):
-            sentences = [[*only]]  # "how do we test?"
         return [self._match(file, -value, weights, sentences) for value, _, file in best]
 
     def _scores(self, words: list[str]) -> dict[int, float]:
@@ -231,7 +225,7 @@ class MemoryIndex:
         parts: list[tuple[int, float, float]] = []
         for words in sentences:
             matched = [told[word] for word in words if word in told]
-            if len(matched) > 1 or len(matched) == len(words):
+            if len(matched) > 1:
                 whole = sum(weights.get(word, 1.0) for word in words)
                 parts.append((len(matched), sum(matched), sum(matched) / whole))
         return Match(file, score, tuple(told), sum(told.values()), tuple(parts))

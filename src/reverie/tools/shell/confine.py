@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     import socket
 
     from .call_filter import call_filter
+    from .kept_variables import KEPT
     from .program_watch import Judge
 else:  # this program runs without the package
     sys.path.append(HERE)
     from call_filter import call_filter
+    from kept_variables import KEPT
 
 REFUSED = 126
 NOT_FOUND = 127
@@ -62,14 +64,6 @@ LIMITS = {
 # limit is then added to them), and does not count for root.
 MAX_PROCESSES = 512
 
-# The variables that a command gets: places, language, terminal. Any other may hold a key, or make a program run or load
-# another one.
-KEPT = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TZDIR", "COLUMNS", "LINES",
-    "NO_COLOR", "LS_COLORS", "LOCALE_ARCHIVE", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "VIRTUAL_ENV",
-    "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "RBENV_ROOT", "ASDF_DIR", "ASDF_DATA_DIR", "RUSTUP_HOME", "CARGO_HOME",
-    "GOPATH", "GOROOT", "JAVA_HOME",
-)  # fmt: skip
 KEPT_BEGINNING = "LC_"
 # Settings that a repository's configuration must not control; ``GIT_CONFIG_*`` overrides every file. Keys that contain
 # a name of the repository's choice (filters, hooks) and options are in ``git_program.py``.

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ..grammar import Command, Word
+from ..kept_variables import KEPT
 from ..read_only import problem_of
 from ..read_only.commands import COMMANDS
 from ..read_only.options import words_of
@@ -33,6 +34,7 @@ _FOR_ONE: Final = {
     "TZ": r"[A-Za-z]+(?:/[A-Za-z_]+)?", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", "TERM": "dumb|xterm",
     "COLUMNS": "[0-9]+",
 }  # fmt: skip
+_NAMED: Final = words_of("variable changed list length")
 _BUILTINS: Final = words_of("[ cd command echo false printf pwd test true type")
 _UNARY: Final = frozenset(f"-{letter}" for letter in "bcdefghknpstuwxzGLNOSr")
 _BINARY: Final = words_of("= == != < > -nt -ot -ef -eq -ne -lt -le -gt -ge")
@@ -53,14 +55,34 @@ def script_problem(script: Script) -> str:
         *(Assignment(name, ()) for name in script.summed),
     ]
     numbers = _numeric_names(bindings)
+    unknown = _names_used(script) - {each.name for each in bindings}
     problems = (
         *(_binding_problem(each) for each in bindings),
+        *(f"{name} is not set in the sandbox" for name in sorted(unknown) if not _is_given(name)),
         *(_command_problem(each, numbers) for each in script.commands),
         *(_comparison_problem(each.operator, each.operands, numbers) for each in script.comparisons),
         *(f"the value of {name} in a sum may be more than a number" for name in script.sums if name not in numbers),
         *("a substitution in a sum may be more than a number" for each in script.counts if not _is_numeric(each, ())),
     )
     return next(filter(None, problems), "")
+
+
+def _names_used(script: Script) -> set[str]:
+    """Return the variables whose values stand in words of the line."""
+    words = (
+        *script.words,
+        *script.reads,
+        *(word for each in script.commands for word in (*each.words, *each.reads)),
+        *(word for each in script.bindings for word in each.words or ()),
+        *(word for each in script.comparisons for word in each.operands),
+    )
+    values = (part for word in words for part in word.parts if isinstance(part, Value))
+    return {value.name for value in values if value.kind in _NAMED and _NAME.match(value.name)}
+
+
+def _is_given(name: str) -> bool:
+    """Return whether the sandbox or bash itself gives a variable its value."""
+    return name in KEPT or _SPECIAL.match(name) is not None
 
 
 def _binding_problem(binding: Assignment) -> str:
