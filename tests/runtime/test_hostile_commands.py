@@ -14,6 +14,8 @@ import pytest
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer, PermissionScope, decide
 from reverie.settings import Mode, PermissionRules
 from reverie.tools import Access
+from reverie.tools.shell.computed import judged_line
+from reverie.tools.shell.confine import KEPT
 from shell_world import CANARY, DENY, Ran, ShellWorld
 
 Case: TypeAlias = dict[str, str]
@@ -95,6 +97,41 @@ def test_nothing_outside_and_nothing_denied_comes_back(world: ShellWorld) -> Non
         ran = world.run(*(case["command"] for case in cases))
         found += [*leaks(world, ran, cases), *ran.changed]
     assert found == []
+
+
+NESTED = "git init -q sub; cp .env sub; git -C sub add -f .env; git -C sub commit -qm one; rm sub/.env"
+SCRIPT = 'mkdir bin; echo \'console.log("CANARY_" + "7f3a")\' > bin/npm'
+# Values that become git's words or directory, or a file that only the process sees under its name.
+COMPUTED_LEAKS = [
+    (TRACKED, "x=' -p'; git log HEAD$x"),
+    (TRACKED, "x=p; git log -$x"),
+    (TRACKED + "; echo show HEAD:.env > words", "xargs git < words"),
+    (TRACKED + "; echo git show HEAD:.env > words", "xargs timeout 5 < words"),
+    (TRACKED + "; echo git show HEAD:.env > words", "xargs nice < words"),
+    (TRACKED + "; echo show > words", "xargs -I{} git {} HEAD < words"),
+    (TRACKED + "; echo B=CANARY_7f3a >> .env; git add -f .env", "git status -v"),
+    (NESTED, "d=sub; cd $d; git log -p"),
+    (NESTED, 'for d in */; do git -C "$d" log -p; done'),
+    (SCRIPT, "p=/pro; find . -maxdepth 0 -exec node ${p}c/self/fd/0/npm --version \\; < bin"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("S1", "S3")
+@pytest.mark.parametrize(("setup", "line"), COMPUTED_LEAKS)
+def test_no_computed_word_shows_a_denied_file_of_a_repository_or_runs_a_script(
+    world: ShellWorld, setup: str, line: str
+) -> None:
+    world.furnish(setup)
+    ran = world.run(line)
+    assert leaks(world, ran, [{"setup": setup, "command": line}]) == []
+    assert ran.changed == ()
+
+
+@pytest.mark.parametrize("name", [*KEPT, "PYTHONSAFEPATH", "BASH_ENV"])
+def test_a_line_that_sets_a_variable_of_the_sandbox_asks(name: str) -> None:
+    assert not judged_line(f"{name}=x; ls").allowed
+    assert judged_line(f"my_{name}=x; ls").allowed
 
 
 DENIED = [

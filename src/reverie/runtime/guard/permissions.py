@@ -258,7 +258,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
     if rule := _first(case, found.ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     shown = judged.line or parse(text)
-    if isinstance(shown, Line) and shows_denied_file(shown, case.reads):
+    if isinstance(shown, Line) and shows_denied_file(shown, case.reads, is_computed=judged.is_computed):
         return _HISTORY
     outside = outside_problem(judged.line, case.reads) if judged.line is not None else ""
     restricted = judged.allowed and case.sandboxed

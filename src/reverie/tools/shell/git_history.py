@@ -5,6 +5,8 @@ No sandbox sees into those, so the repository is asked whether it ever held such
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +15,7 @@ from ...errors import InputError
 from ..files.readable import ReadScope, absolute_path
 from ..git import run_git
 from .grammar import Command, Line
+from .read_only.git import GIT
 from .read_only.options import words_of
 from .read_words import folders_of_commands, top_of_repository
 
@@ -29,8 +32,11 @@ _NAMES_ONLY: Final = words_of(
 _SECONDS: Final = 10.0
 
 
-def shows_denied_file(line: Line, scope: ReadScope) -> bool:
-    """Return whether a command of a line may show a denied file that its repository holds or held; this may block."""
+def shows_denied_file(line: Line, scope: ReadScope, *, is_computed: bool = False) -> bool:
+    """Return whether a command of a line may show a denied file that its repository holds or held; this may block.
+
+    A line that ``is_computed`` may go to any directory of the session, so every repository there counts.
+    """
     if not scope.denied:
         return False
     tops = {
@@ -39,14 +45,29 @@ def shows_denied_file(line: Line, scope: ReadScope) -> bool:
         if command.words[0].text == "git" and _shows_content(command)
         for folder in here
     }
+    if tops and is_computed:
+        tops.update(_repositories(scope))
     return any(_holds_denied_file(top, scope) for top in sorted(tops) if top)
+
+
+def _repositories(scope: ReadScope) -> Iterator[str]:
+    for root in scope.roots:
+        for folder, folders, files in os.walk(root):
+            if ".git" in folders or ".git" in files:
+                yield folder
+            if ".git" in folders:
+                folders.remove(".git")
 
 
 def _shows_content(command: Command) -> bool:
     words = [word.text for word in command.words[1:]]
     while words and words[0].startswith("-"):
         del words[: 2 if words[0] == "-C" else 1]
-    if not words or words[0] not in _SHOW:
+    if not words or words[0] not in GIT.rules.keys() | _SHOW:
+        return "--patch" in command.argv  # the subcommand is computed
+    if words[0] == "status":
+        return any(word == "--verbose" or re.match("-[a-z]*v|--patch", word) for word in words[1:])
+    if words[0] not in _SHOW:
         return False
     if words[0] not in ("log", "reflog"):
         return True

@@ -149,6 +149,8 @@ class ProgramWatch:
         if os.path.basename(argv[0] if argv else "") != name:
             return "it has another name than its file"
         if name == "node" and len(argv) > 1 and os.path.isabs(argv[1]):  # a script such as npm, by its first line
+            if os.path.dirname(argv[1]) not in os.environ.get("PATH", os.defpath).split(os.pathsep):
+                return "its script is not in the search path"  # such as /proc/self/fd/0/npm, which is another file here
             is_ours = self._is_in_project(os.path.realpath(argv[1])) or self._is_in_project(argv[1])
             return "it is a program of the project" if is_ours else self._judged(os.path.basename(argv[1]), argv[2:])
         if name.startswith("python") and argv[1:2] == ["-m"] and not is_python_with_safe_path(program):

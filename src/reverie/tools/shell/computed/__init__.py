@@ -93,6 +93,8 @@ def _commands(script: Script) -> Iterator[Command]:
             yield Command(words, reads)
             # xargs, find and others run git with more words, which may be options.
             yield from (Command((*words[at:], _PATCH)) for at in range(1, len(words)) if words[at].text == "git")
+            if name == "xargs" and not _RUNNERS.isdisjoint(word.text for word in words[1:]):
+                yield Command((_GIT, _PATCH))  # their input may name git
         elif reads:
             yield Command((_CAT, *(Word(text, text) for text in reads)))
     others = [*script.words, *(word for each in script.bindings if not each.before for word in each.words or ())]
@@ -102,7 +104,9 @@ def _commands(script: Script) -> Iterator[Command]:
 
 
 _CAT: Final = Word("cat", "cat")
+_GIT: Final = Word("git", "git")
 _PATCH: Final = Word("--patch", "--patch")
+_RUNNERS: Final = frozenset({"find", "nice", "timeout", "xargs"})
 _PLACES: Final = {"HOME": "~", "PWD": "."}
 
 
@@ -115,11 +119,12 @@ def _path_words(word: ScriptWord, name: str) -> Iterator[Word]:
             else [beginning]
         )
         yield from (Word(text, text, word.is_pattern, word.is_plain) for text in texts)
-    elif name == "git" and not beginning:
-        yield _PATCH  # it may be any option
     else:
-        folder = beginning[: beginning.rfind("/") + 1]
-        yield Word(folder or ".", folder or ".")
+        if name == "git":
+            yield _PATCH  # it may be any option, or become several words
+        if beginning or name != "git":
+            folder = beginning[: beginning.rfind("/") + 1]
+            yield Word(folder or ".", folder or ".")
 
 
 def _braces(text: str) -> list[str]:
