@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
 from reverie.models import ScriptedModel
 from reverie.runtime.library import Library
+
+from .conftest import on_a_screen
 
 MODEL = "claude-sonnet-4-5"
 PROSE = "The harbour master wrote down every ship that came in, and the tide it came with. "
@@ -36,13 +39,14 @@ def ran(capsys: pytest.CaptureFixture[str]) -> Ran:
     return call
 
 
-async def talk(session: Session, turns: int) -> list[str]:
+async def talk(session: Session, turns: int, tests: int = 1) -> list[str]:
     said = [(await session.say("Write down every ship of pier_7.txt, please.")).uuid]
     for n in range(turns):
         await session.prepare(model=MODEL, max_tokens=100)
         blocks = [{"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"file_path": f"piers/pier_{n}.txt"}}]
         await session.observe({"id": f"m{n}", "role": "assistant", "model": MODEL, "content": blocks})
-        said.append((await session.result(f"t{n}", f"tests/test_pier_{n}.py failed\n" + PROSE * 40)).uuid)
+        failed = "".join(f"tests/test_pier_{n + turns * one}.py failed\n" for one in range(tests))
+        said.append((await session.result(f"t{n}", failed + PROSE * 40)).uuid)
     return said
 
 
@@ -98,6 +102,31 @@ def test_it_shows_before_it_acts_and_undo_gives_everything_back(ran: Ran, harbou
     code, _, complaint = ran(compact, "harbour", "--undo")
     assert code == 2
     assert "no compaction to undo" in complaint
+
+
+def test_the_question_stands_right_below_the_price_on_a_small_screen(ran: Ran, tmp_path: Path):
+    async def steps() -> None:
+        async with Session.open("harbour", cwd=tmp_path) as session:
+            await talk(session, 60, tests=20)
+
+    anyio.run(steps)
+    _, report, _ = ran(compact, "harbour", "--dry-run", "--json")
+    lost = len(report["loss"]["lost"])
+    screen = on_a_screen("compact", "harbour", typed=b"n\n", code=1).split("Compact?")[0]
+    assert f"  and {lost - 4:,} more; after the compaction 'reverie loss' lists all" in screen
+    lines = [line.rstrip() for line in screen.splitlines() if line.strip() and line.strip() != "n"]
+    assert lines[-4].startswith("tokens ")
+    cost, carrying, saved = (float(one) for one in re.findall(r"\$([\d.]+)", lines[-3]))
+    assert f": saves ${saved:.4f}" in lines[-3]
+    assert saved == pytest.approx(carrying - cost, abs=0.0002)
+    cost, carrying, saved = (int(one.replace(",", "")) for one in re.findall(r"\d[\d,]+", " ".join(lines[-2:]))[:3])
+    assert saved == pytest.approx(carrying - cost, abs=2)
+    assert len(lines) <= 30
+    _, piped, _ = ran(compact, "harbour")
+    assert f"  and {lost - 40:,} more" in piped
+    _, told, _ = ran(loss, "harbour")
+    assert told.count("tests/test_pier_") >= lost > 40
+    assert " more" not in told
 
 
 @pytest.mark.requirement("L4.11")

@@ -23,6 +23,8 @@ from ..sessions.recordings import session_argument
 from .target_session import opened_session, queue_command
 from .undo import undo_and_print
 
+_LISTED, _LISTED_ON_SCREEN = 40, 4  # lost names
+
 
 @click.command()
 @session_argument()
@@ -175,24 +177,28 @@ def _usd(tokens: float, prices: Prices | None) -> float | None:
 
 
 def _show(report: CompactionReport, prices: Prices | None) -> None:
+    """Print a compaction; sizes and prices come last, so that a question below them does not scroll them away."""
     words, price = report.words, report.price
     say(f"method      {report.method}, {counted(report.model_calls, 'model call')}")
     if report.is_estimate:
         say("            an estimate: a dry run calls no model, whose summary will differ")
-    say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
-    cost, saves = _usd(price.cost, prices), _usd(price.saves, prices)
-    if cost is not None and saves is not None:
-        say(f"price       costs {dollars(cost)}, saves {dollars(saves)}{': not worth it' if saves < cost else ''}")
-    head = "price " if cost is None else "      "
-    say(f"{head}      {price.cost:,.0f} and {price.saves:,.0f} tokens at the input price")
-    say(f"            {price.reason}")
     if report.cost_usd is not None and report.model_calls:
         say(f"spent       {dollars(report.cost_usd)} on the summary")
     say(f"kept        {counted(report.kept_messages, 'message')} unchanged")
     say(f"            {counted(len(words.whole), 'user message')} word for word{_shortened(words)}")
     say(f"read back   with handle {report.handle}")
     say()
-    say(loss_text(report.loss, width=console().width))
+    listed = _LISTED_ON_SCREEN if sys.stdout.isatty() else _LISTED
+    say(loss_text(report.loss, width=console().width, listed=listed))
+    say()
+    say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
+    cost, carrying = _usd(price.cost, prices), _usd(price.saves, prices)
+    if cost is not None and carrying is not None:
+        net = f"saves {dollars(carrying - cost)}" if carrying > cost else "not worth it"
+        say(f"price       compacting {dollars(cost)}, not compacting {dollars(carrying)}: {net}")
+    head = "price " if cost is None else "      "
+    say(f"{head}      {price.cost:,.0f} and {price.saves:,.0f} tokens at the input price")
+    say(f"            {price.reason}")
 
 
 def _shortened(words: QuotedWords) -> str:

@@ -19,7 +19,6 @@ from .anchors import mined
 from .user_words import user_messages
 
 _TODO: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
-_LISTED: Final = 40
 
 
 @record
@@ -107,8 +106,8 @@ def _open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
     return []
 
 
-def loss_text(loss: LossReport, *, width: int = 200) -> str:
-    """Return a loss report as text with at most 40 losses, in lines of this width if handles allow it."""
+def loss_text(loss: LossReport, *, width: int = 200, listed: int | None = None) -> str:
+    """Return a loss report as text with all or so many losses, in lines of this width if handles allow it."""
     if not loss.had:
         return "Nothing that can be named exactly was in the part that left."
     lines = [f"{'kind':<14}{'had':>8}{'out of view':>13}"]
@@ -116,9 +115,9 @@ def loss_text(loss: LossReport, *, width: int = 200) -> str:
     lines.append(f"Exact names still in view, by use: {loss.share_kept:.1%}. Everything can be read back.")
     if loss.lost:
         lines += ["", "Out of view, most used first (kind, uses, text, handle):"]
-        lines += [_line(one, width) for one in loss.lost[:_LISTED]]
-    if len(loss.lost) > _LISTED:
-        lines.append(f"  and {len(loss.lost) - _LISTED:,} more")
+        lines += [_line(one, width) for one in loss.lost[:listed]]
+    if listed is not None and len(loss.lost) > listed:
+        lines.append(f"  and {len(loss.lost) - listed:,} more; after the compaction 'reverie loss' lists all")
     return "\n".join(lines)
 
 
