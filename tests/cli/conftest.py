@@ -6,10 +6,12 @@ import fcntl
 import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,8 +94,13 @@ def stocked(home: Path, script: Script, tmp_path: Path) -> str:
     return "fence-1"
 
 
-def on_a_screen(*arguments: str, columns: int = 80, typed: bytes = b"", code: int = 0, **environ: str) -> str:
-    """Run the command on a terminal of this width, type something, and return what was on the screen."""
+def on_a_screen(
+    *arguments: str, columns: int = 80, typed: bytes = b"", interrupt_at: str = "", code: int = 0, **environ: str
+) -> str:
+    """Run the command on a terminal of this width, type something, and return what was on the screen.
+
+    When it has shown ``interrupt_at``, it gets the signal of Ctrl-C, and must end within a minute.
+    """
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     command = [str(Path(sys.executable).with_name("reverie")), *arguments]
@@ -103,11 +110,19 @@ def on_a_screen(*arguments: str, columns: int = 80, typed: bytes = b"", code: in
         os.close(child)
         os.write(parent, typed)
         shown = bytearray()
+        bound = threading.Timer(60, process.kill)
         try:
             while piece := os.read(parent, 65_536):
                 shown += piece
+                if interrupt_at and interrupt_at.encode() in shown:
+                    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+                        pass  # a signal just before Python waits for a line is seen only after the line
+                    process.send_signal(signal.SIGINT)
+                    interrupt_at = ""
+                    bound.start()
         except OSError:
             pass
         assert process.wait(60) == code
+        bound.cancel()
     os.close(parent)
     return shown.decode()

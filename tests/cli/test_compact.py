@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def test_it_shows_before_it_acts_and_undo_gives_everything_back(ran: Ran, harbou
     assert report["kept_messages"] > 0
     assert report["loss"]["by_kind"]["path"][0] > 0
     assert "price" in report
-    code, text, _ = ran(compact, "harbour")
+    code, text, _ = ran(compact, "harbour", "--yes")
     assert code == 0
     assert "tokens" in text
     assert "read back" in text
@@ -122,20 +123,42 @@ def test_the_question_stands_right_below_the_price_on_a_small_screen(ran: Ran, t
     cost, carrying, saved = (int(one.replace(",", "")) for one in re.findall(r"\d[\d,]+", " ".join(lines[-2:]))[:3])
     assert saved == pytest.approx(carrying - cost, abs=2)
     assert len(lines) <= 30
-    _, piped, _ = ran(compact, "harbour")
+    _, piped, _ = ran(compact, "harbour", "--yes")
     assert f"  and {lost - 40:,} more" in piped
     _, told, _ = ran(loss, "harbour")
     assert told.count("tests/test_pier_") >= lost > 40
     assert " more" not in told
 
 
+@pytest.mark.parametrize("options", [(), ("--json",), ("--model", "scripted")])
+def test_without_a_terminal_it_compacts_only_with_yes(
+    ran: Ran, harbour: list[str], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+):
+    monkeypatch.setattr("reverie.models.open_model", lambda name: ScriptedModel([]))
+    before = shown()
+    code, out, complaint = ran(compact, "harbour", *options)
+    assert (code, out) == (2, "")
+    assert "compacted nothing: confirmation needs a terminal; --yes compacts" in complaint
+    assert shown() == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads from /proc whether the command waits")
+@pytest.mark.parametrize("command", ["compact harbour", "delete harbour", "trust", "install --host codex"])
+def test_ctrl_c_at_a_question_ends_the_command_at_once(harbour: list[str], command: str):
+    before = shown()
+    screen = on_a_screen(*command.split(), interrupt_at="[y/N]: ", code=130)
+    assert "nothing was changed" in screen
+    assert shown() == before
+
+
 @pytest.mark.requirement("L4.11")
 def test_a_part_is_named_by_a_message(ran: Ran, harbour: list[str]):
-    code, report, _ = ran(compact, "harbour", "--up-to", harbour[45][:13], "--json")
+    code, report, _ = ran(compact, "harbour", "--up-to", harbour[45][:13], "--yes", "--json")
     assert code == 0
     assert report["method"] == "up_to"
     assert report["applied"]
-    code, _, complaint = ran(compact, "harbour", "--from", "nowhere-at-all")
+    code, _, complaint = ran(compact, "harbour", "--from", "nowhere-at-all", "--yes")
     assert code == 2
     assert "is in the view" in complaint
     code, _, complaint = ran(compact, "harbour", "--from", "a", "--up-to", "b")
@@ -192,5 +215,5 @@ def test_a_dry_run_with_a_model_calls_no_model(ran: Ran, harbour: list[str], mon
     _, report, _ = ran(*asked, "--dry-run", "--json")
     assert (calls, report["is_estimate"], report["applied"]) == ([], True, False)
     assert "a dry run calls no model" in ran(*asked, "--dry-run")[1]
-    _, report, _ = ran(*asked, "--json")  # the known-bad twin: the same without --dry-run calls
+    _, report, _ = ran(*asked, "--yes", "--json")  # the known-bad twin: the same without --dry-run calls
     assert (len(calls) > 0, report["is_estimate"], report["applied"]) == (True, False, True)

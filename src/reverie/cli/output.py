@@ -128,12 +128,25 @@ def is_terminal() -> bool:
 
 
 def confirmed(question: str, refusal: str) -> bool:
-    """Ask a yes/no question and return the answer; without a terminal, raise InputError with ``refusal``."""
+    """Ask a yes/no question and return the answer; without a terminal, raise InputError with ``refusal``.
+
+    Ctrl-C ends the command here, also in an event loop: its own handler would wait until the question is answered.
+    """
     if not is_terminal():
         raise InputError(refusal)
+    import signal
+
     import click
 
-    return click.confirm(visible(question), err=True)
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return click.confirm(visible(question), err=True)
+    except click.Abort:
+        sys.stderr.write("\n")
+        warn("nothing was changed")
+        raise
+    finally:
+        signal.signal(signal.SIGINT, earlier)
 
 
 def size(count: int) -> str:

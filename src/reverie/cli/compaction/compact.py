@@ -18,12 +18,13 @@ from ...runtime.reports.measures import loss_report
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
-from ..output import console, counted, dollars, emit_json, printable, say, warn
+from ..output import confirmed, console, counted, dollars, emit_json, is_terminal, printable, say, warn
 from ..sessions.recordings import session_argument
 from .target_session import opened_session, queue_command
 from .undo import undo_and_print
 
 _LISTED, _LISTED_ON_SCREEN = 40, 4  # lost names
+REFUSAL = "compacted nothing: confirmation needs a terminal; --yes compacts without asking, --dry-run shows an estimate"
 
 
 @click.command()
@@ -71,7 +72,7 @@ def command(
         from ...models import open_model
 
         model = open_model(model_name or settings.model or "")
-    return anyio.run(_compact, session, settings, asked, model, dry_run, yes or as_json, as_json)
+    return anyio.run(_compact, session, settings, asked, model, dry_run, yes, as_json)
 
 
 async def _compact(
@@ -79,14 +80,15 @@ async def _compact(
 ) -> int:
     try:
         async with opened_session(name, settings, model, dry_run=dry_run) as session:
+            if not (dry_run or yes or is_terminal()):
+                raise InputError(REFUSAL)  # before a model writes a summary that nobody can agree to
             session.listen(_on_event)
             plan = session.parts.compact
             report = await (plan.compact(**asked, dry_run=True) if dry_run else plan.plan(**asked))
             prices = _prices(session)
             if not as_json:
                 _show(report, prices)
-            agreed = dry_run or yes or not (sys.stdin.isatty() and sys.stderr.isatty())
-            if not agreed and not click.confirm("Compact?", err=True):
+            if not (dry_run or yes) and not confirmed("Compact?", REFUSAL):
                 warn("nothing was changed")
                 return 1
             entry = None if dry_run else await plan.apply(report)
