@@ -171,6 +171,16 @@ def test_a_model_that_no_table_names_has_the_strict_row_and_says_so(
     assert (row["window_tokens"], row["window_source"]) == (4_000, "a refusal")
 
 
+def test_without_a_model_the_reason_is_one_whole_sentence(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for model, reason in (("", "No model is set up yet"), ("nobody", "'nobody' names no model here")):
+        (home / "config.toml").write_text(f'model = "{model}"\n' if model else "")
+        assert findings(capsys)["model"]["detail"] == f"{reason}; 'reverie' says how to get one"
+
+
 @pytest.mark.requirement("V1")
 @pytest.mark.parametrize(
     ("asked", "near"),

@@ -98,6 +98,22 @@ def test_without_a_file_it_serves_on_loopback_until_it_is_interrupted(stocked: s
     assert film["sessions"][0]["id"] == stocked
 
 
+def test_the_address_for_a_file_says_that_it_has_the_sessions_too(stocked: str) -> None:
+    program = [sys.executable, "-m", "reverie", "inspect", str(SAMPLE)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split()[-1]
+        said = server.stdout.readline()
+        place, token = address.split("#token=")
+        asking = urllib.request.Request(f"{place}now", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asking, timeout=60) as answer:
+            data = answer.read()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 130
+    assert "all your sessions and memories too; --html" in said
+    assert stocked.encode() in (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
+
+
 @pytest.mark.parametrize("options", [("--redact",), ("--force",), ("nothing", "--port", "0"), ("--html", "page.html")])
 def test_options_that_do_not_fit_are_refused(reverie: Reverie, options: tuple[str, ...]) -> None:
     code, _, err = reverie("inspect", *options)

@@ -78,6 +78,28 @@ def test_a_memory_is_added_listed_shown_edited_taken_back_and_forgotten(
     assert told("reindex")["change"] is None
 
 
+def test_show_takes_the_start_of_a_name_and_names_near_ones(
+    told: Callable[..., Any], said: Callable[..., Answer]
+) -> None:
+    first = told("add", "Use the real database in tests", "--type", "feedback")["file"]
+    second = told("add", "Use tabs in Makefiles only", "--type", "feedback")["file"]
+    for start in (first[:20], first[:20].upper(), "Use the real"):
+        assert told("show", start)["file"] == first, start
+    code, out, err = said("show", "use")
+    assert (code, out) == (2, "")
+    assert "'use' matches 2 memories" in err
+    assert first in err
+    assert second in err
+    code, out, err = said("show", "use the raal data")
+    assert (code, out) == (2, "")
+    assert f"did you mean {first}?" in err
+    for far in ("", "zzzzzzzz"):
+        code, out, err = said("show", far)
+        assert (code, out, "did you mean" in err) == (2, "", False)
+    assert said("rm", first[:20])[0] == 2, "the start of a name deletes nothing"
+    assert len(told("list")) == 2
+
+
 def test_what_is_wrong_is_refused_in_one_clear_line(said: Callable[..., Answer]) -> None:
     for arguments, words in [
         (["add", "We are currently debugging it", "--type", "project"], "not saved: it is a passing detail"),

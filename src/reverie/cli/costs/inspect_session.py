@@ -70,6 +70,8 @@ def _serve(session: str, port: int, as_json: bool) -> None:
             emit_json({"address": server.address, "pid": os.getpid()})
         else:
             say(f"The inspector is at {server.address}")
+            if os.path.isfile(session):
+                say("It shows the file, and all your sessions and memories too; --html shows the file alone.")
             say("This address lets its reader see and change your sessions and memories. Ctrl-C ends it.")
         server.serve_forever()
 

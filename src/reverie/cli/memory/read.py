@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
 import click
 
+from ...errors import InputError
 from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import LABELS, Trust
 from ..output import StyledCell, emit_json, listing, say, warn
 from .project_store import as_head, opened
+
+if TYPE_CHECKING:
+    from ...runtime.memory.memory import Memory
 
 
 @click.command("list", short_help="List the memories, newest first.")
@@ -41,8 +48,8 @@ def trust_cell(trust: Trust) -> StyledCell:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, as_json: bool) -> None:
-    """Show a memory, by its file or its name."""
-    memory = opened().get(name)
+    """Show a memory, by its file or its name, or by the start of one if no other starts so."""
+    memory = _found(opened(), name)
     if as_json:
         emit_json({**as_head(memory), "version": memory.version, "extra": dict(memory.extra), "body": memory.body})
         return
@@ -55,6 +62,32 @@ def show(name: str, as_json: bool) -> None:
     say(f"{LABELS[memory.trust]}; changed {memory.modified[:10]}{origin}")
     say()
     say(memory.body.strip("\n"))
+
+
+def _found(memory: Memory, name: str) -> MemoryRecord:
+    """Return the memory of this file or name, or the only one that starts so; the error names near ones."""
+    try:
+        return memory.get(name)
+    except InputError as error:
+        wanted = name.strip().casefold()
+        if not wanted:
+            raise
+        starts: dict[str, dict[str, None]] = {}
+        for head in memory.list():
+            for key in (head.file, head.name):
+                starts.setdefault(key.casefold()[: len(wanted)], {})[head.file] = None
+        files = list(starts.get(wanted, ()))
+        if len(files) == 1:
+            return memory.get(files[0])
+        if files:
+            listed = ", ".join(files[:5])
+            raise InputError(
+                f"{name[:100]!r} matches {len(files)} memories: {listed}; use one of these files"
+            ) from None
+        near = dict.fromkeys(file for start in get_close_matches(wanted, starts, n=3) for file in starts[start])
+        if near:
+            raise InputError(f"{error}; did you mean {', '.join(list(near)[:3])}?") from None
+        raise
 
 
 @click.command(short_help="Find memories by their text.")

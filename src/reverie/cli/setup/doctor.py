@@ -130,15 +130,15 @@ def usable_model(home: Path) -> Finding:
     """Report the model that an agent would ask, or the ways to one."""
     from ...errors import ReverieError
     from ...models import open_model
+    from ...models.names import how_to_get_a_model
     from ...settings import load_settings
 
     try:
         settings = load_settings(home=home)
         return Finding("model", "ok", open_model(settings.model, aliases=settings.model_aliases).name)
     except (ReverieError, ValueError) as error:
-        return Finding(
-            "model", "absent", f"none for chat yet: 'reverie' says how to get one ({str(error).splitlines()[0]})"
-        )
+        reason = str(error).removesuffix(how_to_get_a_model()).partition("\n")[0].rstrip(" .")
+        return Finding("model", "absent", f"{reason}; 'reverie' says how to get one")
 
 
 def python_version() -> Finding:
