@@ -13,6 +13,7 @@ from marks import without_marks
 from reverie import Settings
 from reverie.conversation.log import parse_log
 from reverie.errors import InputError
+from reverie.events import QueryEnded
 from reverie.models import ScriptedModel
 from reverie.runtime.agent import parts
 from reverie.runtime.agent.agent import Agent
@@ -31,9 +32,9 @@ class World:
         self.project.mkdir()
         (self.project / "old.txt").write_bytes(b"one\r\ntwo\r\n")
         self.settings = Settings(self.home, switches=Switches(extraction=False, recall=False, dream=False))
-        self.model = ScriptedModel(self._answer)
+        self.model = ScriptedModel(self.answer)
 
-    def _answer(self, request: Any) -> Any:
+    def answer(self, request: Any) -> Any:
         if "another agent has started" in str(request["system"]):
             done = "tool_result" in str(request["messages"][-1])
             return "Written." if done else [use("Write", file_path="by_agent.txt", content="agent\n")]
@@ -159,3 +160,28 @@ def test_costs_are_counted_once(world: World) -> None:
 
     assert calls("first") == 3
     assert calls(report.session) == 0
+
+
+def test_the_cost_stays_and_the_budget_counts_it(world: World) -> None:
+    world.model = ScriptedModel(world.answer, name="anthropic:claude-sonnet-5")
+
+    async def figures(agent: Agent) -> tuple[float | None, float | None]:
+        return agent.status().cost_usd, agent.status().cache_share
+
+    world.talk("first", "hello there", "now change them")
+    spent, share = world.act("first", figures)
+    assert spent
+    back = world.back("first", 0).session
+    assert world.act(back, figures) == (spent, share)
+    twice = world.back(back, 0).session
+    assert world.act(twice, figures) == (spent, share)
+
+    async def end(budget_usd: float) -> str:
+        async with Agent(
+            model=world.model, cwd=world.project, session=twice, settings=world.settings, budget_usd=budget_usd
+        ) as agent:
+            [ended] = [event.end async for event in agent.ask("go on") if isinstance(event, QueryEnded)]
+            return ended
+
+    assert anyio.run(end, spent) == "budget"
+    assert anyio.run(end, 2 * spent) == "completed"

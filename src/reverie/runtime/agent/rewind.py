@@ -91,7 +91,13 @@ async def rewind(agent: Agent, prompt: str, *, files: bool = True) -> RewindRepo
             for path, (before, after) in changes.files.items():
                 restoration.restore(path, wanted=before, expected=after, folders=changes.folders)
             restoration.undo_memories(_memories_since(agent, entries[at:]))
-        made = {"from": agent.name, "message": prompt, FILES: restoration.rows, "memories": restoration.memories}
+        made = {
+            "from": agent.name,
+            "message": prompt,
+            FILES: restoration.rows,
+            "memories": restoration.memories,
+            "spent": agent.parts.events.meter.spent,
+        }
         meta = Entry(new_uuid(), None, iso(now), name, META, {REWOUND: made})
         _write_log(storage, log_key(slug, name), name, [*entries[:at], meta])
         return restoration.report(name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ...cache.usage import Usage, usage_of
 from ...conversation.decisions import AgentFinished, CallRecorded, decision_of
-from ...conversation.entries import DECISION, Entry
+from ...conversation.entries import DECISION, META, REWOUND, Entry
 from ...conversation.tokens.window import Level
 from ...events import BackgroundChanged, DecisionMade, DreamChanged, Event
-from ...values import record
+from ...values import object_of, record
 
 
 @record
@@ -52,6 +53,14 @@ class Meter:
                     self._add(found)
                 elif isinstance(found, AgentFinished):
                     self._add_agent(found)
+            elif entry.kind == META and (spent := object_of(object_of(entry.body.get(REWOUND)).get("spent"))):
+                self.usage, self.usd = usage_of(object_of(spent.get("usage"))), float(spent.get("usd") or 0)
+                self.unpriced = spent.get("unpriced") is True
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """The totals, for the log of a session that goes on from a copy of a part of this one."""
+        return {"usage": self.usage.body(), "usd": self.usd, "unpriced": self.unpriced}
 
     def on_event(self, event: Event) -> None:
         """Update the totals and ``background`` from one event; ignore events of other kinds."""
