@@ -12,14 +12,18 @@ from typing import Any
 import anyio
 import pytest
 
+from log_script import Script, text
 from reverie import FileStorage, Session, load_settings
 from reverie.cli.compaction import compact, loss
 from reverie.cli.main import run
+from reverie.conversation.decisions import Cause, Compacted
+from reverie.conversation.entries import marked_imported
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
 from reverie.models import ScriptedModel
 from reverie.runtime.library import Library
+from reverie.runtime.places.projects import log_key, project_slug
 
 from .conftest import on_a_screen
 
@@ -217,3 +221,33 @@ def test_a_dry_run_with_a_model_calls_no_model(ran: Ran, harbour: list[str], mon
     assert "a dry run calls no model" in ran(*asked, "--dry-run")[1]
     _, report, _ = ran(*asked, "--yes", "--json")  # the known-bad twin: the same without --dry-run calls
     assert (len(calls) > 0, report["is_estimate"], report["applied"]) == (True, False, True)
+
+
+def test_undo_names_whose_compaction_it_was_and_warns_of_a_view_beyond_the_window(
+    ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    script = Script()
+    script.add("meta", {"schema": 1, "source": {"format": "claude-code", "name": "x"}})
+    for _ in range(30):
+        script.user(PROSE * 40)
+        last = script.reply(text("Noted."))
+    script.decide(Compacted(Cause("compact", "full"), "auto", "full", "Ships came in.", 9_000, last, None))
+    script.user("Go on.")
+    storage = FileStorage(load_settings().home)
+    Library(storage).store(log_key(project_slug(tmp_path), "harbour"), marked_imported(script.entries, "harbour"))
+    storage.close()
+
+    async def steps() -> None:
+        async with Session.open("harbour", cwd=tmp_path) as session:
+            await talk(session, 60)
+
+    anyio.run(steps)
+    assert ran(compact, "harbour", "--yes")[0] == 0
+    _, first, warned = ran(compact, "harbour", "--undo")
+    assert first.startswith("undone: a compaction by Reverie; ")
+    assert warned == ""
+    monkeypatch.setenv("REVERIE_WINDOW_TOKENS", "60000")
+    _, second, warned = ran(compact, "harbour", "--undo")
+    assert second.startswith("undone: a compaction by claude-code, before the import; ")
+    assert "more than the window of" in warned
+    assert "'reverie compact harbour' compacts it again" in warned
