@@ -82,11 +82,17 @@ def _file_of(target: str) -> str:
 
 
 def line_for(memory: MemoryRecord) -> str:
-    """Return the index line of a memory, about 150 characters long."""
-    title = re.sub(r"([\[\]\\])", r"\\\1", " ".join(memory.name.split()))
+    """Return the index line of a memory, about 150 characters long.
+
+    A description that begins with the title goes on where the title ends.
+    """
+    name = " ".join(memory.name.split())
+    title = re.sub(r"([\[\]\\])", r"\\\1", name)
     target = "".join(_ENCODED.get(letter, letter) for letter in memory.file)
     start = f"- [{title}]({target})"
     hook = " ".join(memory.description.split())
+    if name and hook.startswith(f"{name} "):
+        hook = f"…{hook[len(name) :].lstrip(' ,;:')}"
     room = max(LINE_CHARS - len(start) - 3, _MIN_HOOK_CHARS)
     if len(hook) > room:
         hook = hook[: room - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
