@@ -68,7 +68,7 @@ def _shows_content(command: Command) -> bool:
     if words[0] == "status":
         return any(word == "--verbose" or re.match("-[a-z]*v|--patch", word) for word in words[1:])
     if words[0] not in _SHOW:
-        return False
+        return any("raw" in word for word in words)  # a format that prints the object of a reference
     if words[0] not in ("log", "reflog"):
         return True
     options = [word.partition("=")[0] for word in words[1:] if word.startswith("-")]

@@ -93,7 +93,8 @@ def _commands(script: Script) -> Iterator[Command]:
             yield Command(words, reads)
             # xargs, find and others run git with more words, which may be options.
             yield from (Command((*words[at:], _PATCH)) for at in range(1, len(words)) if words[at].text == "git")
-            if name == "xargs" and not _RUNNERS.isdisjoint(word.text for word in words[1:]):
+            texts = [word.text for word in words]
+            if "xargs" in texts and not _RUNNERS.isdisjoint(texts[texts.index("xargs") + 1 :]):
                 yield Command((_GIT, _PATCH))  # their input may name git
         elif reads:
             yield Command((_CAT, *(Word(text, text) for text in reads)))
