@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from log_script import Script, text
+from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.cli.main import COMMANDS
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import load_settings
+
+from .conftest import on_a_screen
 
 Answer = tuple[int, str, str]
 
@@ -98,3 +100,25 @@ def test_the_beginning_of_a_handle_opens_one_message(
     assert whole[0] == 0
     assert reverie("read", found["session"], found["handle"][:8]) == whole
     assert reverie("read", found["session"], found["handle"][:7])[0] == 2
+
+
+def test_a_result_is_called_one_and_the_last_line_on_a_terminal_opens_a_message(
+    home: Path, tmp_path: Path, reverie: Callable[..., Answer]
+) -> None:
+    script = Script()
+    script.user("Look at the pier.")
+    script.reply(call("t1", "Read", file_path="/repo/pier.txt"))
+    script.result("t1", "The lantern of the pier is broken.")
+    storage = FileStorage(home)
+    Library(storage).store(log_key(project_slug(tmp_path), "pier"), script.entries)
+    storage.close()
+    piped = reverie("search", "lantern broken")[1]
+    lines = piped.splitlines()
+    [shown] = [at for at, line in enumerate(lines) if "lantern" in line]
+    assert "  result  " in lines[shown - 1]
+    assert "reverie read" not in piped
+    last = on_a_screen("search", "lantern broken").strip().splitlines()[-1]
+    assert last.endswith("shows the first message in full.")
+    code, out, _ = reverie(*last.split("'")[1].split()[1:])
+    assert code == 0
+    assert "The lantern of the pier is broken." in out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from ...errors import InputError
@@ -92,5 +94,10 @@ def draw(found: list[SearchHit], query: str) -> None:
                 handle = one.handle[:8] if short and RANDOM_NAME.match(one.handle) else one.handle
                 when = one.time[:16].replace("T", " ")
                 near = "" if wanted.intersection(tokens(one.snippet)) else "  near a match"
-                paint([(f"  {when}  {one.speaker or one.kind}  {handle}{near}\n", "dim")])
+                who = "result" if one.speaker == "tool" else one.speaker or one.kind
+                paint([(f"  {when}  {who}  {handle}{near}\n", "dim")])
                 say(folded(one.snippet, "    "))
+    if sys.stdout.isatty():
+        first = found[0]
+        name, handle = (one[:8] if RANDOM_NAME.match(one) else one for one in (first.session, first.handle))
+        say(f"\n'reverie read {name} {handle}' shows the first message in full.")
