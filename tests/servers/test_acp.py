@@ -74,7 +74,7 @@ def answering(request: dict[str, Any]) -> Any:
     if "plan it" in said:
         return [use("TodoWrite", todos=STEPS)]
     if "sleep" in said:
-        return [use("Bash", command="sleep 600")]
+        return [use("Bash", command="sleep 600; touch never")]
     return f"I saw {sum(block['type'] == 'image' for block in blocks)} images."
 
 
