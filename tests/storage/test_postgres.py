@@ -7,14 +7,17 @@ import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from postgres_server import PostgresServer
-from reverie.errors import SettingsError
+from reverie.errors import SessionBusy, SettingsError
 from reverie.ports import Storage
+from reverie.storage.postgres.leases import LeaseTable, PostgresLease
 from reverie.storage.postgres.storage import BLOB_BYTES, PostgresStorage
 from reverie.testing.storage_conformance import StorageConformance
 
@@ -65,6 +68,24 @@ def test_a_lease_is_renewed_while_its_holder_lives(postgres_url: str, tenant: st
             assert time.monotonic() < until
     assert lease.fence == 1
     holder.close()
+
+
+@pytest.mark.requirement("X1")
+def test_a_lease_that_another_thread_just_took_is_not_taken_over(
+    postgres_url: str, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = LeaseTable._hold
+
+    def slowly(table: LeaseTable, lease: PostgresLease) -> PostgresLease:
+        time.sleep(0.2)  # the others look at the database meanwhile
+        return hold(table, lease)
+
+    monkeypatch.setattr(LeaseTable, "_hold", slowly)
+    with closing(PostgresStorage(postgres_url, tenant=tenant)) as storage, ThreadPoolExecutor(4) as threads:
+        tries = [threads.submit(storage.lease, "s", holder=str(number)) for number in range(4)]
+        failed = [one.exception() for one in tries]
+        assert sum(isinstance(one, SessionBusy) for one in failed) == 3
+        assert failed.count(None) == 1
 
 
 @pytest.mark.requirement("X1")

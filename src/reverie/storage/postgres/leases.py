@@ -60,13 +60,21 @@ class LeaseTable:
         self._ttl_seconds = ttl_seconds
         self._held: dict[str, PostgresLease] = {}
         self._lock = threading.Lock()
+        self._taking = threading.Lock()
         self._stopping = threading.Event()
         self._beating: threading.Thread | None = None
         self._process = os.getpid()
         self._token = os.urandom(6).hex()
 
     def take(self, name: str, holder: str) -> PostgresLease:
-        """Take the lease, also of a holder that expired or whose process ended on this machine."""
+        """Take the lease, also of a holder that expired or whose process ended on this machine.
+
+        One thread at a time: a lease that another thread just took must not look like one whose answer was lost.
+        """
+        with self._taking:
+            return self._taken(name, holder)
+
+    def _taken(self, name: str, holder: str) -> PostgresLease:
         tenant = self._connections.tenant
         mine = f"{this_process()} {self._token}"
         gone, fence = "", 0
