@@ -59,7 +59,7 @@ class AgentLines:
         return []
 
     def _folded(self, mark: str, text: str, used: str = "") -> list[str]:
-        """Return a text as lines that fit the screen, the first after a mark; what was used follows dim."""
+        """Return a text as lines that fit the screen: a mark before the first, the usage dim at the end."""
         room = max(20, self._columns() - 3)
         lines = wrap(text, room, break_on_hyphens=False) or [""]
         if used and len(lines[-1]) + 1 + len(used) <= room:
