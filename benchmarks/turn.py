@@ -11,7 +11,7 @@ decisions, hash the new part for the watch, build the request and place its brea
 conversation: ``decide`` is its own reduction alone with nothing due, ``ready`` adds the conversion of the messages to
 the provider's format, which prepare includes too.
 
-Files (``--files DIR``, on a disk): the same turn with its log in files and in memory, alternately, each beside a bare
+Files (``--files DIR``, on a disk): the same turn with its log in files and in memory, alternately, then a bare
 write with fdatasync of as many bytes in the same directory. A turn with files may cost two bare writes more.
 
 Cost: each program sends a generated coding session in its own way, billed by one simulator and one price list;
@@ -149,9 +149,9 @@ async def measure_files(talk: Talk, rounds: int, directory: str) -> Body:
                 await loop.turn()
         log = next(Path(home).rglob(f"turns-{size}.jsonl"))
         bare = os.open(Path(home) / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for step in range(SPREAD * rounds):
+        for _ in range(SPREAD * rounds):
             before = log.stat().st_size
-            for name in loops if step % 2 else reversed(loops):
+            for name in reversed(loops):  # memory last: the disk has rested as long before each durable write
                 spent[name].append(sum(await loops[name].turn()))
             data = b"x" * (log.stat().st_size - before)
             start = time.perf_counter_ns()

@@ -24,7 +24,6 @@ from reverie.runtime.agent.agent import Agent
 from reverie.runtime.agent.team.progress import Narrator
 from reverie.runtime.memory.recall import SessionRecall
 from reverie.runtime.places.projects import log_key, project_slug
-from reverie.runtime.session.cache_plan import CachePlan
 from reverie.runtime.session.ledger import LedgerStore
 from reverie.runtime.session.log import MAX_LATER, SessionLog, StorageThread
 from reverie.settings import Switches
@@ -154,53 +153,6 @@ def test_a_turn_waits_for_the_disk_once_and_goes_to_a_thread_once(place: Place, 
     assert disk.lines(place.log)[1] == 3 + 6 * 4  # each turn: reply, call, result, decision about the result
 
 
-@pytest.mark.parametrize("good", [True, False])
-def test_a_request_gets_its_breakpoints_while_the_disk_works(
-    place: Place, monkeypatch: pytest.MonkeyPatch, good: bool
-) -> None:
-    run, mark, flush = StorageThread.run, CachePlan.mark, os.fdatasync
-    marked, beside = threading.Event(), list[bool]()
-
-    def seen(plan: CachePlan, *given: Any) -> Any:
-        marked.set()
-        return mark(plan, *given)
-
-    def slow(descriptor: int) -> None:
-        beside.append(marked.wait(60 if good else 0.1))
-        flush(descriptor)
-
-    async def steps() -> None:
-        async with place.session as session:
-            await session.say("go")
-            await place.prepare()
-            await place.observe()
-            await place.result()
-            marked.clear()
-            monkeypatch.setattr(os, "fdatasync", slow)
-            await place.prepare()
-            monkeypatch.setattr(os, "fdatasync", flush)
-
-    if not good:
-        monkeypatch.setattr(StorageThread, "run", lambda thread, act, _=None: run(thread, act))
-    monkeypatch.setattr(CachePlan, "mark", seen)
-    anyio.run(steps)
-    assert beside == [good]
-
-
-def test_an_error_beside_the_disk_reaches_the_caller_after_the_lines_are_safe(place: Place, disk: Disk):
-    def fail() -> None:
-        raise LookupError
-
-    async def steps() -> None:
-        async with place.session as session:
-            await session.log.append(META, {}, sync=False)
-            with pytest.raises(LookupError):
-                await session.log.synced(fail)
-            assert disk.is_safe(place.log)
-
-    anyio.run(steps)
-
-
 def test_the_count_detects_a_turn_that_waits_for_each_line(place: Place, disk: Disk, monkeypatch: pytest.MonkeyPatch):
     append = SessionLog.append
 
@@ -250,10 +202,10 @@ def test_a_request_a_last_reply_and_a_close_wait_for_the_disk(place: Place, disk
 def test_the_look_at_the_disk_detects_a_request_that_does_not_wait(
     place: Place, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ):
-    async def never(self: SessionLog, make: Any) -> Any:
-        return make()
+    async def never(self: SessionLog) -> None:
+        pass
 
-    monkeypatch.setattr(SessionLog, "synced", never)
+    monkeypatch.setattr(SessionLog, "sync_briefly", never)
     assert "second prepare" in anyio.run(unsafe_moments, place, disk)
 
 

@@ -31,7 +31,7 @@ MAX_LATER: Final = 8
 """Functions of ``run_later`` that may wait for another entry."""
 
 
-Job = tuple[Callable[[], Any], Callable[[], None] | None, asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
 
 class StorageThread:
@@ -43,19 +43,15 @@ class StorageThread:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] | None = None
 
-    async def run(self, act: Callable[[], T], beside: Callable[[], None] | None = None) -> T:
-        """Run a function in the thread and return its result; as with ``to_thread``, nothing stops the function.
-
-        The event loop runs ``beside``, which must not raise, when the thread has begun: a call that waits for the disk
-        leaves the interpreter to it, which a thread that is about to wake up would not.
-        """
+    async def run(self, act: Callable[[], T]) -> T:
+        """Run a function in the thread and return its result; as with ``to_thread``, nothing stops the function."""
         if self._jobs is None:
             self._jobs = SimpleQueue()
             Thread(target=_run_jobs, args=(self._jobs,), name="reverie-log", daemon=True).start()
             finalize(self, self._jobs.put, None)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((act, beside, loop, done))
+        self._jobs.put((act, loop, done))
         with CancelScope(shield=True):
             await done
         return done.result()
@@ -69,17 +65,14 @@ class StorageThread:
 
 def _run_jobs(jobs: SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
-        act, beside, loop, done = job
-        with suppress(RuntimeError):  # the event loop was closed meanwhile
-            if beside is not None:
-                loop.call_soon_threadsafe(beside)
+        act, loop, done = job
         try:
             tell, outcome = _succeed, act()
         except BaseException as error:
             tell, outcome = _fail, error
-        with suppress(RuntimeError):
+        with suppress(RuntimeError):  # the event loop was closed meanwhile
             loop.call_soon_threadsafe(tell, done, outcome)
-        del job, act, beside, done, outcome  # an idle thread keeps no session alive
+        del job, act, done, outcome  # an idle thread keeps no session alive
 
 
 def _succeed(done: asyncio.Future[Any], outcome: Any) -> None:
@@ -154,26 +147,14 @@ class SessionLog:
             async with self._lock:
                 await self._written(self._writer.sync)
 
-    async def synced(self, make: Callable[[], T]) -> T:
-        """Return the result of a function when every entry is on disk; the function runs while the disk works.
+    async def sync_briefly(self) -> None:
+        """Return when every entry is on disk; a few functions of ``run_later`` are left for later.
 
-        Each request waits for this. A few functions of ``run_later`` are left for later.
+        Each request waits for this.
         """
-        made: list[T] = []
-        failed: list[BaseException] = []
-
-        def beside() -> None:
-            try:
-                made.append(make())
-            except BaseException as error:
-                failed.append(error)
-
         if self._writer.is_unsynced:
             async with self._lock:
-                await self._written(self._writer.sync, briefly=True, beside=beside)
-        if failed:
-            raise failed[0]
-        return made[0] if made else make()
+                await self._written(self._writer.sync, briefly=True)
 
     def run_later(self, act: Callable[[], object]) -> None:
         """Run a function in a thread in which a later entry becomes durable, or here if nothing ever blocks."""
@@ -182,14 +163,7 @@ class SessionLog:
         else:
             self._later.append(act)
 
-    async def _written(
-        self,
-        write: Callable[[], T],
-        *,
-        sync: bool = True,
-        briefly: bool = False,
-        beside: Callable[[], None] | None = None,
-    ) -> T:
+    async def _written(self, write: Callable[[], T], *, sync: bool = True, briefly: bool = False) -> T:
         """Run a write and return its result; report a lost log and the session that the conversation is in now.
 
         On files a write without ``sync`` only hands the operating system a line, so it needs no thread.
@@ -205,7 +179,7 @@ class SessionLog:
         try:
             if not sync and self._hands_over and not self._writer.in_doubt:
                 return write()
-            return run() if self._inline else await self._thread.run(run, beside)
+            return run() if self._inline else await self._thread.run(run)
         except LogLost as lost:
             if lost.session and lost.session != self._told:
                 self._told = lost.session

@@ -41,8 +41,8 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
         is_cut = is_other_model or log.view.cuts != parts.cache.cuts
         await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew, is_cut=is_cut)
     request = await parts.thinking.request(log, facts)
-    # A request leaves only after its log is on disk.
-    parts.sent = await log.synced(lambda: _marked(log, parts, request))
+    await log.sync_briefly()  # a request leaves only after its log is on disk
+    parts.sent = _marked(log, parts, request)
     tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
     log.emit(RequestPrepared(log.name, len(request["messages"]), tokens, window))
     return parts.sent
