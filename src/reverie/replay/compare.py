@@ -62,6 +62,8 @@ NAMES: Final = (*SHOWN, "reverie")
 """All policies that can be named."""
 _LEAST_WORK: Final = 4_000
 """The requests to replay from which on several processes share the work."""
+_COLLECT_AFTER: Final = 100_000
+"""The new objects between two garbage collections."""
 
 
 def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list[Recording], list[str]]:
@@ -219,12 +221,17 @@ def _run(job: _Job) -> tuple[ReplayOutcome, ReplayOutcome | None]:
 def _replayed(jobs: Sequence[_Job], cores: int) -> Iterable[tuple[ReplayOutcome, ReplayOutcome | None]]:
     """Yield the outcomes of jobs in their order, on several cores if there is much to do."""
     cores = min(cores, len(jobs))
-    if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK:
-        yield from map(_run, jobs)
-        return
     # Recordings are many objects without cycles, so collections are seldom; the jobs of a recording share their work.
+    if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK:
+        usual = gc.get_threshold()
+        gc.set_threshold(_COLLECT_AFTER)
+        try:
+            yield from map(_run, jobs)
+        finally:
+            gc.set_threshold(*usual)
+        return
     each = len(jobs) // len({job.recording.name for job in jobs})
-    with ProcessPoolExecutor(cores, initializer=gc.set_threshold, initargs=(100_000,)) as pool:
+    with ProcessPoolExecutor(cores, initializer=gc.set_threshold, initargs=(_COLLECT_AFTER,)) as pool:
         yield from pool.map(_run, jobs, chunksize=max(1, min(each, len(jobs) // cores)))
 
 
