@@ -30,6 +30,7 @@ EXCEPTED = {
     ".venv/bin/reverie demo": "tests/packaging runs it",
     ".venv/bin/reverie": MODEL,
     "reverie": MODEL,
+    "reverie demo --chat": "needs a terminal; tests/scenarios/test_chat_demo.py runs it in one",
     'reverie -p "Which tests are slow?"': MODEL,
     'reverie chat "Why does test_login fail?"': MODEL,
     "reverie chat --continue": MODEL,

@@ -43,8 +43,9 @@ _LEGEND = "Layer 1 moves big results to disk, 2 clears old ones, 3 keeps notes, 
     help="Approximate size of the session; at most the default.",
 )
 @click.option("--fast", is_flag=True, help="Run at full speed.")
+@click.option("--chat", is_flag=True, help="Try the chat instead: a script answers, and asks before it edits a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(tokens: int, fast: bool, as_json: bool) -> None:
+def command(tokens: int, fast: bool, chat: bool, as_json: bool) -> None:
     """Run a generated week of coding work through a real session, with a simulated provider.
 
     It needs no account, key or network. It writes only to a temporary directory, which is removed at the end.
@@ -53,6 +54,11 @@ def command(tokens: int, fast: bool, as_json: bool) -> None:
 
     from ...errors import InputError
 
+    if chat:
+        from ..terminal.demo import run_demo
+
+        run_demo()
+        return
     if not 20_000 <= tokens <= _TOKENS:
         raise InputError(f"--tokens must be between 20000 and {_TOKENS}")
     with tempfile.TemporaryDirectory(prefix="reverie-demo-") as home:

@@ -47,16 +47,20 @@ def window_usage(
     lookup: Lookup,
     model: str = "",
     window_tokens: int | None = None,
+    reported: int | None = None,
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Return the context usage of one session as a dict for JSON; ``whole`` counts removed content as well."""
+    """Return the context usage of one session as a dict for JSON; ``whole`` counts removed content as well.
+
+    ``reported`` is the window by the provider's own number.
+    """
     entries = [entry for entry in recording.entries if not whole or not removes(entry)]
     view = View().fold_all(entries)
     model = model or recording.model or view.token_count.model
     sent = None if whole else recording.window
     found = accounting_of(view) if sent is None else accounting_as_sent(view, sent, recording)
     facts = facts_of(model, settings.models)
-    window = window_for(model, facts=facts, lookup=lookup, environment=os.environ)
+    window = window_for(model, facts=facts, reported=reported, lookup=lookup, environment=os.environ)
     learned = view.facts.windows.get(model)
     limits = [limit for limit in (settings.window_tokens, window_tokens, learned) if limit is not None]
     policy = WindowPolicy(

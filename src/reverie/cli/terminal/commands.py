@@ -65,6 +65,7 @@ async def show_context(chat: Chat, rest: str) -> None:
     """Show the session's context usage."""
     from ...cache.prices import listed_window
     from ...importers import ImportedSession
+    from ...runtime.session.limits import reported_window
     from ..costs.context import draw
     from ..costs.window_usage import window_usage
     from .recent_messages import logged_entries
@@ -72,7 +73,13 @@ async def show_context(chat: Chat, rest: str) -> None:
     agent = chat.agent
     entries = await to_thread.run_sync(logged_entries, agent)
     recording = ImportedSession("reverie", agent.name, "", str(agent.cwd), agent.model.model_id, tuple(entries))
-    found = window_usage(recording, settings=agent.session.settings, lookup=listed_window, model=agent.model.model_id)
+    found = window_usage(
+        recording,
+        settings=agent.session.settings,
+        lookup=listed_window,
+        model=agent.model.model_id,
+        reported=reported_window(agent.model),
+    )
     chat.transcript.put("block", drawn_lines(lambda: draw(found)))
 
 

@@ -111,7 +111,7 @@ class Conversation:
                 await shown
         if self._error is not None:
             raise self._error
-        if self._is_open and was_used(self.agent):
+        if self._options.is_kept and self._is_open and was_used(self.agent):
             print(f"To continue this conversation: reverie chat --resume {self.agent.name}")
 
     def _on_screen_end(self, _: asyncio.Task[None]) -> None:

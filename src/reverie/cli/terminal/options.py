@@ -10,6 +10,7 @@ from ...values import record
 
 if TYPE_CHECKING:
     from ...events import Listener
+    from ...ports import Model
     from ...runtime.agent.agent import Agent
     from ...runtime.guard.permissions import Approver
 
@@ -25,6 +26,8 @@ class Options:
     reads_messages: bool = False
     """Answer, after the prompt, each user message that stdin has as a line of JSON."""
     model: str | None = None
+    script: Model | None = None
+    """A model that answers in place of the named one."""
     session: str | None = None
     pick: bool = False
     """Let the user choose a session first."""
@@ -39,6 +42,8 @@ class Options:
     """Show diagnostics of Reverie itself."""
     approve_plan: Mode | None = None
     """Approve the plan that waits in the session before the prompt, and go on in this mode."""
+    is_kept: bool = True
+    """The session outlives the chat, so that the end of the chat says how to continue it."""
     listener: Listener | None = None
     """A listener for the events of every agent, such as one that exports telemetry."""
 
@@ -47,7 +52,7 @@ class Options:
         from ...runtime.agent.agent import Agent
 
         agent = Agent(
-            model=self.model,
+            model=self.script or self.model,
             cwd=self.cwd,
             session=session,
             settings=settings,
