@@ -223,7 +223,7 @@ def test_a_dry_run_with_a_model_calls_no_model(ran: Ran, harbour: list[str], mon
     assert (len(calls) > 0, report["is_estimate"], report["applied"]) == (True, False, True)
 
 
-def test_undo_names_whose_compaction_it_was_and_warns_of_a_view_beyond_the_window(
+def test_undo_asks_before_it_undoes_a_compaction_of_another_program_and_warns_of_a_view_beyond_the_window(
     ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     script = Script()
@@ -247,7 +247,15 @@ def test_undo_names_whose_compaction_it_was_and_warns_of_a_view_beyond_the_windo
     assert first.startswith("undone: a compaction by Reverie; ")
     assert warned == ""
     monkeypatch.setenv("REVERIE_WINDOW_TOKENS", "60000")
-    _, second, warned = ran(compact, "harbour", "--undo")
+    code, said, refused = ran(compact, "harbour", "--undo")
+    assert (code, said) == (2, "")
+    assert "confirmation needs a terminal" in refused
+    assert "a compaction by claude-code" in refused
+    assert ran(compact, "harbour", "--undo", "--dry-run")[1].startswith("would undo: a compaction by claude-code")
+    declined = on_a_screen("compact", "--undo", "harbour", typed=b"n\n", columns=200, code=1)
+    assert "The last compaction is a compaction by claude-code, before the import." in declined
+    assert "nothing was changed" in declined
+    _, second, warned = ran(compact, "harbour", "--undo", "--yes")
     assert second.startswith("undone: a compaction by claude-code, before the import; ")
     assert "more than the window of" in warned
     assert "'reverie compact harbour' compacts it again" in warned

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from ...conversation.view import View
 from ...errors import SessionBusy, SessionError
 from ...settings import Settings
 from ...values import fields_of, object_of
-from ..output import emit_json, say, warn
+from ..output import confirmed, emit_json, say, warn
 from .target_session import opened_session, queue_command
 
+OURS: Final = "a compaction by Reverie"
+REFUSAL: Final = (
+    "undid nothing: confirmation needs a terminal; --yes undoes it without asking, --dry-run shows the effect"
+)
 
-async def undo_and_print(name: str, settings: Settings, dry_run: bool, as_json: bool) -> int:
-    """Undo the last compaction of a session, or only show the effect; return 0."""
-    result = await undo_last(name, settings, dry_run=dry_run)
+
+async def undo_and_print(name: str, settings: Settings, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Undo the last compaction of a session, or only show the effect; return 0, or 1 if the user declined.
+
+    A compaction of another program is undone only after a question, or by ``yes``.
+    """
+
+    def agree(whose: str) -> bool:
+        question = f"The last compaction is {whose}. Its messages return into view. Undo it?"
+        return yes or confirmed(question, f"{REFUSAL}. It would be {whose}")
+
+    result = await undo_last(name, settings, dry_run=dry_run, agree=agree)
+    if not result:
+        warn("nothing was changed")
+        return 1
     if as_json:
         emit_json(result)
     elif "queued" in result:
@@ -28,14 +45,20 @@ async def undo_and_print(name: str, settings: Settings, dry_run: bool, as_json: 
     return 0
 
 
-async def undo_last(name: str, settings: Settings, *, dry_run: bool = False) -> dict[str, Any]:
-    """Undo the last compaction of a session and return the effect, for JSON.
+async def undo_last(
+    name: str, settings: Settings, *, dry_run: bool = False, agree: Callable[[str], bool] = lambda _: True
+) -> dict[str, Any]:
+    """Undo the last compaction of a session and return the effect, for JSON; empty if ``agree`` declined.
 
-    If another process has the session open, queue the undo for it; the result then has the key ``queued``.
+    ``agree`` is called with the author of a compaction that is not Reverie's. If another process has the session
+    open, queue the undo for it; the result then has the key ``queued``.
     """
     try:
         async with opened_session(name, settings, dry_run=dry_run) as session:
-            price, whose, window = await session.undo_price(), _whose(session.view), session.thresholds.window
+            whose, window = author_of_last(session.view), session.thresholds.window
+            if not dry_run and whose != OURS and not agree(whose):
+                return {}
+            price = await session.undo_price()
             undone = None if dry_run else str((await session.undo()).body["compaction"])
             figures = {name: getattr(price, name) for name in fields_of(type(price))} | {"text": price.text}
             return {"session": session.name, "undone": undone, **figures, "whose": whose, "window": window}
@@ -44,12 +67,12 @@ async def undo_last(name: str, settings: Settings, *, dry_run: bool = False) -> 
         return {"session": session, "undone": None, "queued": queued}
 
 
-def _whose(view: View) -> str:
+def author_of_last(view: View) -> str:
     """Return whose compaction the next undo concerns: one of Reverie, or of the program that recorded the session."""
     last = _last_compaction(view)["compaction"]
     entry = next((item.entry for item in view.items_in_view() if item.uuid == last), None)
     if entry is None or not entry.imported:
-        return "a compaction by Reverie"
+        return OURS
     recorder = object_of(view.facts.meta.get("source")).get("format") or "the program that recorded the session"
     return f"a compaction by {recorder}, before the import"
 
