@@ -79,16 +79,25 @@ def test_a_name_that_leads_nowhere_is_one_line_and_2(reverie: Reverie, arguments
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_a_home_that_cannot_be_read_is_one_line_and_2(
+def test_a_home_that_is_no_directory_is_said_by_every_command(
     reverie: Reverie, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "file").write_text("in the way")
     monkeypatch.setenv("REVERIE_HOME", str(home / "file"))
-    for arguments in (["sessions"], ["show", "x"]):
-        code, _, err = reverie(*arguments)
-        assert code in (0, 2)
-        assert "Traceback" not in err
-        assert err.count("\n") == (code == 2)
+    said = f"reverie: the home {home / 'file'} is not a directory; set REVERIE_HOME to one that you can write to\n"
+    for arguments in (
+        "sessions",
+        "show x",
+        "memory add x",
+        "config",
+        "config model x",
+        "import x",
+        "stats",
+        "trust --yes",
+    ):
+        assert reverie(*arguments.split()) == (2, "", said)
+    monkeypatch.setenv("REVERIE_HOME", str(home / "file" / "deeper"))
+    assert f"cannot be created: {home / 'file'} is not a directory" in reverie("sessions")[2]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a file system that takes any bytes as names")

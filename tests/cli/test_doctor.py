@@ -46,6 +46,7 @@ def test_a_home_that_cannot_be_one_is_a_failure_that_says_what_to_do(
     found = findings(capsys, code=1)
     assert found["home"]["status"] == "failed"
     assert "REVERIE_HOME" in found["home"]["detail"]
+    assert "database" not in found
 
 
 @pytest.mark.requirement("D4")

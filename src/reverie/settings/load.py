@@ -47,7 +47,7 @@ def load_settings(
     an invalid setting in the project's file is left out with the warning ``SettingIgnored``.
     """
     environment = os.environ if environ is None else environ
-    settings = Settings(home=(home or default_home(environment)).expanduser().absolute())
+    settings = Settings(home=usable_home(home or default_home(environment)))
     if settings_file is not None and not settings_file.is_file():
         raise SettingsError(f"{settings_file}: no such settings file; check the path")
     user_file = settings_file or settings.home / "config.toml"
@@ -60,6 +60,17 @@ def load_settings(
     if flags is not None:
         switches = switched_by(flags, switches)
     return replace(settings, switches=switches)
+
+
+def usable_home(home: Path | None = None) -> Path:
+    """Return the home, by default the user's, as an absolute path; raise ``SettingsError`` if it is a file."""
+    home = (home or default_home()).expanduser().absolute()
+    there = next(place for place in (home, *home.parents) if place.exists())
+    if not there.is_dir():
+        inside = "" if there == home else f"cannot be created: {there} "
+        advice = "set REVERIE_HOME to one that you can write to"
+        raise SettingsError(f"the home {home} {inside}is not a directory; {advice}")
+    return home
 
 
 def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:

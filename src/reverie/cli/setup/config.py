@@ -15,7 +15,8 @@ from ...errors import InputError, ModelUnknown
 from ...runtime.places.projects import canonical_root
 from ...runtime.places.shared_settings import with_shared
 from ...runtime.places.trust import root_of
-from ...settings import Settings, default_home
+from ...settings import Settings
+from ...settings.load import usable_home
 from ...settings.origins import FILE_NAME, SettingOrigin, changed_file, setting_origins, write_settings
 from ..output import counted, emit_json, folded, one_word, say, table, warn
 
@@ -33,7 +34,7 @@ def command(key: str | None, value: str | None, unset: bool, everything: bool, d
     KEY is a setting such as 'preset' or 'compact.patience', or a group such as 'compact'. VALUE is written as in TOML;
     text needs no quotes. The comments of your file stay.
     """
-    home = default_home()
+    home = usable_home()
     if unset and (key is None or value is not None):
         raise InputError("--unset needs KEY and no VALUE")
     if key is not None and (unset or value is not None):

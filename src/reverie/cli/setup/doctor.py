@@ -101,7 +101,7 @@ def examine(home: Path) -> list[Finding]:
 
 def database(home: Path) -> list[Finding]:
     """Check the configured database: reachable, migrated, and its role bound to a tenant; nothing without one."""
-    from ...errors import ReverieError
+    from ...errors import ReverieError, SettingsError
     from ...settings import load_settings
 
     try:
@@ -113,6 +113,8 @@ def database(home: Path) -> list[Finding]:
         found = status(settings.database)
     except ImportError:
         return [Finding("database", "failed", f"the extra is missing: {install_command('postgres')}")]
+    except SettingsError:
+        return []  # the check of the settings reports it
     except ReverieError as error:
         return [Finding("database", "failed", str(error))]
     problems = [

@@ -11,7 +11,7 @@ import click
 from ...errors import InputError
 from ...runtime.places.shared_settings import SharedSettings, shared_settings
 from ...runtime.places.trust import TrustList, root_of
-from ...settings import default_home
+from ...settings.load import usable_home
 from ..output import confirmed, emit_json, folded, one_word, say, table, warn
 
 PLACES: Final = (".reverie", ".claude")
@@ -46,7 +46,7 @@ def command(path: Path | None, listing: bool, remove: bool, rules: bool, drop_ru
         raise click.UsageError("--list, --rules and --drop-rule take no PATH and no other option")
     if is_about_rules:
         return show_rules(drop_rule, as_json, dry_run)
-    trust = TrustList.open(default_home())
+    trust = TrustList.open(usable_home())
     if listing:
         return show(trust, as_json)
     directory = Path.cwd() if path is None else path
@@ -123,7 +123,7 @@ def show_rules(drop: int | None, as_json: bool, dry_run: bool) -> int:
     """Drop the rule of that number if one is given, print the rules kept for projects, and return 0."""
     from ...runtime.guard.always import KeptRules
 
-    kept = KeptRules(default_home())
+    kept = KeptRules(usable_home())
     entries = kept.list()
     if drop is not None:
         if drop > len(entries):
