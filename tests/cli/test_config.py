@@ -155,3 +155,29 @@ def test_it_says_which_model_a_chat_uses_and_which_key_or_setting_decides(
         assert (chosen["name"] or "").startswith(name or "")
         assert (chosen["name"] is None) is (name is None)
     assert "Model of the chat" not in reverie("config", "compact")[1]
+
+
+def test_a_mistyped_model_is_not_accepted_in_silence(
+    reverie: Reverie, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    code, _, err = reverie("config", "model", "claude-sonet-5")
+    assert (code, "Did you mean claude-sonnet-5?" in err) == (0, True)
+    assert reverie("config", "model", "claude-sonnet-5")[2] == ""
+    code, _, err = reverie("config", "model", "sonet")
+    assert (code, "'sonet' names no model here" in err) == (2, True)
+    assert load_settings().model == "claude-sonnet-5"
+    assert reverie("config", "model_aliases.sonet", "claude-sonnet-5")[0] == 0
+    assert reverie("config", "model", "sonet")[0] == 0
+
+
+def test_a_chat_says_that_no_list_has_its_model(reverie: Reverie, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answered(*given: object) -> int:
+        return 0
+
+    monkeypatch.setattr("reverie.cli.terminal.print_mode.print_answer", answered)
+    monkeypatch.setattr("reverie.cli.chat.piped_text", lambda: "")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    assert "Did you mean claude-sonnet-5?" in reverie("chat", "-p", "hi", "--model", "claude-sonet-5")[2]
+    assert reverie("chat", "-p", "hi", "--model", "claude-sonnet-5")[2] == ""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reverie.errors import ModelUnknown
 from reverie.models import open_model
-from reverie.models.names import DEFAULT_ANTHROPIC, DEFAULT_OPENAI, full_name, how_to_get_a_model
+from reverie.models.names import DEFAULT_ANTHROPIC, DEFAULT_OPENAI, full_name, how_to_get_a_model, unlisted_notice
 
 
 @pytest.mark.parametrize(
@@ -132,3 +132,14 @@ def test_opening_a_model_loads_no_providers_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_model_that_no_list_has_is_named_with_its_nearest_and_the_effects() -> None:
+    said = unlisted_notice("anthropic:claude-sonet-5", environ={})
+    assert "claude-sonet-5 is in no list of models. Did you mean claude-sonnet-5?" in said
+    assert "counts as 200,000 tokens" in said
+    assert "budgets in dollars do not hold" in said
+    for known in ("anthropic:claude-sonnet-5", "openai:o3", "openai-chat:gpt-5.5", "local:/x.gguf"):
+        assert unlisted_notice(known, environ={}) == ""
+    assert unlisted_notice("openai-chat:qwen3", environ={"OPENAI_BASE_URL": "http://127.0.0.1:8000"}) == ""
+    assert unlisted_notice("anthropic:claude-sonet-5", {"claude-sonet-5": {"window_tokens": 9_000}}, environ={}) == ""

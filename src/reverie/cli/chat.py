@@ -175,12 +175,15 @@ def show_newer(settings: Settings, error: NewerVersion) -> None:
 def run(options: Options, settings: Settings, *, once: bool, output: OutputFormat) -> int:
     """Print one answer if ``once``, else chat, interactively if on a terminal; return the exit code."""
     from ..models import open_model
+    from ..models.names import unlisted_notice
     from ..models.sdk_client import SdkModel
 
     # Fails early with setup instructions when there is no model or no key; it connects nothing.
     model = open_model(options.model or settings.model, aliases=settings.model_aliases)
     if isinstance(model, SdkModel):
         model.check_key()
+    if notice := unlisted_notice(model.name, settings.models):
+        warn(notice)
     import asyncio
 
     if once:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ModelError, ModelUnknown
 from ..extras import install_command
-from ..model_facts import ModelFacts, default_model, facts_of
+from ..model_facts import ModelFacts, default_model, facts_of, near_model
 from ..ports import Model
 
 if TYPE_CHECKING:
@@ -144,6 +144,31 @@ def full_name(
         if pattern.match(asked):
             return f"{owner}:{asked}"
     raise ModelUnknown(f"{asked!r} names no model here. {how_to_get_a_model()}")
+
+
+def unlisted_notice(
+    full: str, corrections: Mapping[str, Mapping[str, Any]] | None = None, environ: Mapping[str, str] | None = None
+) -> str:
+    """Return a notice about a provider's model, by its full name, that neither facts nor prices list; else nothing.
+
+    The names of models on servers at another address and on this machine are in no list.
+    """
+    provider, _, model_id = full.partition(":")
+    known = os.environ if environ is None else environ
+    facts = facts_of(model_id, corrections or {})
+    owner = _EXTRAS.get(provider, provider)
+    if not facts.strict or owner == "local" or known.get(f"{owner.upper()}_BASE_URL"):
+        return ""
+    from ..cache.prices import prices_for
+
+    if prices_for(model_id) is not None:
+        return ""
+    meant = f" Did you mean {near}?" if (near := near_model(model_id)) else ""
+    return (
+        f"{model_id} is in no list of models.{meant} If its provider has it, its window counts as "
+        f"{facts.window_tokens:,} tokens unless the provider reports another, and its cost is not counted, so that "
+        "budgets in dollars do not hold."
+    )
 
 
 def default_name(environ: Mapping[str, str]) -> str:

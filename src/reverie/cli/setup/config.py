@@ -15,7 +15,7 @@ from ...errors import InputError, ModelUnknown
 from ...runtime.places.projects import canonical_root
 from ...runtime.places.shared_settings import with_shared
 from ...runtime.places.trust import root_of
-from ...settings import Settings
+from ...settings import Settings, load_settings
 from ...settings.load import usable_home
 from ...settings.origins import FILE_NAME, SettingOrigin, changed_file, setting_origins, write_settings
 from ..output import counted, emit_json, folded, one_word, say, table, warn
@@ -101,6 +101,7 @@ def _change(home: Path, key: str, value: object | None, dry_run: bool, as_json: 
     file = home / FILE_NAME
     before = file.read_text("utf-8") if file.exists() else ""
     after = changed_file(home, key, value)
+    notice = _notice_of_model(home, value) if key == "model" and isinstance(value, str) else ""
     if not dry_run and after != before:
         write_settings(home, after)
     [now] = [one for one in setting_origins(home=home) if one.key == key] or [SettingOrigin(key, None, None, "")]
@@ -113,8 +114,18 @@ def _change(home: Path, key: str, value: object | None, dry_run: bool, as_json: 
         say(f"{file} {'would change' if dry_run else 'changed'}:")
     for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]:
         say(line)
+    if notice:
+        warn(notice)
     if now.source and now.source != str(file):
         say(f"{now.source} has precedence: {key} stays {_text(now.value)} while it is set")
+
+
+def _notice_of_model(home: Path, name: str) -> str:
+    """Return a notice about a model that no list has; raise ``ModelUnknown`` if the name implies no provider."""
+    from ...models.names import full_name, unlisted_notice
+
+    settings = load_settings(home=home)
+    return unlisted_notice(full_name(name, aliases=settings.model_aliases), settings.models)
 
 
 def _parsed(text: str) -> object:
