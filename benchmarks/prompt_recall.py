@@ -7,7 +7,9 @@ prompts: by words alone, with the embedder, and with the least certainty at whic
 Precision is the share of fitting memories among those shown. The thresholds (``RecallPolicy``) were chosen on all sets
 but the fourth and fifth stranger's; ``memory.md`` says how each fares if it is left out. The author of the code wrote
 "own" and "choosing"; two people who had not seen the code wrote the set "stranger", one the memories and prompts, the
-other the neutral prompts, and others wrote the four other sets of strangers in the same way.
+other the neutral prompts, and others wrote the four other sets of strangers in the same way. The two sets of long
+prompts (about 75 words, which name the matter of a memory in passing) were written before their author had read the
+ranking.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ SETS = {
     "third stranger": "prompt_recall_third",
     "fourth stranger": "prompt_recall_fourth",
     "fifth stranger": "prompt_recall_fifth",
+    "long choosing": "prompt_recall_long_choosing",
+    "long": "prompt_recall_long",
 }
 AS_PRECISE = "embeddings, at least as precise as words"
 LIMITS = {"precision": 0.6, "neutral": 0.05, "times the answers of words": 2}

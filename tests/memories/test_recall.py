@@ -197,9 +197,22 @@ def test_a_memory_is_shown_for_one_sentence_of_a_long_prompt_but_not_for_words_s
     task = "Rename the parser in the importer module and keep the old name as an alias."
     asked = f"{task} How should tests reach the real database?"
     assert choose(asked).files == ("feedback_database.md",)
-    spread = "Describe in the changelog how a real user runs the importer twice with tests beside a database file."
+    spread = "Describe in the changelog how a user runs the importer twice with tests beside a database file."
     assert choose(spread).files == ()
     assert choose(spread, policy=RecallPolicy(min_share=0)).files, "the known-bad twin: a few words of any sentence"
+
+
+@pytest.mark.requirement("R2")
+def test_a_long_prompt_shows_the_memory_whose_words_it_names_in_passing() -> None:
+    task = "The importer is slow for large files, so please profile it with the two archives of last week. "
+    asked = f"{task}Then write tests for the slow part; let them run fast, without the database of a real customer."
+    assert choose(asked).files == ("feedback_database.md",)
+    twin = RecallPolicy(min_passage_strength=9.0)
+    assert choose(asked, policy=twin).files == (), "the known-bad twin: shares of sentences alone"
+    rival = MemoryRecord("project_archive.md", "Archive of memory", "The importer profiles large archives", "project")
+    assert choose(asked, [*KEPT, rival]).files == (), "another memory has as many of its words"
+    apart = f"Add tests to the nightly run of the exporter. {task * 8}Rename the real customer in the March database."
+    assert choose(apart).files == (), "its words are in two passages far from each other"
 
 
 # -- what is shown

@@ -75,12 +75,12 @@ def searched(
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
     """Say whether a match may be shown unasked: by its words, or by its meaning where that is known.
 
-    A memory that has much of a sentence's words needs half of the certainty by meaning.
+    A memory that has much of a sentence's words, or by far the most of a passage's, needs half of that certainty.
     """
     by_words = any(
         share >= policy.min_share and (words > 2 or strength >= policy.min_strength)
         for words, strength, share in match.sentences
-    )
+    ) or any(own >= max(policy.min_passage_strength, 2 * rival) for own, rival in match.passages)
     if match.certainty is None:
         return by_words
     return match.certainty >= policy.min_certainty / (2 if by_words else 1)

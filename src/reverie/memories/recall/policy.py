@@ -26,6 +26,8 @@ class RecallPolicy:
     It needs three such words, or two of ``min_strength``."""
     min_strength: float = 1.5
     """The least strength of two words; a word that no other memory has adds 1, and one that many have adds less."""
+    min_passage_strength: float = 3.5
+    """The least strength of the words in a passage of about 500 characters, if no other memory has half of it there."""
     min_certainty: float = 0.32
     """The least certainty to show a memory unasked by its meaning.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from ...lazy import pattern
 from ...values import record, replace
 from ..rules.types import TYPES
 from ..store.records import MemoryRecord
-from .terms import K1, B, affordable, idf, terms, tokens, without_noise
+from .terms import K1, B, affordable, idf, pieces_of, terms, tokens, without_noise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Match:
     """The summed weight of the matched words; a word that no other memory has adds 1."""
     sentences: tuple[tuple[int, float, float], ...] = ()
     """For each sentence of the question with two of the words: their number, strength, and share of the sentence's."""
+    passages: tuple[tuple[float, float], ...] = ()
+    """For each passage of the question: the strength of its words, and that of the other memory with the most."""
     likeness: float = 0.0
     """The cosine of the vectors of question and memory; 0 without embeddings."""
     certainty: float | None = None
@@ -178,7 +180,7 @@ class MemoryIndex:
         best = heapq.nsmallest(
             limit,
             (
-                (-value * self._freshness(shelved[number], newest), -shelved[number].modified, shelved[number].file)
+                (-value * self._freshness(one := shelved[number], newest), -one.modified, one.file, number)
                 for number, value in scores.items()
                 if value >= last
             ),
@@ -186,7 +188,14 @@ class MemoryIndex:
         memories, rarest = len(shelved), idf(len(shelved), 1)
         weights = {word: idf(memories, len(self._postings[word])) / rarest for word in found}
         sentences = [words for part in _SENTENCE_END.split(query) if len(words := terms(part)) > 1]
-        return [self._match(file, -value, weights, sentences) for value, _, file in best]
+        passages = [self._leads(terms(part), weights) for part in pieces_of(query)]
+        matches: list[Match] = []
+        for value, _, file, number in best:
+            told = {word: weight for word, weight in weights.items() if number in self._postings[word]}
+            parts = tuple(_shares(told, weights, sentences))
+            leads = tuple(one[number] for one in passages if number in one)
+            matches.append(Match(file, -value, tuple(told), sum(told.values()), parts, leads))
+        return matches
 
     def _scores(self, words: list[str]) -> dict[int, float]:
         """Return the scores, by number, of the memories that have at least one of the words."""
@@ -201,6 +210,15 @@ class MemoryIndex:
                 value = tells * count / (count + plain + slope * lengths[number])
                 scores[number] = scores.get(number, 0.0) + value
         return scores
+
+    def _leads(self, words: Iterable[str], weights: Mapping[str, float]) -> dict[int, tuple[float, float]]:
+        """Return, by number, the strength of these words in each memory and in the other memory with the most."""
+        strengths: dict[int, float] = {}
+        for word in words:
+            for number in self._postings[word] if word in weights else ():
+                strengths[number] = strengths.get(number, 0.0) + weights[word]
+        first, second, *_ = [*heapq.nlargest(2, strengths.values()), 0.0, 0.0]
+        return {number: (own, second if own == first else first) for number, own in strengths.items()}
 
     def _newest(self) -> float:
         if self._latest is None:
@@ -217,18 +235,14 @@ class MemoryIndex:
         fresh_days = self._weights.decaying_fresh_days if one.decays else self._weights.fresh_days
         return 1.0 + self._weights.recency / (1.0 + days / fresh_days)
 
-    def _match(
-        self, file: str, score: float, weights: Mapping[str, float], sentences: Iterable[Sequence[str]]
-    ) -> Match:
-        number = self._numbers[file]
-        told = {word: weight for word, weight in weights.items() if number in self._postings[word]}
-        parts: list[tuple[int, float, float]] = []
-        for words in sentences:
-            matched = [told[word] for word in words if word in told]
-            if len(matched) > 1:
-                whole = sum(weights.get(word, 1.0) for word in words)
-                parts.append((len(matched), sum(matched), sum(matched) / whole))
-        return Match(file, score, tuple(told), sum(told.values()), tuple(parts))
+
+def _shares(
+    told: Mapping[str, float], weights: Mapping[str, float], sentences: Iterable[Sequence[str]]
+) -> Iterator[tuple[int, float, float]]:
+    for words in sentences:
+        matched = [told[word] for word in words if word in told]
+        if len(matched) > 1:
+            yield len(matched), sum(matched), sum(matched) / sum(weights.get(word, 1.0) for word in words)
 
 
 def fused(
