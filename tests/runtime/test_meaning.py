@@ -19,10 +19,12 @@ from reverie.digests import hex_of
 from reverie.errors import ModelError, ModelUnavailable, ModelUnknown
 from reverie.events import Event, FellBack
 from reverie.hosts.memory_reader import MemoryReader
+from reverie.layers.l5_extract import PastSayings, TypedMessage, reference_sentences
 from reverie.memories.recall.local_choice import is_certain
 from reverie.memories.recall.policy import RecallPolicy
 from reverie.memories.recall.search import Match, fused
 from reverie.models.embedders import CentredEmbedder, EndpointEmbedder, open_embedder
+from reverie.runtime.memory.extract.extraction_vectors import FILE_NAME, ExtractionVectors
 from reverie.runtime.memory.vectors import MemoryVectors
 from reverie.runtime.search.sessions import SessionSearch
 from reverie.runtime.search.vectors import likeness
@@ -399,3 +401,46 @@ def test_a_hook_finds_by_the_saved_vectors_and_makes_none(
     assert meanings.texts == ["which framework?"]
     meanings.failure = ModelUnavailable("it is down")
     assert read.search("which framework?") == []
+
+
+# -- repeated wishes in other words
+
+
+def found_wishes(home: Path, embedder: Meanings) -> list[str]:
+    """Return the quotes of wishes that two sessions repeat, as a process of its own finds them."""
+    first = TypedMessage("s1", "m1", "From now on every release goes out on a Monday.", 1.0)
+    second = TypedMessage("s2", "m2", "Please always ship it when the week begins.", 2.0)
+    past = PastSayings([first], embed=ExtractionVectors(home, embedder).vectors)
+    return [quote.text for wish in past.repeated([second]) for quote in wish.quotes]
+
+
+@pytest.mark.requirement("L5.0")
+def test_the_reference_sentences_of_extraction_are_embedded_once_for_a_home_and_model(tmp_path: Path) -> None:
+    references = set(reference_sentences().all)
+    first, second = Meanings(), Meanings()
+    found = found_wishes(tmp_path, first)
+    assert references <= set(first.texts)
+    assert found_wishes(tmp_path, second) == found
+    assert second.texts, "the messages themselves have vectors"
+    assert references.isdisjoint(second.texts)
+    other = Meanings()
+    other.name = "another model"
+    found_wishes(tmp_path, other)
+    assert references <= set(other.texts), "another model's vectors are not used"
+
+
+@pytest.mark.requirement("L5.0")
+def test_damaged_reference_vectors_are_made_again_and_a_failed_embedder_leaves_none(tmp_path: Path) -> None:
+    references, path = set(reference_sentences().all), tmp_path / FILE_NAME
+    failing = Meanings()
+    failing.failure = ModelUnavailable("no endpoint")
+    assert found_wishes(tmp_path, failing) == []
+    assert not path.exists()
+    found_wishes(tmp_path, Meanings())
+    whole = path.read_bytes()
+    for damaged in (whole[:-4], whole[:100] + b"x" + whole[101:], whole[:64], b""):
+        path.write_bytes(damaged)
+        embedder = Meanings()
+        found_wishes(tmp_path, embedder)
+        assert references <= set(embedder.texts)
+        assert path.read_bytes() == whole

@@ -23,12 +23,12 @@ from ..importers import ImportedSession, read_session
 from ..importers.import_result import RecordSource, SessionDraft
 from ..layers.l5_extract import CURSOR, after_cursor, wrote_memories
 from ..runtime.memory.extract.candidates import CandidateWriter, ExtractionRun
+from ..runtime.memory.extract.extraction_vectors import settings_vectors
 from ..runtime.memory.extract.past_sessions import PastSessions
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.scopes import memory_directory
 from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
 from ..runtime.places.storage import storage_of
-from ..runtime.search.vectors import settings_vectors
 from ..settings import Settings, load_settings
 from ..values import record, replace
 from .queue import OWN, Job, Queue

@@ -11,9 +11,9 @@ import click
 
 from ...errors import ReverieError
 from ...importers import find_sessions
+from ...runtime.memory.extract.extraction_vectors import settings_vectors
 from ...runtime.memory.extract.report import Extraction, ExtractionOutcome
 from ...runtime.places.projects import project_slug
-from ...runtime.search.vectors import settings_vectors
 from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked, warn
 from ..sessions.recordings import opened_library, recordings

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .paraphrases import Embed
     from .plan import CURSOR, IMPORTED, ExtractionStep, after_cursor, extraction_step, imported_upto, wrote_memories
     from .policy import ExtractPolicy
-    from .prompts import MemoryProposal, directive, proposals_in
+    from .prompts import MemoryProposal, directive, proposals_in, reference_sentences
     from .provenance import Witnesses
     from .repetition import PastSayings, RepeatedWish
     from .sayings import TypedMessage, sayings_of

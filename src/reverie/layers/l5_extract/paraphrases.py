@@ -133,10 +133,7 @@ class Paraphrases:
 
     def _embed_missing(self, sentences: Iterable[Sentence]) -> None:
         said = (text for one in sentences for text in (one.text, one.message))
-        wordings = (text for kind in self._references.wishes for text in kind)
-        missing = [
-            text for text in dict.fromkeys((*wordings, *self._references.tasks, *said)) if text not in self._vectors
-        ]
+        missing = [text for text in dict.fromkeys((*self._references.all, *said)) if text not in self._vectors]
         if missing:
             self._vectors.update(zip(missing, self._embed(missing), strict=True))
 

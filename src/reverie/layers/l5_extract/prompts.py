@@ -53,6 +53,11 @@ class ReferenceSentences:
     wishes: tuple[tuple[str, ...], ...]
     tasks: tuple[str, ...]
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All the sentences, each once."""
+        return tuple(dict.fromkeys((*(text for kind in self.wishes for text in kind), *self.tasks)))
+
 
 @lru_cache(maxsize=1)
 def reference_sentences() -> ReferenceSentences:

@@ -23,13 +23,13 @@ from ..deletion.session import SessionDeletion, retained_since
 from ..dream.dreams import Dreams
 from ..library import Library
 from ..memory.extract.budget import DailyBudget
+from ..memory.extract.extraction_vectors import settings_vectors
 from ..memory.extract.extractor import Extractor, ExtractorOptions
 from ..memory.extract.past_sessions import PastSessions
 from ..memory.memory import Memory
 from ..memory.shared_journal import StoredJournal
 from ..places.storage import storage_of
 from ..search.shared_words import index_logs, words_of
-from ..search.vectors import settings_vectors
 from ..session.parts import SessionOptions
 from ..session.session import Session
 from .queue import JobArguments, Kind

@@ -21,10 +21,11 @@ from ...tools.tool import Tool
 from ...values import replace
 from ..places.projects import log_key, project_slug
 from ..search.sessions import SessionSearch
-from ..search.vectors import settings_embedder, settings_vectors
+from ..search.vectors import settings_embedder
 from ..session.session import Session
 from ..session.standing_context import ContextSource
 from .extract.budget import DailyBudget
+from .extract.extraction_vectors import settings_vectors
 from .extract.extractor import Extractor, ExtractorOptions
 from .extract.past_sessions import PastSessions
 from .extract.tools import ToolAccess

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
 from operator import mul
 
-from ...errors import ModelError
 from ...ports import Embedder
 from ...settings import Settings
 
@@ -18,24 +16,6 @@ def settings_embedder(settings: Settings) -> Embedder | None:
     from ...models.embedders import open_embedder  # most homes have none
 
     return open_embedder(settings.embedder)
-
-
-def settings_vectors(settings: Settings) -> Callable[[Sequence[str]], list[array[float]]] | None:
-    """Return a function from texts to vectors by the settings, None without an embedder.
-
-    If the embedder fails, the vectors are empty and like no other, so that words alone decide.
-    """
-    embedder = settings_embedder(settings)
-    if embedder is None:
-        return None
-
-    def vectors(texts: Sequence[str]) -> list[array[float]]:
-        try:
-            return embedder.vectors(texts)
-        except ModelError:
-            return [array("f") for _ in texts]
-
-    return vectors
 
 
 def vector_of(data: bytes) -> array[float]:
