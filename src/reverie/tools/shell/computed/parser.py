@@ -218,6 +218,8 @@ class _ScriptParser(WordParser):
                 raise ValueError("it sets an element of an array by a name")
             words.append(word)
         self.at += 1
+        if not self.is_at_gap():  # bash goes on with the same word: a "#" here begins no comment
+            raise ValueError("text follows an array without a blank")
         self._bindings.append(Assignment(assigned[1], tuple(words)))
 
     def _redirections(self) -> list[ScriptWord]:

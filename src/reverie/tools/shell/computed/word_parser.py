@@ -68,6 +68,10 @@ class WordParser:
             return True
         return self.source[self.at] == "&" and not self.starts("&>")
 
+    def is_at_gap(self) -> bool:
+        """Return whether a word that goes up to here ends."""
+        return self.at >= len(self.source) or self.source[self.at] in _WORD_END
+
     def plain_word_ahead(self) -> str:
         """Return the next word if it has letters or signs of the shell's language only; '' if there is none."""
         found = re.compile(r"(?:[a-z]+|!|\{|\}|\[\[|\]\])(?=[ \t\n;|&()<>]|\\\n|\Z)").match(self.source, self.at)
@@ -104,6 +108,8 @@ class WordParser:
                 parts.append(self._substituted("file", is_quoted=True))
                 continue
             if letter in _WORD_END:
+                if self.starts("<("):
+                    raise ValueError("a process's output file is a part of a word")
                 break
             is_plain = is_plain and letter not in "'\"\\$`"
             parts += self._parts(letter, start)

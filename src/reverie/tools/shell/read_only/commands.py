@@ -35,8 +35,9 @@ def _is_process_list(given: ParsedArguments) -> str:
     return "an argument is not a list of processes"
 
 
-def _is_lookup(given: ParsedArguments) -> str:
-    return "" if given.has("v", "V") else "it would run the program that it names"
+def _judge_command(words: tuple[Word, ...]) -> str:
+    # Bash takes no option behind a name: ``command NAME -v`` runs NAME.
+    return "" if words and words[0].text in ("-v", "-V") else "it would run the program that it names"
 
 
 def _is_directory(given: ParsedArguments) -> str:
@@ -136,7 +137,6 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
         "commands.toml",
         {
             "cd": _is_directory,
-            "command": _is_lookup,
             "date": _is_date,
             "ps": _is_process_list,
             "strings": _has_no_option_file,
@@ -145,6 +145,7 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     **{name: _is_only_version(name) for name in ("bash", "gcc", "node", "python", "python3")},
     **dict.fromkeys(("[", "test"), judge_test),
     "awk": judge_awk,
+    "command": _judge_command,
     "echo": _judge_echo,
     "find": judge_find,
     "git": GIT,
