@@ -167,9 +167,15 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
     assert set("".join(windows.values())) <= set("▁▂▃▄▅▆▇█")
     assert len(windows["append-only"]) == len(windows["reverie"])
     assert "\x1b" not in done.stdout
-    total, paid, output = re.findall(r"\$([0-9.]+)", next(line for line in lines if " in total: " in line))
-    assert round(float(paid) + float(output), 2) == pytest.approx(float(total), abs=0.011)
-    assert f"paid ${paid} for the same work" in next(line for line in lines if "reverie costs" in line)
+    paid = next(line for line in lines if " for input and " in line).partition("$")[2].split()[0]
+    rows = {line.partition("$")[0].strip(): line.partition("$")[2].split()[0] for line in lines if "  $" in line}
+    assert rows["reverie, the session above"] == paid  # one figure for one thing
+    told = next(line for line in lines if line.startswith("Reverie costs "))
+    for row, words in (("reverie, summaries by a model", "if a model"), ("reverie, the session above", "less if they")):
+        saved = 1 - float(rows[row]) / float(rows["append-only"])
+        share = re.search(r"(\d+)% (?=(?:(?!%).)*" + words + ")", told)
+        assert share is not None
+        assert float(share[1]) == pytest.approx(saved * 100, abs=1.5)
     assert list(work.iterdir()) == []
     assert list(home.iterdir()) == []
 

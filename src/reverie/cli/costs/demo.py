@@ -31,6 +31,8 @@ _TRIGGERS = {
     "window": "the window is nearly full",
     "budget": "over the budget of old results",
 }
+_OURS = "session"
+_ROWS = {"reverie": "reverie, summaries by a model", _OURS: "reverie, the session above"}
 _LEGEND = "Layer 1 moves big results to disk, 2 clears old ones, 3 keeps notes, 4 replaces old messages with a summary."
 
 
@@ -243,7 +245,7 @@ async def _compact_and_undo(session: Session, stage: _Stage) -> float:
     before = session.view.messages()
     stage.line("> /compact", "", style="bold")
     report = await session.compact()
-    names = f"{report.loss.share_kept:.0%} of the uses of exact names are still in view"
+    names = f"{report.loss.share_kept:.0%} of the uses of exact names (paths, ids, errors, numbers) are still in view"
     stage.line(
         f"           your own messages stay, byte for byte; {names}", f"read the rest with handle {report.handle}"
     )
@@ -266,23 +268,27 @@ def _show_bill(found: dict[str, Any]) -> None:
     }
     table(["ledger", "tokens"], [[name, f"{ledger[kind]:,}"] for kind, name in kinds.items()], right=(1,))
     paid = ledger["usd"] - ledger["output_usd"]
-    parts = f"${ledger['usd']:.2f} in total: ${paid:.2f} for input, ${ledger['output_usd']:.2f} for output"
-    say(folded(f"{found['requests']} requests, {parts}; {ledger['hit_rate']:.1%} of input from the cache"))
-    say("")
-    whole = policies["uncached"]["input_usd"] or 1.0
-    rows = [
-        [name, f"${one['input_usd']:.2f}", bar(one["input_usd"], whole, width=24), f"{one['peak_window']:,}"]
-        for name, one in policies.items()
-    ]
-    table(["input cost of the same work", "", "", "fullest window"], rows, right=(1, 3))
-    saved = 1 - policies["reverie"]["input_usd"] / policies["append-only"]["input_usd"]
-    ours = policies["reverie"]
-    summaries = f"${ours['summary_usd']:.2f} of the ${ours['input_usd']:.2f}"
+    rate = f"{ledger['hit_rate']:.1%} of input from the cache"
     say(
         folded(
-            f"reverie costs {saved:.0%} less than caching alone. The table is a simulation in which a model writes "
-            f"each summary ({summaries}), so that compaction pays later; the session above wrote them from its notes, "
-            f"compacted sooner, and paid ${paid:.2f} for the same work."
+            f"{found['requests']} requests, {rate}; ${paid:.2f} for input and ${ledger['output_usd']:.2f} for output"
+        )
+    )
+    say("")
+    whole, alone = policies["uncached"]["input_usd"] or 1.0, policies["append-only"]["input_usd"]
+    costs = {name: (one["input_usd"], one["peak_window"]) for name, one in policies.items()}
+    costs = {**costs, _OURS: (paid, found["peak_window"])}
+    rows = [
+        [_ROWS.get(name, name), f"${usd:.2f}", bar(usd, whole, width=24), f"{peak:,}"]
+        for name, (usd, peak) in costs.items()
+    ]
+    table(["input cost of the same work", "", "", "fullest window"], rows, right=(1, 3))
+    ours = policies["reverie"]
+    say(
+        folded(
+            f"Reverie costs {1 - ours['input_usd'] / alone:.0%} less than caching alone (append-only) if a model "
+            f"writes its summaries (${ours['summary_usd']:.2f} of its ${ours['input_usd']:.2f}), and "
+            f"{1 - paid / alone:.0%} less if they are made of its notes, as in the session above."
         )
     )
     _show_windows({name: found["windows"][name] for name in ("append-only", "reverie")})

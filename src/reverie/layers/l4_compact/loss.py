@@ -112,7 +112,7 @@ def loss_text(loss: LossReport, *, width: int = 200, listed: int | None = None) 
         return "Nothing that can be named exactly was in the part that left."
     lines = [f"{'kind':<14}{'had':>8}{'out of view':>13}"]
     lines += [f"{kind:<14}{had:>8,}{gone:>13,}" for kind, (had, gone) in sorted(loss.counts.items())]
-    lines.append(f"Exact names still in view, by use: {loss.share_kept:.1%}. Everything can be read back.")
+    lines.append(f"{loss.share_kept:.1%} of the uses of these names are still in view. The rest can be read back.")
     if loss.lost:
         lines += ["", "Out of view, most used first (kind, uses, text, handle):"]
         lines += [_line(one, width) for one in loss.lost[:listed]]
