@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hostile_repository import CANARY, bare_repository, git, hostile_repository
 from reverie.events import PermissionDecided
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
 from reverie.settings import Mode
+from reverie.tools.shell.git_program import loader_of
 from reverie.tools.shell.sandbox import available
 
 KEY = "a-key-of-the-tests"
@@ -53,6 +56,25 @@ def test_commands_that_only_read_run_no_program_and_show_no_key(stage: Stage, tm
     assert said["git diff"].count("+second") == 4, "drivers are ignored, and the difference is shown"
     assert "first" in said["git log -p"]
     assert "second" in said["git blame b.bin"]
+
+
+@pytest.mark.requirement("S3")
+@pytest.mark.skipif(not available().works, reason="commands ask where there is no sandbox")
+def test_a_binary_of_the_repository_does_not_run_by_the_loader_of_programs(stage: Stage) -> None:
+    """The loader must be executable for git to start, and runs each file that it can read: a driver must not name it."""
+    (stage.cwd / "folder").mkdir()
+    (stage.cwd / "folder" / "tool.elf").write_bytes(Path(shutil.which("uname") or "").read_bytes())
+    (stage.cwd / ".gitattributes").write_text("*.elf diff=elf\n")
+    loader = (loader_of(os.path.realpath(shutil.which("git") or "")) or [""])[0]
+    git(stage.cwd, "config", "diff.elf.textconv", loader)
+    git(stage.cwd, "add", ".gitattributes", "folder")
+    assert "+Linux" in git(stage.cwd, "status", "-v"), "plain git runs it"
+    lines = ("git status -v", "git diff --cached")
+    stage.roles = {"main": plays([use("Bash", command=line) for line in lines], "Done.")}
+    stage.ask(mode="default")
+    said = results(stage.requests("main")[-1])
+    assert not any("+Linux" in text for text in said)
+    assert all("folder/tool.elf" in text for text in said)
 
 
 @pytest.mark.requirement("S3")

@@ -167,13 +167,19 @@ def is_own(scope: str) -> bool:
 
 
 def overrides(top: str, found: list[tuple[str, str, str]]) -> dict[str, str]:
-    """Return settings that switch off the filters and hooks that the configuration names, and files outside."""
+    """Return settings that switch off the programs and hooks that the configuration names, and files outside.
+
+    Drivers of differences too, which most commands ignore by an option: git starts a driver without a shell, so it
+    could name the loader of programs, which is executable and runs each file that can be read.
+    """
     wanted: dict[str, str] = {}
     for scope, key, value in found:
         section, _, rest = key.partition(".")
         name, _, variable = rest.rpartition(".")
         if section == "filter" and variable in ("clean", "smudge", "process"):
             wanted |= {key: "", f"filter.{name}.required": "false"}
+        elif section == "diff" and variable in ("textconv", "command"):
+            wanted[key] = ""
         elif section == "hook" and name:
             wanted |= {f"hook.{name}.enabled": "false", f"hook.{name}.command": "true"}
         elif key in FILE_KEYS and is_own(scope) and not is_inside(value, top):
