@@ -61,7 +61,7 @@ def test_commands_that_only_read_run_no_program_and_show_no_key(stage: Stage, tm
 @pytest.mark.requirement("S3")
 @pytest.mark.skipif(not available().works, reason="commands ask where there is no sandbox")
 def test_a_binary_of_the_repository_does_not_run_by_the_loader_of_programs(stage: Stage) -> None:
-    """The loader must be executable for git to start, and runs each file that it can read: a driver must not name it."""
+    """The loader must be executable for git to start, and runs each file that it can read."""
     (stage.cwd / "folder").mkdir()
     (stage.cwd / "folder" / "tool.elf").write_bytes(Path(shutil.which("uname") or "").read_bytes())
     (stage.cwd / ".gitattributes").write_text("*.elf diff=elf\n")

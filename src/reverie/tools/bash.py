@@ -94,8 +94,8 @@ class Bash(NoPreview):
         if background and context.shells.full:
             return error_output("too many commands run in the background; stop one with KillShell first")
         try:
-            argv = await _argv(command, context)
-            shell = Shell(argv, cwd=context.cwd, env={**os.environ, **_ENVIRONMENT}, command=command)
+            argv, path = await _argv(command, context)
+            shell = Shell(argv, cwd=context.cwd, env={**os.environ, **_ENVIRONMENT, **path}, command=command)
         except SandboxUnavailable as error:
             return error_output(f"the command may run only in a sandbox: {error}")
         except OSError as error:
@@ -185,21 +185,23 @@ class KillShell(_BackgroundShellTool):
         return Output(f"{name} was stopped." if not shell.running else f"{name} does not react, not even to SIGKILL.")
 
 
-async def _argv(command: str, context: ToolContext) -> list[str]:
+async def _argv(command: str, context: ToolContext) -> tuple[list[str], dict[str, str]]:
+    """Return the words that run a command, and the search path if it is another one than ours."""
     argv = ["bash", "-c", command]
     if not (context.restricted or context.hides_denied):
-        return argv
+        return argv, {}
     from .files.readable import read_scope
     from .shell.computed import judged_line
-    from .shell.read_places import hidden_paths, read_places
+    from .shell.read_places import hidden_paths, read_places, search_path
     from .shell.sandbox import confined_command, hiding_command
 
-    def confined() -> list[str]:
+    def confined() -> tuple[list[str], dict[str, str]]:
         if not context.restricted:
-            return hiding_command(argv, hidden_paths(read_scope(context)))
+            return hiding_command(argv, hidden_paths(read_scope(context))), {}
         scope, judged = read_scope(context), judged_line(command)
         places = read_places(scope, judged.names) if context.reads_inside else ()
-        return confined_command(argv, cwd=context.cwd, reads=places, watched=scope.roots if judged.is_computed else ())
+        watched = scope.roots if judged.is_computed else ()
+        return confined_command(argv, cwd=context.cwd, reads=places, watched=watched), {"PATH": search_path(scope)}
 
     return await anyio.to_thread.run_sync(confined)  # it probes the sandbox once, and looks for denied files
 

@@ -19,7 +19,7 @@ from ...tools.shell.computed import judged_line
 from ...tools.shell.git_history import shows_denied_file
 from ...tools.shell.grammar import Line, parse
 from ...tools.shell.read_only import problem_of
-from ...tools.shell.read_places import denied_paths
+from ...tools.shell.read_places import denied_paths, program_of_project
 from ...tools.shell.read_words import denied_word, outside_paths, outside_problem
 from ...tools.shell.sandbox import available
 from ...values import record, replace
@@ -274,6 +274,10 @@ def _decide_command(case: PermissionCase) -> Verdict:
         return Verdict("ask", f"it may change files ({judged.reason})", by)
     if outside:
         return Verdict("ask", outside, by, case.sandboxed)
+    if judged.line is not None and (name := program_of_project(judged.line, case.reads)):
+        return Verdict(
+            "ask", f"the search path (PATH) finds {name} in the directories of this session", by, case.sandboxed
+        )
     if not case.sandboxed or (judged.is_computed and not _can_watch(case)):
         return Verdict("ask", "it seems to only read, but there is no sandbox here to enforce that", by)
     return Verdict("allow", "it only reads, and runs in the sandbox", by, True, True)

@@ -1,11 +1,11 @@
 """A separate program that gives up privileges and then becomes the command.
 
-    python -I -S confine.py run CWD [--read PATH | --list PATH | --watch PATH]... -- COMMAND [ARGUMENT...]
+    python -I -S confine.py run CWD [--read PATH | --data PATH | --list PATH | --watch PATH]... -- COMMAND [ARGUMENT...]
     python -I -S confine.py probe
 
-With ``--read``, only those files and directories can be read, with everything in them; ``--list`` allows only the names
-in a directory. With ``--watch``, each program that the command starts is judged (``program_watch.py``), and none starts
-that is beneath that path.
+With ``--read``, only those files and directories can be read and executed, with everything in them; ``--data`` allows
+to read and not to execute, ``--list`` only the names in a directory. With ``--watch``, each program that the command
+starts is judged (``program_watch.py``), and none starts that is beneath that path.
 
 It runs without the package. If a restriction cannot be applied it exits with code 126 before the command starts; only
 namespaces may be missing, because the seccomp filter covers the same operations.
@@ -44,6 +44,7 @@ WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 WRITES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 EXECUTE, READ_FILE, READ_DIR = 1, 1 << 2, 1 << 3
 READS = EXECUTE | READ_FILE | READ_DIR
+ACCESS = {"--read": READS, "--data": READ_FILE | READ_DIR, "--list": READ_DIR}
 NETWORK = 3  # bind and connect TCP
 SCOPES = 3  # abstract unix sockets, signals
 
@@ -95,7 +96,8 @@ def main(arguments: list[str]) -> int:
         return probe()
     if arguments[:1] != ["run"] or "--" not in arguments[2:-1]:
         sys.stderr.write(
-            "confine: say run CWD [--read PATH | --list PATH | --watch PATH]... -- COMMAND [ARGUMENT...], or probe\n"
+            "confine: say run CWD [--read PATH | --data PATH | --list PATH | --watch PATH]... "
+            "-- COMMAND [ARGUMENT...], or probe\n"
         )
         return 2
     try:
@@ -140,7 +142,7 @@ def run(
         environment = safe_environment(dict(os.environ)) | ({"BASH_ENV": BASH_LIMITS} if watched else {})
         command = [*own_git(), *command[1:]] if command[0] == "git" else command
         program = found_program(command[0], os.get_exec_path(environment))
-        apply_restrictions(version, reads, channels, watched)
+        apply_restrictions(version, reads, channels)
         os.execve(program, command, environment)
     except FileNotFoundError:
         sys.stderr.write(f"confine: {command[0]}: not found\n")
@@ -171,16 +173,15 @@ def apply_restrictions(
     version: int,
     reads: list[tuple[str, str]],
     channels: tuple[socket.socket, socket.socket] | None = None,
-    watched: list[str] | None = None,
 ) -> None:
     """Forbid writes, network access and effects on other processes, for this process and its children.
 
     ``version`` is the kernel's Landlock version; ``reads`` are the only places to read from, if there are any. With
-    ``channels`` the launcher judges each program from now on, and nothing beneath ``watched`` can be executed.
+    ``channels`` the launcher judges each program from now on.
     """
     drop_capabilities()
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
-    restrict_files(version, reads, watched or [])
+    restrict_files(version, reads)
     if channels:
         load_watch().listen(channels, os.uname().machine)
     forbid_calls(version)
@@ -337,20 +338,17 @@ def landlock_version() -> int:
     return call("syscall", ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))
 
 
-def restrict_files(version: int, reads: list[tuple[str, str]], watched: list[str]) -> None:
-    """Forbid writing any file but /dev/null, and reading outside ``reads`` if there are any.
+def restrict_files(version: int, reads: list[tuple[str, str]]) -> None:
+    """Forbid writing any file but /dev/null, and reading and executing outside ``reads`` if there are any.
 
-    A readable file can be executed unless it is beneath ``watched``. Landlock 4 also forbids TCP, 6 signals and
-    abstract sockets.
+    Landlock 4 also forbids TCP, 6 signals and abstract sockets.
     """
     writes = WRITES[min(version, 5)] & ~READS
     rules = Ruleset(writes | (READS if reads else 0), NETWORK if version >= 4 else 0, SCOPES if version >= 6 else 0)
     ruleset = new_ruleset(rules, version)
     allow_beneath(ruleset, os.devnull, (WRITE_FILE | TRUNCATE) & writes)
     for option, path in [*reads, *((("--read", place) for place in own_places()) if reads else ())]:
-        is_ours = any(path == root or path.startswith(root.rstrip("/") + "/") for root in watched)
-        access = READS & ~EXECUTE if is_ours else READS
-        allow_beneath(ruleset, path, READ_DIR if option == "--list" else access)
+        allow_beneath(ruleset, path, ACCESS[option])
     apply_ruleset(ruleset)
 
 
@@ -431,9 +429,14 @@ def own_git() -> list[str]:
     return [sys.executable, "-I", "-S", GIT_PROGRAM]
 
 
-def absolute_path(path: str) -> str:
-    """Return a search path without relative directories."""
-    return os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))
+def absolute_path(path: str, without: str = "") -> str:
+    """Return a search path without relative directories, and without those beneath a directory."""
+    parts = [part for part in path.split(os.pathsep) if part.startswith("/")]
+    if without:
+        roots = [root.rstrip("/") + "/" for root in (os.path.normpath(without), os.path.realpath(without))]
+        names = {part: (os.path.normpath(part) + "/", os.path.realpath(part) + "/") for part in parts}
+        parts = [part for part in parts if not any(name.startswith(root) for name in names[part] for root in roots)]
+    return os.pathsep.join(parts)
 
 
 def git_environment(settings: dict[str, str]) -> dict[str, str]:

@@ -57,14 +57,14 @@ def main(arguments: list[str]) -> int:
 def run(arguments: list[str]) -> None:
     """Go to the directory that the arguments name, check the repository there, and become git."""
     flags, words = leading_options(arguments)
-    path = absolute_path(os.environ.get("PATH", os.defpath))
+    top = top_of(os.getcwd())
+    path = absolute_path(os.environ.get("PATH", os.defpath), without=top)
     git = next((one for part in path.split(os.pathsep) if os.access(one := os.path.join(part, "git"), os.X_OK)), "")
     if not git:
         raise FileNotFoundError(2, "git is not installed here")
     program = os.path.realpath(git)
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     plain |= {"PATH": path, "PAGER": "cat"}
-    top = top_of(os.getcwd())
     found = configuration(git, plain | git_environment(GIT_SETTINGS)) if top else []
     check_place(top, found)
     settings = GIT_SETTINGS | overrides(top, found)

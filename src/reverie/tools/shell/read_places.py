@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from ...errors import SandboxUnavailable
 from ..files.readable import ReadScope, has_other_names, is_beneath, is_git_object
+from .grammar import Line
 from .read_only.commands import COMMANDS
 from .read_only.watch_rules import WATCHED
 
@@ -64,16 +65,39 @@ def read_places(scope: ReadScope, names: Collection[str] | None = None) -> Place
     places: Places = []
     for root in dict.fromkeys(roots):
         try:
-            places += _without(root, _ExclusionWalk(scope).under(root))
+            places += _without(root, _ExclusionWalk(scope).under(root), "--data")
         except SandboxUnavailable:
             if root in (scope.cwd, os.path.realpath(scope.cwd)):
                 raise
             places.append(("--list", root))
-    programs = [*_system_places(names), *_interpreter(), *_rust_settings(scope.home), *_programs()]
+    programs = [*_system_places(names), *_interpreter(), *_rust_settings(scope.home), *_programs(scope)]
     if names is None or "git" in names:
         programs += _git_settings(scope.home)
-    places += [("--read", path) for path in dict.fromkeys(map(os.path.realpath, programs))]
+    for path in dict.fromkeys(map(os.path.realpath, programs)):
+        beneath = {root for root in scope.roots if root != path and is_beneath(root, [path])}
+        places += _without(path, beneath, "--read")
     return places
+
+
+def search_path(scope: ReadScope) -> str:
+    """Return the search path for programs without relative directories and those of the session."""
+    return os.pathsep.join(folder for folder in _search_path() if not _is_of_project(folder, scope))
+
+
+def program_of_project(line: Line, scope: ReadScope) -> str:
+    """Return the first name of a command that the search path finds in the session's directories; '' if none."""
+    folders = [folder for folder in _search_path() if _is_of_project(folder, scope)]
+    names = [command.words[0].text for command in line.commands] if folders else []
+    return next((name for name in names if any(os.path.lexists(os.path.join(each, name)) for each in folders)), "")
+
+
+def _search_path() -> list[str]:
+    return [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if each.startswith("/")]
+
+
+def _is_of_project(folder: str, scope: ReadScope) -> bool:
+    paths = (os.path.normpath(folder), os.path.realpath(folder))
+    return any(scope.is_inside(path) and not is_beneath(path, _PROGRAMS) for path in paths)
 
 
 def _system_places(names: Collection[str] | None) -> Iterator[str]:
@@ -179,7 +203,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     return []
 
 
-def _without(folder: str, excluded: set[str]) -> Places:
+def _without(folder: str, excluded: set[str], option: str) -> Places:
     """Return the places of a directory but for the excluded paths and for links, whose targets stand elsewhere."""
     parents = {str(parent) for path in excluded for parent in Path(path).parents}
     places: Places = []
@@ -189,7 +213,7 @@ def _without(folder: str, excluded: set[str]) -> Places:
         if path in excluded:
             continue
         if path not in parents:
-            places.append(("--read", path))
+            places.append((option, path))
             continue
         places.append(("--list", path))
         entries = [entry for entry in _entries(path) if not entry.is_symlink()]
@@ -255,14 +279,16 @@ def _interpreter() -> Iterator[str]:
     yield from (os.path.join(sys.base_prefix, part) for part in ("bin", "lib", "lib64"))
 
 
-def _programs() -> Iterator[str]:
+def _programs(scope: ReadScope) -> Iterator[str]:
     """Yield the folders of listed commands that PATH finds outside the system's own places, and their libraries."""
     seen: set[str] = set()
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if not folder.startswith("/") or is_beneath(os.path.realpath(folder), _PROGRAMS):
+    for folder in search_path(scope).split(os.pathsep):
+        if is_beneath(os.path.realpath(folder), _PROGRAMS):
             continue
         for name in _present(folder):
             real = os.path.realpath(os.path.join(folder, name))
+            if scope.is_inside(real):
+                continue
             yield real
             prefix, last = os.path.split(os.path.dirname(real))
             if last in ("bin", "shims") and prefix not in seen:
