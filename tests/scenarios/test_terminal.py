@@ -475,3 +475,21 @@ def test_print_shows_the_answer_on_a_terminal_as_it_arrives(
     gate.open()
     terminal.wait("code 0")
     assert STORY in terminal.everything()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("U4")
+def test_lines_sent_while_the_program_starts_are_separate_prompts(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path
+) -> None:
+    terminal = make_terminal()
+    started = f"until test -e {shlex.quote(str(project / 'go'))}; do sleep 0.05; done; exec {shlex.join(chat(project))}"
+    terminal.start("sh", "-c", started)
+    terminal.enter("First line")
+    terminal.enter("Tell me the answer")
+    terminal.type("and this is not sent yet")
+    terminal.wait("and this is not sent yet")
+    (project / "go").touch()
+    terminal.wait("forty-two")
+    terminal.wait(after("forty-two", "> and this is not sent yet"))
+    assert [said_last(request) for request in server.requests] == ["First line", "Tell me the answer"]

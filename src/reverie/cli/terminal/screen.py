@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import termios
 import time
 from collections.abc import Callable, Sequence
 from math import inf
@@ -39,6 +41,16 @@ MENU_ROWS: Final = 12
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPIN_SECONDS: Final = 0.12
 HINT_SECONDS: Final = 2.0
+
+
+def lines_typed_before(terminal: int) -> list[str]:
+    """Return the lines that the user sent while the program started; read later, their ends would be new lines."""
+    if not os.isatty(terminal) or not termios.tcgetattr(terminal)[3] & termios.ICANON:
+        return []
+    lines: list[str] = []
+    while select.select([terminal], [], [], 0)[0] and (line := os.read(terminal, 65_536)):
+        lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+    return [line for line in lines if line.strip()]
 
 
 class Screen:
@@ -161,6 +173,8 @@ class Screen:
         """Run the application until ``leave`` is called; return at once if it was called before."""
         if self._left:
             return
+        for line in lines_typed_before(self.app.input.fileno()):
+            self.on_submit(line)
         spinning = asyncio.create_task(self._spin())
         try:
             await self.app.run_async(handle_sigint=True, set_exception_handler=False)
