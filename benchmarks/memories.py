@@ -12,7 +12,10 @@ import argparse
 import gc
 import json
 import os
+import random
+import re
 import statistics
+import string
 import sys
 import tempfile
 import time
@@ -28,7 +31,9 @@ from reverie.runtime.memory.memory import Memory
 MAX_SCAN_RATIO = 2.0
 MAX_INDEX_US = 100.0
 MAX_SECRETS_MS = 20.0
+MAX_SHORT_RATIO = 300.0
 MAX_ALARM_SHARE = 0.001
+WORD = re.compile(r"\w+")
 TYPES = ("user", "feedback", "project", "reference")
 
 
@@ -141,10 +146,29 @@ def measure_saves(folder: Path, count: int) -> dict[str, float]:
 
 
 def measure_secrets(rounds: int) -> dict[str, float]:
-    """Look for secrets in 100 kB of this project's own source."""
+    """Look for secrets in 100 kB of this project's own source, and in short texts, beside a split into words."""
     files = sorted((Path(__file__).resolve().parents[1] / "src").rglob("*.py"))
     text = "".join(file.read_text() for file in files)[:100_000]
-    return {"bytes": len(text), "best_ms": round(min(timed_many(lambda: find_secrets(text), rounds)) * 1e3, 2)}
+    chance = random.Random(7)
+    alphabets = (string.ascii_lowercase + "9", string.ascii_letters + string.digits, string.hexdigits)
+    keys = ("".join(chance.choices(alphabets[size % 3], k=size)) for size in range(16, 66))
+    texts = [line for key in keys for line in (f"Run the tests of part {key[:4]} first.", f'api_key = "{key}"')]
+
+    def scan() -> None:
+        for one in texts:
+            find_secrets(one)
+
+    def split() -> None:
+        for one in texts:
+            WORD.findall(one)
+
+    short, bare = (min(timed_many(act, rounds)) for act in (scan, split))
+    return {
+        "bytes": len(text),
+        "best_ms": round(min(timed_many(lambda: find_secrets(text), rounds)) * 1e3, 2),
+        "short_us": round(short / len(texts) * 1e6, 1),
+        "short_ratio": round(short / bare, 1),
+    }
 
 
 def count_alarms(folders: list[Path]) -> dict[str, object]:
@@ -205,10 +229,15 @@ def main() -> int:
         print(f"index of 200 lines: {index['p50_us']} µs, best {index['best_us']} µs (limit {MAX_INDEX_US})")
         print(f"save: {saves['p50_ms']} ms")
         print(f"secret scan of 100 kB: {secrets['best_ms']} ms (limit {MAX_SECRETS_MS})")
+        print(
+            f"secret scan of a short text: {secrets['short_us']} µs, {secrets['short_ratio']} times a split into words "
+            f"(limit {MAX_SHORT_RATIO})"
+        )
     held = (
         all(row["ratio"] <= MAX_SCAN_RATIO for row in scans)
         and index["p50_us"] <= MAX_INDEX_US
         and secrets["best_ms"] <= MAX_SECRETS_MS
+        and secrets["short_ratio"] <= MAX_SHORT_RATIO
     )
     return 0 if held or not options.check else 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -422,27 +421,6 @@ def test_a_thousand_clean_texts_raise_next_to_no_alarm(seed: int) -> None:
     assert len(texts) == 1_000
     alarms = [(text[:100], find_secrets(text)) for text in texts if find_secrets(text)]
     assert len(alarms) <= 10, alarms[:12]
-
-
-@pytest.mark.requirement("M10")
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "key= token: secret_ AKIA ghp_ eyJ sk- ://a:b@",
-        "a1" * 16,
-        "0" * 31 + "-us",
-        "-eyJ" * 8,
-        "sk-ant-+ASt",
-        "password of the curl -u login x password ",
-        "cookie: a=b; ",
-        "seed phrase: word -----BEGIN PRIVATE KEY-----\n",
-        'variable "password" { default "x" ',
-        "define('A_KEY', 'net use \\\\a securestring ?key=",
-    ],
-)
-def test_the_cost_of_a_scan_grows_with_the_text(unit: str, is_linear: Callable[..., bool]) -> None:
-    """The time itself is in ``benchmarks/memories.py``."""
-    assert is_linear(lambda count: find_secrets(unit * count), 500)
 
 
 @pytest.mark.requirement("M10")

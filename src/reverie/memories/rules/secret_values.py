@@ -60,7 +60,10 @@ _SNAKE: Final = re.compile(r"_?[a-z]+[0-9]?(?:[-_.][a-z]+[0-9]*)+|_?[A-Z]+[0-9]?
 _PASSPHRASE: Final = re.compile(r"(?=.*[0-9])[A-Z][a-z]{2,}[0-9]*(?:([-_.~])[A-Z][a-z]{2,}[0-9]*){2,}(?:\1[0-9]+)?")
 """Words that a password manager joins: capitalized, one sign between them, a digit."""
 _LETTERS_FOR_SIGNS: Final = str.maketrans({**dict(zip("013457@$!", "oieastasi", strict=True)), "2": "to"})
-_WORDS: Final = re.compile(r"(?:(?:[A-Z][a-z]+|[a-z]{2,}|[A-Z]{2,})(?:[^\w\s]|_)?)+")
+_WORDS: Final = re.compile(
+    r"(?:(?>[A-Z][a-z]+|[A-Z]{2}[a-z]{2,}|[A-Z]{2,}(?=[A-Z][a-z])|[A-Z]{2,}(?![a-z])|[a-z]{2,})(?>[^\w\s]|_)?+)++"
+)
+"""Words of at least two letters: small, in capitals, or with one capital. No letter is tried in two of them."""
 _TAIL: Final = re.compile(r"[\W\d_]+\Z")
 _INNER_DIGITS: Final = re.compile("(?<=[A-Za-z])[0-9]+(?=[A-Za-z])")
 _MARKS: Final = re.compile("[\u0300-\u036f]")
