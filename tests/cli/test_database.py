@@ -211,8 +211,13 @@ def test_a_database_of_an_older_version_keeps_its_rows_when_it_is_migrated(
         migrate(url)
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO reverie.calls VALUES ('t', 'c1', 's', 'p', '2026-11-17', 1.5)")
-    assert [name[:4] for name in migrate(url).pending] == ["0011", "0012", "0013"]
+        connection.execute("INSERT INTO reverie.files (tenant, key, size, last, torn) VALUES ('t', 'log', 5, 0, false)")
+        connection.execute("INSERT INTO reverie.entries (tenant, file, seq, data) VALUES ('t', 1, 0, 'said\n')")
+    assert [name[:4] for name in migrate(url).pending] == ["0011", "0012", "0013", "0014"]
     with contextlib.closing(PostgresStorage(url, tenant="t")) as storage:
+        storage.append("log", b"more " * 100, expect=5)
+        assert storage.load("log") == b"said\n" + b"more " * 100 + b"\n"
+        storage.records.enter_calls([{"id": "c1", "session": "s", "project": "p", "day": "2026-11-17", "usd": 9.0}])
         rows = storage.records.ledger("SELECT day, usd, read, model FROM calls WHERE day >= ?", ["2026-11-17"])
     assert rows == [("2026-11-17", 1.5, 0, "")]
 

@@ -130,6 +130,28 @@ def test_bytes_over_the_limit_are_stored_once_by_their_hash_and_deleted_with_the
     storage.close()
 
 
+def test_bytes_are_stored_deflated_if_that_makes_them_smaller_and_read_as_they_were(
+    postgres_url: str, postgres_server: PostgresServer, tenant: str
+) -> None:
+    storage = PostgresStorage(postgres_url, tenant=tenant)
+    text, noise = b"the same words " * 200, random.Random(1).randbytes(3_000).replace(b"\n", b".")
+    storage.write("log", text + b"\ntorn")
+    for line in (text, noise, text, b"x"):  # the first of them follows a line without a newline
+        storage.append("log", line, expect=len(storage.load("log") or b""))
+    whole = text + b"\ntorn\n" + text + b"\n" + noise + b"\n" + text + b"\nx\n"
+    assert storage.load("log") == whole
+    assert [storage.load("log", start, 50) for start in range(0, len(whole), 997)] == [
+        whole[start : start + 50] for start in range(0, len(whole), 997)
+    ]
+    with psycopg.connect(postgres_server.url) as connection:
+        rows = connection.execute(
+            "SELECT deflated, octet_length(content) FROM reverie.entries WHERE tenant = %s ORDER BY seq", (tenant,)
+        ).fetchall()
+    assert [deflated for deflated, _ in rows] == [True, None, None, True, None]
+    assert rows[3][1] < len(text) / 10
+    storage.close()
+
+
 @pytest.mark.requirement("X3")
 def test_a_wrong_or_missing_tenant_sees_and_writes_nothing(
     postgres_url: str, tenant: str, seed: int, torture: bool

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -173,13 +175,15 @@ def make_role(server: PostgresServer) -> None:
 
 
 def words_in_dump(server: PostgresServer, *words: bytes) -> set[bytes]:
-    """Return those of these words that a real dump of the whole database has, as text or in binary columns."""
+    """Return those of these words that a real dump of the whole database has, as text, in bytes or deflated."""
     program = binaries()
     assert program is not None
     command = [str(program / "pg_dump"), "--dbname", server.url]
     data = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_SECONDS).stdout
     assert b"COPY reverie.entries" in data
-    return {word for word in words if word in data or word.hex().encode() in data}
+    streams = re.findall(rb"\\x(789c[0-9a-f]+)", data)  # entries that are stored deflated
+    contents = [data, *(zlib.decompress(bytes.fromhex(one.decode())) for one in streams)]
+    return {word for word in words if any(word in one or word.hex().encode() in one for one in contents)}
 
 
 _users: list[object] = []

@@ -142,7 +142,9 @@ def place_of(url: str) -> str:
 
 
 def _reason(error: psycopg.Error) -> str:
-    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn)):
+    if isinstance(
+        error, (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn, errors.UndefinedFunction)
+    ):
         return "its tables are missing or old; run: reverie db migrate"
     if isinstance(error, errors.InsufficientPrivilege):
         return (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 from psycopg.sql import SQL, Identifier, Placeholder
 
@@ -34,7 +37,8 @@ _SHOWN: Final = ", ".join(
     ]
 )
 _LEDGER: Final = (
-    f"WITH calls AS (SELECT id, session, project, day, usd, at, model, {_SHOWN} FROM reverie.calls WHERE tenant = %s) "
+    "WITH calls AS (SELECT id::text AS id, session, project, day, usd, at, model, "
+    f"{_SHOWN} FROM reverie.calls WHERE tenant = %s) "
 )
 _FORGET: Final = """
 WITH gone AS (DELETE FROM reverie.calls WHERE tenant = %s AND session = ANY(%s) RETURNING 1) SELECT count(*) FROM gone
@@ -81,7 +85,10 @@ class TenantRecords:
             SQL(", ").join(map(Identifier, names)), SQL(", ").join(map(Placeholder, names))
         )
         with self._connections.transaction("calls") as connection, connection.cursor() as cursor:
-            cursor.executemany(insert, [{"tenant": self._connections.tenant, **_unusual(row)} for row in rows])
+            cursor.executemany(insert, [self._stored(row) for row in rows])
+
+    def _stored(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        return {"tenant": self._connections.tenant, **_unusual(row), "id": _id(row["id"])}
 
     def ledger(self, query: str, values: Sequence[Any]) -> list[Row]:
         """Return the rows of a query over the table ``calls``, which has the calls of this tenant on all machines."""
@@ -105,6 +112,14 @@ def _unusual(row: Mapping[str, Any]) -> dict[str, Any]:
         return value == actual
 
     return {name: None if is_usual(name, value) else value for name, value in row.items()}
+
+
+def _id(text: str) -> UUID:
+    """Return the id of a call as 16 bytes: ids of entries are UUIDs, any other text is hashed."""
+    with suppress(ValueError):
+        if str(found := UUID(text)) == text:
+            return found
+    return UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
 
 def _user() -> str:

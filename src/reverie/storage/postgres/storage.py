@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ BLOB_BYTES: Final = 262_144
 _PATIENCE_SECONDS: Final = 30.0
 _MAX_RACES: Final = 32
 
-_APPEND: Final = "SELECT reverie.append(%s, %s, %s, %s, %s, %s)"
+_APPEND: Final = "SELECT reverie.append(%s, %s, %s, %s, %s, %s, %s)"
 _HOLDS: Final = "SELECT 1 FROM reverie.leases WHERE tenant = %s AND name = %s AND fence = %s FOR SHARE"
 _HEAD: Final = "SELECT file, size, torn, digest FROM reverie.files WHERE tenant = %s AND key = %s FOR UPDATE"
 _CREATE: Final = """
@@ -35,7 +36,9 @@ INSERT INTO reverie.files (tenant, key, size, last, torn) VALUES (%s, %s, 0, 0, 
 _ONE_CREATOR: Final = "SELECT pg_advisory_xact_lock(hashtextextended('reverie ' || %s, 0))"
 _BELOW: Final = "SELECT 1 FROM reverie.files WHERE tenant = %s AND key > %s AND key < %s LIMIT 1"
 _ABOVE: Final = "SELECT key FROM reverie.files WHERE tenant = %s AND key = ANY(%s) LIMIT 1"
-_PUT: Final = "INSERT INTO reverie.entries (tenant, file, seq, fence, data, blob) VALUES (%s, %s, %s, %s, %s, %s)"
+_PUT: Final = """
+INSERT INTO reverie.entries (tenant, file, seq, fence, content, deflated, blob) VALUES (%s, %s, %s, %s, %s, %s, %s)
+"""
 # Bytes that are in an object store have no data in the row.
 _PUT_BLOB: Final = """
 INSERT INTO reverie.blobs AS known (tenant, digest, uses, data) VALUES (%s, %s, 1, %s)
@@ -58,13 +61,13 @@ _DIGESTS: Final = "SELECT digest FROM reverie.blobs WHERE tenant = %s AND data I
 _DROP_WORDS: Final = "DELETE FROM reverie.words WHERE tenant = %s AND key = %s"
 _DROP: Final = "DELETE FROM reverie.files WHERE tenant = %s AND key = %s"
 _LOAD: Final = """
-SELECT part.seq, coalesce(part.data, known.data), part.blob FROM reverie.files AS head
+SELECT part.seq, coalesce(part.content, known.data), part.blob, part.deflated FROM reverie.files AS head
 LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
 """
 _LOAD_PART: Final = """
-SELECT part.seq, coalesce(part.data, known.data), part.blob FROM reverie.files AS head
+SELECT part.seq, coalesce(part.content, known.data), part.blob, part.deflated FROM reverie.files AS head
 LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file AND part.seq < %(end)s
     AND part.seq >= coalesce((SELECT max(first.seq) FROM reverie.entries AS first
         WHERE first.tenant = head.tenant AND first.file = head.file AND first.seq <= %(start)s), 0)
@@ -76,7 +79,7 @@ SELECT key, size, (extract(epoch FROM changed) * 1000000000)::bigint, file FROM 
 WHERE tenant = %s AND key > %s AND (%s = '' OR key < %s) ORDER BY key
 """
 _LAST: Final = """
-SELECT part.data FROM reverie.files AS head JOIN reverie.entries AS part
+SELECT 1 FROM reverie.files AS head JOIN reverie.entries AS part
 ON part.tenant = head.tenant AND part.file = head.file AND part.seq = head.last
 WHERE head.tenant = %s AND head.key = %s AND head.last = %s
 """
@@ -131,7 +134,7 @@ class PostgresStorage:
         if not rows:
             self._refuse_folder(key)
             return None
-        data = b"".join(self._bytes(part, blob) for _, part, blob in rows)
+        data = b"".join(self._bytes(*row) for _, *row in rows)
         skipped = start - (rows[0][0] or 0)
         return data[skipped:] if size < 0 else data[skipped : skipped + size]
 
@@ -246,13 +249,15 @@ class PostgresStorage:
             self._connections.close()
 
     def _append(self, key: str, data: bytes, expect: int | None, *, again: bool) -> None:
+        small = _deflated(data)
         for _ in range(_MAX_RACES):
             lease = self._leases.covering(key)
             if len(data) > BLOB_BYTES:
                 stored = self._append_blob(key, data, expect)
             else:
                 held = (None, None) if lease is None else (lease.name, lease.fence)
-                row = self._connections.call(key, _APPEND, (self.tenant, key, data, expect, *held))
+                line = (data, None) if small is None else (small, len(data))
+                row = self._connections.call(key, _APPEND, (self.tenant, key, *line, expect, *held))
                 stored = row is not None and row[0] is not None
             if stored or (again and self._is_last(key, data, expect or 0)):
                 return
@@ -263,6 +268,8 @@ class PostgresStorage:
                 if head is None and not expect:
                     self._created(connection, key)
                     continue
+            if head is not None and head.torn:
+                small = None  # the database adds the newline
             if expect is not None and (head is None or head.size != expect):
                 size = "is gone" if head is None else f"has {head.size} bytes instead of {expect}"
                 raise LogLost(f"{key} {size}", path=key)
@@ -283,9 +290,7 @@ class PostgresStorage:
     def _is_last(self, key: str, data: bytes, seq: int) -> bool:
         """Say whether the last entry of a log is this one, because an append was committed and its answer lost."""
         row = self._connections.row(key, _LAST, (self.tenant, key, seq))
-        if row is None:
-            return False
-        return (row[0] if row[0] is not None else self.load(key, seq, len(data) + 1) or b"").lstrip(b"\n") == data
+        return row is not None and (self.load(key, seq, len(data) + 1) or b"").lstrip(b"\n") == data
 
     def _checked_lease(self, connection: Connection[Row], key: str) -> PostgresLease | None:
         """Return the lease under which a key is written here, locked until the commit; raise if it was taken over."""
@@ -317,8 +322,10 @@ class PostgresStorage:
         assert row is not None
         return _Head(row[0], 0, False, None), None
 
-    def _bytes(self, data: bytes | None, blob: bytes | None) -> bytes:
+    def _bytes(self, data: bytes | None, blob: bytes | None, deflated: bool | None) -> bytes:
         """Return the bytes of an entry, from the object store if the database has only their hash."""
+        if data is not None and deflated:
+            return zlib.decompress(data)
         if data is not None or blob is None:
             return data or b""
         if self._blobs is None:
@@ -332,8 +339,9 @@ class PostgresStorage:
                 connection.execute(_USE_BLOBS, (self.tenant,))
                 self._blobs.put(data)
             connection.execute(_PUT_BLOB, (self.tenant, blob, data if self._blobs is None else None))
-        fence = None if lease is None else lease.fence
-        connection.execute(_PUT, (self.tenant, file, seq, fence, None if blob else data, blob))
+        small = _deflated(data) if blob is None else None
+        content = (small, True, None) if small is not None else (None if blob else data, None, blob)
+        connection.execute(_PUT, (self.tenant, file, seq, None if lease is None else lease.fence, *content))
 
     def _clear(self, connection: Connection[Row], file: int) -> None:
         freed = connection.execute(_CLEAR, {"tenant": self.tenant, "file": file}, binary=True).fetchall()
@@ -344,7 +352,7 @@ class PostgresStorage:
         if head.digest is not None:
             return head.digest.hex()
         rows = connection.execute(_LOAD_FILE, (self.tenant, head.file), binary=True).fetchall()
-        return _digest(b"".join(self._bytes(part, blob) for part, blob in rows)).hex()
+        return _digest(b"".join(self._bytes(*row) for row in rows)).hex()
 
     def _refuse_folder(self, key: str) -> None:
         sql, values = _BELOW, (self.tenant, *_below(key))
@@ -353,7 +361,7 @@ class PostgresStorage:
 
 
 _LOAD_FILE: Final = """
-SELECT coalesce(part.data, known.data), part.blob FROM reverie.entries AS part
+SELECT coalesce(part.content, known.data), part.blob, part.deflated FROM reverie.entries AS part
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE part.tenant = %s AND part.file = %s ORDER BY part.seq
 """
@@ -382,6 +390,12 @@ def _is_folder(key: str) -> UnsafePath:
 def _conflict(key: str, create: bool) -> StorageConflict:
     reason = "it exists already" if create else "another writer changed it first"
     return StorageConflict(f"cannot write {key}: {reason}; read it again, then retry", path=key)
+
+
+def _deflated(data: bytes) -> bytes | None:
+    """Return the bytes compressed, None if that does not make them smaller."""
+    small = zlib.compress(data)
+    return small if len(small) < len(data) else None
 
 
 def _digest(data: bytes) -> bytes:
