@@ -70,7 +70,7 @@ def test_show_names_the_handles_and_its_view_hides_the_cleared_content(
     reverie: Reverie, asked: Asked, cleared: str
 ) -> None:
     _, out, _ = reverie("show", cleared)
-    assert "· trim: results cleared by provider: the provider left 3 results out of the request, 3 of them new" in out
+    assert "· old results cleared by the provider: the provider left 3 results out of the request, 3 of them new" in out
     assert "; handles: toolu_0, toolu_1, toolu_2\n" in out
     _, out, _ = reverie("show", cleared, "--view")
     assert "[cleared by the provider] handle: toolu_1" in out

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from log_script import Script
 from reverie.cli.sessions.transcript import of_entries, of_messages
-from reverie.conversation.decisions import CallRecorded, Cause, ResultsKept
+from reverie.conversation.decisions import CallRecorded, Cause, ContextSaid, CursorMoved, ResultsKept
 from reverie.conversation.entries import Entry
 from reverie.conversation.wire.request import build_request
 
@@ -27,8 +27,11 @@ def test_people_see_roles_calls_results_and_decisions(reverie: Reverie, stocked:
     assert "x" * 100 not in out
     assert "\n<- Read\n   line 0\n" in out
     assert "   ... 34 more lines\n" in out
-    assert "· compact: compacted: window is full (frees 4,321 tokens, changes the prefix)\n" in out
-    assert out.index("The fence stands.") < out.index("· compact") < out.index("And the gate?")
+    assert (
+        "· old messages replaced with a summary: window is full (frees 4,321 tokens, the cache is written anew)\n"
+        in out
+    )
+    assert out.index("The fence stands.") < out.index("· old messages") < out.index("And the gate?")
 
 
 def test_lines_that_every_turn_has_are_left_out_and_thinking_without_text_is_named() -> None:
@@ -36,12 +39,17 @@ def test_lines_that_every_turn_has_are_left_out_and_thinking_without_text_is_nam
     script.user("Go on.")
     script.decide(ResultsKept(Cause("offload", "seen and left whole"), ["t1"]))
     script.decide(CallRecorded(Cause("model", "reply"), "m", {}))
+    script.decide(CallRecorded(Cause("extract", "extract"), "m", {}))
+    script.decide(CursorMoved(Cause("extract", "looked through"), "extract", ""))
+    script.decide(ContextSaid(Cause("context", "the session opens"), []))
     script.decide(CallRecorded(Cause("model", "tools[1] added"), "m", {}))
     script.reply({"type": "thinking", "thinking": "", "signature": "s"}, id="m1")
     shown = "".join(text for text, _ in of_entries(script.entries))
     assert "results kept" not in shown
-    assert "call recorded: reply" not in shown
-    assert "· model: call recorded: tools[1] added" in shown
+    assert "reply" not in shown
+    assert "· a request to the model: tools[1] added" in shown
+    assert "cursor" not in shown
+    assert "the session opens" not in shown
     assert "(thinking, returned without its text)" in shown
 
 

@@ -220,8 +220,8 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
 def group(ctx: click.Context) -> int | None:
     """Keep long agent sessions in the context window, cheaply, and undo anything.
 
-    'reverie', 'reverie -c' and 'reverie "a prompt"' talk with an agent. 'reverie COMMAND --help' explains a command,
-    'reverie help all' lists more.
+    'reverie', 'reverie -c' and 'reverie "a prompt"' talk with an agent. 'reverie COMMAND --help' explains a command.
+    'reverie help all' lists more, such as 'read' and 'loss' for content that left a session's view.
     """
     if ctx.invoked_subcommand is not None:
         return None

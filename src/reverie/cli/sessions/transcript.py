@@ -18,6 +18,26 @@ RESULT_LINES: Final = 6
 LINE_CHARS: Final = 160
 INPUT_CHARS: Final = 60
 THOUGHT_CHARS: Final = 240
+BOOKKEEPING: Final = frozenset({"results_kept", "context_said", "cursor_moved", "message_queued", "window_learned"})
+"""Decisions that change nothing that a reader sees."""
+ACTS: Final = {
+    "agent_finished": "an agent ended",
+    "agent_spawned": "an agent started",
+    "call_recorded": "a request to the model",
+    "cache_edits": "old results cleared in the cache",
+    "compacted": "old messages replaced with a summary",
+    "compaction_failed": "a compaction failed",
+    "compaction_undone": "a compaction undone",
+    "images_dropped": "old images removed",
+    "memories_extracted": "memories saved",
+    "memories_surfaced": "memories recalled",
+    "prefix_rendered": "system prompt and tools sent anew",
+    "result_offloaded": "a large result moved to disk",
+    "results_cleared": "old results cleared",
+    "results_cleared_by_provider": "old results cleared by the provider",
+    "results_restored": "cleared results restored",
+}
+"""Decisions in plain words."""
 MEDIA: Final = ("image", "document")
 
 
@@ -107,23 +127,28 @@ def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
 
 
 def is_bookkeeping(entry: Entry) -> bool:
-    """Return whether a decision only records a reply or a result, as one does in every turn."""
-    said = entry.body.get("decision"), entry.body.get("reason")
-    return said[0] == "results_kept" or said == ("call_recorded", "reply")
+    """Return whether a decision only records a call, a result or the program's own state, as one does in every turn."""
+    decision, reason = as_text(entry.body.get("decision")), as_text(entry.body.get("reason"))
+    if decision == "call_recorded":
+        return entry.body.get("layer") != "model" or reason == "reply"
+    if decision == "memories_extracted":
+        return not entry.body.get("names")
+    return decision in BOOKKEEPING or (decision == "prefix_rendered" and entry.body.get("moves_prefix") is not True)
 
 
 def decision_line(entry: Entry) -> str:
-    """Return a decision as one line: layer, decision, reason, freed tokens, and whether the prefix changes."""
+    """Return a decision as one line in plain words: the act, its reason, freed tokens, and a cache that is lost."""
     body = entry.body
     frees, moves = body.get("frees"), body.get("moves_prefix")
     effects = [f"frees {frees:,} tokens"] if isinstance(frees, int) and frees > 0 else []
     if moves is True:
-        effects.append("changes the prefix")
-    name = as_text(body.get("decision")).replace("_", " ")
+        effects.append("the cache is written anew")
+    name = as_text(body.get("decision"))
     tail = f" ({', '.join(effects)})" if effects else ""
-    if body.get("decision") == "results_cleared_by_provider" and body.get("tool_use_ids"):
+    if name == "results_cleared_by_provider" and body.get("tool_use_ids"):
         tail += f"; handles: {', '.join(body['tool_use_ids'])}"
-    return f"· {as_text(body.get('layer')) or '?'}: {name}: {one_line(as_text(body.get('reason')))}{tail}\n"
+    act = ACTS.get(name, name.replace("_", " "))
+    return f"· {act or '?'}: {one_line(as_text(body.get('reason')))}{tail}\n"
 
 
 def short_input(given: Any) -> str:
