@@ -259,6 +259,7 @@ def test_the_commands_show_a_diff_and_say_where_the_old_file_is(
     path.write_text("{}\n")
     runner = CliRunner()
     dry = runner.invoke(install_command, ["--host", "claude-code", "--dry-run"], catch_exceptions=False)
+    assert "Each hook runs this Reverie (" in " ".join(dry.output.split())
     assert "+" in dry.output
     assert "would be installed" in dry.output
     made = runner.invoke(install_command, ["--host", "claude-code", "--yes", "--json"], catch_exceptions=False)

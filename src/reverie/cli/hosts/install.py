@@ -29,7 +29,7 @@ from ...runtime.memory.scopes import memory_directory
 from ...runtime.places.projects import canonical_root
 from ...settings import load_settings
 from ...values import replace
-from ..output import confirmed, emit_json, is_terminal, paint, say
+from ..output import confirmed, emit_json, folded, is_terminal, paint, say
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -78,11 +78,17 @@ def command(
     if share_memory and name == "claude-code":
         parts[local] = replace(parts.get(local, InstallOptions(hooks=False)), memory=memory)
     planned = [install(name, one, settings.home, options, dry_run=True) for one, options in parts.items()]
+    about = (
+        f"Each hook runs this Reverie ({shlex.join(program())}, home {settings.home}), and does nothing if it is gone."
+    )
     if dry_run or not any(one.diff for one in planned):
         _print_changes(planned, dry_run, as_json)
+        if not as_json and any(one.diff for one in planned):
+            say(folded(about))
         return
     if not yes:
         _print_diffs(planned)
+        say(folded(about))
         refusal = "wrote nothing: confirmation needs a terminal; --yes writes the changes, --dry-run shows them"
         if not confirmed("Write these changes?", refusal):
             return
