@@ -192,6 +192,13 @@ def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: 
     assert [one["type"] for one in told("list", "--project", tmp_path / "gone")] == ["reference"]
 
 
+def test_saving_the_same_text_again_says_only_that(said: Callable[..., tuple[int, str, str]]) -> None:
+    assert "does not say why" in said("add", "Use unittest, never pytest", "--type", "feedback")[1]
+    code, out, err = said("add", "Use unittest, never pytest", "--type", "feedback")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == ["feedback_use_unittest_never_pytest_29a3f7.md already contains this"]
+
+
 def test_the_same_text_under_another_type_is_noticed(said: Callable[..., tuple[int, str, str]]) -> None:
     assert "the same text" not in said("add", "The user codes in Rust", "--type", "user")[2]
     assert "has the same text under another type" in said("add", "The user codes in Rust", "--type", "project")[2]

@@ -40,6 +40,7 @@ KEPT = [
 REFUSED = [
     ("project", "I am currently editing the parser and will run the tests next", "passing"),
     ("project", "Next step is to rename the module", "passing"),
+    ("project", "Right at this moment we're debugging the login page", "passing"),
     ("project", "We just fixed the failing test in test_login", "passing"),
     ("project", "Commit 3f9a2b1c moved the parser into its own package", "history"),
     ("project", "PR #412 was merged by Ana", "history"),

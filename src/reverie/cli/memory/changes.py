@@ -123,7 +123,7 @@ def print_saved(saved: SavedMemory, *, as_json: bool) -> None:
     if as_json:
         emit_json({**as_plain(saved), "changed": saved.changed})
         return
-    for warning in saved.warnings:
+    for warning in saved.warnings if saved.changed or saved.dry_run else ():
         say(f"note: {warning}")
     if saved.conflict:
         warn(f"another writer changed {saved.conflict} at the same time; both versions exist: keep one, 'rm' the other")

@@ -61,7 +61,8 @@ def description_for(text: str) -> str:
 
 _PASSING: Final = re.compile(
     r"\b(?:(?:i am|i'm|we are|we're|you are) (?:currently|now|in the middle of|just about to|about to)\b"
-    r"|(?:currently|right now|at the moment|for now),? (?:i am|i'm|we are|we're|working on|editing|running|debugging)"
+    r"|(?:currently|right now|at (?:the|this)(?: very)? moment|for now),? "
+    r"(?:i am|i'm|we are|we're|working on|editing|running|debugging)"
     r"|(?:the )?(?:current|next|remaining) (?:step|subtask|todo)s? (?:is|are)\b"
     r"|(?:todo|next)(?: for (?:this|the) (?:session|task|turn))?:\s"
     r"|in this (?:session|conversation|turn),? (?:i|we|you)\b"
