@@ -97,7 +97,6 @@ def has_known_words(text: str) -> bool:
     return bool(_CJK.search(text)) or any(one in _LISTED for one in _WORD.findall(_plain(text)))
 
 
-@lru_cache(maxsize=1_024)
 def binding_passages(text: str) -> tuple[tuple[float, str], ...]:
     """Return the passages of a message, each with how likely it binds later work.
 

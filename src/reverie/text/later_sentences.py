@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from math import log
 from typing import Final
 
-from .directives import is_question
 from .stems import stems
 from .words import words
 
@@ -19,17 +18,16 @@ _CJK_RUN: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 class LaterSentences:
     """Finds the later sentence, not a question, that shares the most with a sentence: rare words count for more."""
 
-    def __init__(self, sentences: Sequence[str]) -> None:
-        """Compare these sentences, oldest first."""
-        self._asks = [is_question(one) for one in sentences]
-        self._terms = [_terms(one) for one in sentences]
+    def __init__(self, asks: Sequence[bool], terms: Sequence[Sequence[str]]) -> None:
+        """Compare sentences, oldest first, by whether each is a question and by its terms."""
+        self._asks, self._terms = asks, terms
         places: dict[str, list[int]] = {}
-        for at, terms in enumerate(self._terms):
-            for term in terms:
+        for at, own in enumerate(terms):
+            for term in own:
                 places.setdefault(term, []).append(at)
-        most = max(3, len(sentences) // _COMMON)
+        most = max(3, len(terms) // _COMMON)
         self._places = {term: found for term, found in places.items() if len(found) <= most}
-        self._weights = {term: log(len(sentences) / len(found)) for term, found in self._places.items()}
+        self._weights = {term: log(len(terms) / len(found)) for term, found in self._places.items()}
 
     def than(self, number: int) -> int | None:
         """Return the number of that sentence; None if none shares enough."""
@@ -42,8 +40,8 @@ class LaterSentences:
         return best[1] if best is not None and best[0] >= log(len(self._terms) / _TELLING) else None
 
 
-def _terms(text: str) -> frozenset[str]:
-    """Return the word stems of a text, and pairs of characters where a script has no spaces."""
+def terms_of(text: str) -> tuple[str, ...]:
+    """Return the word stems of a text once each, and pairs of characters where a script has no spaces."""
     runs = _CJK_RUN.findall(text)
     pairs = (run[at : at + 2] for run in runs for at in range(len(run) - 1))
-    return frozenset((*stems(words(_CJK_RUN.sub(" ", text))), *pairs))
+    return tuple(dict.fromkeys((*stems(words(_CJK_RUN.sub(" ", text))), *pairs)))

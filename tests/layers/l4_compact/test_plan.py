@@ -32,13 +32,23 @@ from reverie.layers.l4_compact import (
     loss_text,
     summary_budget,
     summary_of,
+    user_words,
 )
 from reverie.layers.l4_compact.anchors import anchor_list
+from reverie.layers.l4_compact.binding_sentences import sentences_of
 from reverie.layers.l4_compact.loss import LossReport, LostName
 from reverie.layers.l4_compact.summary import directive, notes_text
 from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, tokens_of
-from reverie.layers.l4_compact.user_words import UserMessage, UserMessages, quoted_words, user_messages, words_text
+from reverie.layers.l4_compact.user_words import (
+    QuotedWords,
+    UserMessage,
+    UserMessages,
+    quoted_words,
+    user_messages,
+    words_text,
+)
 from reverie.text.later_sentences import LaterSentences
+from reverie.values import replace
 
 
 def entries_of(items: tuple[Item, ...]) -> list[Entry]:
@@ -354,9 +364,38 @@ def test_words_followed_as_they_are_said_are_the_words_there_are(seed: int):
     for entry in log:
         view = view.fold(entry)
         if rng.random() < 0.3:
-            assert saying.follow(view) == user_messages(view.history)
+            assert saying.follow(view) == judged(user_messages(view.history))
     other = View().fold_all(log[1::2])
-    assert saying.follow(other) == user_messages(other.history)  # another view is read anew
+    assert saying.follow(other) == judged(user_messages(other.history))  # another view is read anew
+
+
+def judged(said: list[UserMessage]) -> list[UserMessage]:
+    return [replace(one, sentences=sentences_of(one.text)) for one in said]
+
+
+@pytest.mark.requirement("L4.7")
+def test_a_compaction_judges_only_the_messages_since_the_one_before(monkeypatch: pytest.MonkeyPatch):
+    read: list[str] = []
+    real = user_words.sentences_of
+    monkeypatch.setattr(user_words, "sentences_of", lambda message: read.append(message) or real(message))
+    script, saying, counts = Script(), UserMessages(), list[int]()
+    for part in range(4):
+        for n in range(50):
+            script.user(f"Never touch module {part} of part {n}, its owner keeps it as it is.")
+        said = saying.follow(script.view)
+        kept = quoted_words(said, tokens=400, handle_tokens=100, pinned=frozenset())
+        counts.append(len(read))
+        plain = [UserMessage(one.handle, one.text) for one in said]
+        read.clear()
+        assert kept == unjudged(quoted_words(plain, tokens=400, handle_tokens=100, pinned=frozenset()), said)
+        assert len(read) == len(said)  # a message without its sentences is judged each time
+        read.clear()
+    assert counts == [50] * 4
+
+
+def unjudged(words: QuotedWords, said: list[UserMessage]) -> QuotedWords:
+    by_handle = {one.handle: one for one in said}
+    return replace(words, whole=tuple(by_handle[one.handle] for one in words.whole))
 
 
 @pytest.mark.requirement("L4.7")

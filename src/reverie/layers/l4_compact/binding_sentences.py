@@ -7,12 +7,12 @@ are in the order of their messages.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from ...conversation.tokens.estimate import estimate_text
 from ...text.directives import binding_passages, is_question, typed_sentences
-from ...text.later_sentences import LaterSentences
+from ...text.later_sentences import LaterSentences, terms_of
 from ...values import record
 
 LEAST_SCORE = 1.0
@@ -26,23 +26,34 @@ _START_CHARS: Final = 24
 
 @record
 class Sentence:
-    """A sentence, the index of its message, and how likely it binds later work."""
+    """A sentence of a message, and how likely it binds later work."""
 
-    message: int
     score: float
     text: str
-    is_all: bool
-    """Whether the message says nothing else."""
+    tokens: int
+    """The estimated tokens of its line."""
+    is_question: bool
+    is_remark: bool
+    """Whether this is a short message that tells something and does not only ask."""
+    terms: tuple[str, ...]
+    """The words by which it is compared with later ones."""
 
-    @property
-    def is_remark(self) -> bool:
-        """Whether this is a short message that tells something and does not only ask."""
-        return self.is_all and self.score > 0 and not all(map(is_question, typed_sentences(self.text)))
 
-    @property
-    def tokens(self) -> int:
-        """The estimated tokens of its line."""
-        return estimate_text(self.text) + _LINE_TOKENS
+def sentences_of(message: str) -> tuple[Sentence, ...]:
+    """Return the sentences of a message."""
+    passages = binding_passages(message)
+    is_all = len(passages) == 1 and passages[0][1] == message.strip()
+    return tuple(
+        Sentence(
+            score,
+            text,
+            estimate_text(text) + _LINE_TOKENS,
+            is_question(text),
+            is_all and score > 0 and not all(map(is_question, typed_sentences(text))),
+            terms_of(text),
+        )
+        for score, text in passages
+    )
 
 
 @record
@@ -56,20 +67,20 @@ class QuotedSentence:
 class SentenceRanking:
     """All sentences of the user, by how likely they bind later work; of equals the oldest comes first."""
 
-    def __init__(self, messages: Sequence[str], ended: Sequence[str] = ()) -> None:
+    def __init__(self, messages: Iterable[Iterable[Sentence]], ended: Sequence[str] = ()) -> None:
         """Rank the sentences of these messages; ``ended`` are the first words of rules that no longer hold."""
-        found: dict[str, Sentence] = {}
+        found: dict[str, tuple[int, Sentence]] = {}
         for at, message in enumerate(messages):
-            passages = binding_passages(message)
-            for score, text in passages:
-                found.pop(text, None)  # the user repeats it, perhaps after taking it back
-                found[text] = Sentence(at, score, text, len(passages) == 1 and text == message.strip())
-        self._every = list(found.values())
+            for sentence in message:
+                found.pop(sentence.text, None)  # the user repeats it, perhaps after taking it back
+                found[sentence.text] = at, sentence
+        self._messages = [at for at, _ in found.values()]
+        self._every = [sentence for _, sentence in found.values()]
         ranked = sorted(range(len(self._every)), key=lambda at: -self._every[at].score)
         ranked = [at for at in ranked if not any(words in self._every[at].text for words in ended)]
         self._binding = [at for at in ranked if self._every[at].score >= LEAST_SCORE]
         self._remarks = [at for at in ranked if self._every[at].is_remark]
-        later = LaterSentences([one.text for one in self._every])
+        later = LaterSentences([one.is_question for one in self._every], [one.terms for one in self._every])
         pairs = ((at, later.than(at)) for at in self._binding)
         self._later = {at: other for at, other in pairs if other is not None}
         wanted = {*self._binding, *self._later.values(), *self._remarks}
@@ -85,7 +96,10 @@ class SentenceRanking:
 
         Those of messages that are ``quoted``, and those in these texts, are left out, because they follow anyway.
         """
-        is_quoted = [one.message in quoted or any(one.text in text for text in texts) for one in self._every]
+        is_quoted = [
+            at in quoted or any(one.text in text for text in texts)
+            for at, one in zip(self._messages, self._every, strict=True)
+        ]
         remarks = sum(self._costs[at] for at in self._remarks)
         room = left = reserve + more - min(remarks, int((reserve + more) * _REMARK_SHARE))
         taken: set[int] = set()

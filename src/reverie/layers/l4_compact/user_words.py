@@ -18,7 +18,7 @@ from ...conversation.reads import HistoryReader
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import record, replace
-from .binding_sentences import QuotedSentence, SentenceRanking
+from .binding_sentences import QuotedSentence, Sentence, SentenceRanking, sentences_of
 
 _FRAME_TOKENS = 12  # tokens of the speaker and the handle
 HANDLE_TOKENS = 14
@@ -38,6 +38,8 @@ class UserMessage:
 
     handle: str
     text: str
+    sentences: tuple[Sentence, ...] | None = None
+    """Its sentences, if the session keeps the message, so that no compaction judges it again."""
 
     @property
     def tokens(self) -> int:
@@ -93,7 +95,8 @@ class UserMessages:
         """
         if not self._reader.continues(view):
             self.spoken, self._reader = [], HistoryReader()
-        self.spoken += user_messages(item.entry for item in self._reader.items(view))
+        said = user_messages(item.entry for item in self._reader.items(view))
+        self.spoken += (replace(one, sentences=sentences_of(one.text)) for one in said)
         return self.spoken
 
     def text_after(self, view: View, compared: str, others: Iterable[str], *, tokens: int) -> str:
@@ -120,7 +123,8 @@ def quoted_words(
 
     ``ended`` are the first words of rules that no longer hold, which are no sentences that bind.
     """
-    ranking = None if _fit(said, tokens) else SentenceRanking([one.text for one in said], ended)
+    sentences = (sentences_of(one.text) if one.sentences is None else one.sentences for one in said)
+    ranking = None if _fit(said, tokens) else SentenceRanking(sentences, ended)
     reserve = min(int(tokens * _BINDING_SHARE), ranking.tokens) if ranking is not None else 0
     newest = range(len(said) - 1, -1, -1)
     order = [at for at in newest if said[at].handle in pinned] + [at for at in newest if said[at].handle not in pinned]
@@ -131,7 +135,7 @@ def quoted_words(
         cost = said[at].tokens
         if cost > left:
             if left > min(_LEAST_EXCERPT, tokens // 2):
-                short[at] = replace(said[at], text=_excerpt(said[at].text, cost, left - _FRAME_TOKENS))
+                short[at] = UserMessage(said[at].handle, _excerpt(said[at].text, cost, left - _FRAME_TOKENS))
                 left = 0
             break
         whole.add(at)
