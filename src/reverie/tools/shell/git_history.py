@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ...errors import InputError
+from ...errors import InputError, SandboxUnavailable
 from ..files.readable import ReadScope, absolute_path
 from ..git import run_git
 from .grammar import Command, Line
@@ -29,7 +29,12 @@ _NAMES_ONLY: Final = words_of(
     "--merges --no-merges --first-parent --reverse --follow --date --format --pretty --author --since --until --after "
     "--before --grep --max-count --branches --tags --remotes -n -i"
 )
+# Ids of objects, also short or behind the name of a tag, and heads that are no branches.
+_OBJECT: Final = re.compile(r"[0-9a-f]{4,}|[A-Z]+_HEAD")
+_ANY_OBJECT: Final = "any"
 _SECONDS: Final = 10.0
+MAX_ENTRIES: Final = 200_000
+"""In a tree with more files, repositories are not looked for, and a line that may go to any of them asks."""
 
 
 def shows_denied_file(line: Line, scope: ReadScope, *, is_computed: bool = False) -> bool:
@@ -39,24 +44,66 @@ def shows_denied_file(line: Line, scope: ReadScope, *, is_computed: bool = False
     """
     if not scope.denied:
         return False
-    tops = {
-        top_of_repository(folder)
-        for command, here in folders_of_commands(line, scope)
-        if command.words[0].text == "git" and _shows_content(command)
-        for folder in here
-    }
-    if tops and is_computed:
-        tops.update(_repositories(scope))
-    return any(_holds_denied_file(top, scope) for top in sorted(tops) if top)
+    named: dict[str, set[str]] = {}
+    for command, here in folders_of_commands(line, scope):
+        if command.words[0].text == "git" and _shows_content(command):
+            for folder in here:
+                named.setdefault(top_of_repository(folder), set()).update(_named_objects(command, is_computed))
+    if named and is_computed:
+        try:
+            every = set[str]().union(*named.values())
+            named = dict.fromkeys((*named, *_repositories(scope)), every)
+        except SandboxUnavailable:
+            return True
+    return any(
+        _holds_denied_file(top, scope) or _holds_lost_object(top, names) for top, names in sorted(named.items()) if top
+    )
 
 
 def _repositories(scope: ReadScope) -> Iterator[str]:
+    """Yield the repositories in the session's directories; raise if there are too many files to find them."""
+    count = 0
     for root in scope.roots:
         for folder, folders, files in os.walk(root):
+            count += len(folders) + len(files)
+            if count > MAX_ENTRIES:
+                raise SandboxUnavailable("there are too many files here to find each repository")
             if ".git" in folders or ".git" in files:
                 yield folder
             if ".git" in folders:
                 folders.remove(".git")
+
+
+def _named_objects(command: Command, is_computed: bool) -> Iterator[str]:
+    """Yield the names in a command that may be those of objects which no branch or log leads to."""
+    if is_computed and "--patch" in command.argv:  # it stands for each computed word
+        yield _ANY_OBJECT
+    for word in command.words[1:]:
+        yield from _OBJECT.findall(word.text)
+
+
+def _holds_lost_object(top: str, names: set[str]) -> bool:
+    """Return whether a repository holds one of these objects, and nothing tells the files to which it belonged."""
+    try:
+        if _ANY_OBJECT in names:
+            found = run_git(Path(top), "fsck", "--unreachable", "--connectivity-only", timeout_seconds=_SECONDS)
+            return found.returncode != 0 or bool(found.stdout)
+        return any(_is_lost(top, name) for name in sorted(names))
+    except InputError:
+        return True
+
+
+def _is_lost(top: str, name: str) -> bool:
+    def said(*arguments: str) -> str:
+        return run_git(Path(top), *arguments, timeout_seconds=_SECONDS).stdout
+
+    place = said("rev-parse", "--quiet", "--verify", f"{name}^{{object}}").strip()
+    if not place:
+        return False
+    kept = ("rev-list", "--all", "--reflog", "HEAD")
+    if said("cat-file", "-t", place).strip() != "commit":
+        kept = (*kept, "--objects", "--indexed-objects")
+    return place not in {line[: len(place)] for line in said(*kept).splitlines()}
 
 
 def _shows_content(command: Command) -> bool:
