@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -483,6 +484,17 @@ def test_invalid_messages_get_clear_errors_and_do_no_harm(environment: dict[str,
         id = line.get("id") if isinstance(line, dict) else None
         error = by_id[str(id)] if isinstance(id, int) else next(one for one in nameless if text in one["message"])
         assert (error["code"], text in error["message"]) == (code, True), (line, error)
+
+
+@pytest.mark.parametrize("source", ["</dev/null", "<&-", "<README.md"])
+def test_an_input_that_is_no_pipe_is_refused_in_one_line(
+    environment: dict[str, str], tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "README.md").write_text("no message\n")
+    line = ["sh", "-c", f'exec "$@" {source}', "sh", *COMMAND]
+    done = subprocess.run(line, env=environment, cwd=tmp_path, capture_output=True, timeout=BOUND_SECONDS, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), done
+    assert b"must be pipes of an editor" in done.stderr
 
 
 def test_without_a_model_a_new_session_says_how_to_get_one(

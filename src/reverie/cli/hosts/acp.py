@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -41,7 +41,7 @@ def command(model: str | None, permission_mode: str | None, max_turns: int | Non
         import acp  # pyright: ignore[reportUnusedImport]  # noqa: F401 - check that it is installed
     except ImportError:
         raise InputError(f"serving editors needs an optional package: {install_command('acp')}") from None
-    if sys.stdin.isatty():
+    if os.isatty(0):
         warn("this command waits for an editor on stdin; docs/guides/acp.md says how to set one up (Ctrl-C ends it)")
     from ...models import open_model
     from ...servers.acp.server import AcpServer, ServerOptions, serve

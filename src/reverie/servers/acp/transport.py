@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 import sys
 from typing import Any, Final, cast
 
@@ -95,14 +96,22 @@ def _with_clear_error(message: dict[str, Any]) -> dict[str, Any]:
 
 async def open_stdio() -> LineTransport:
     """Return the transport over stdin and stdout; from now on prints go to stderr, and commands have no input."""
+    if not (_is_waited_on(0) and _is_waited_on(1)):
+        raise InputError("stdin and stdout must be pipes of an editor; see docs/guides/acp.md")
     sys.stdin, sys.stdout = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
-    try:
-        reader, writer = await stdio_streams(limit=MOST_BYTES)
-    except ValueError:
-        raise InputError("stdin and stdout must be pipes of an editor; see docs/guides/acp.md") from None
+    reader, writer = await stdio_streams(limit=MOST_BYTES)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     return LineTransport(reader, writer)
+
+
+def _is_waited_on(descriptor: int) -> bool:
+    """Return whether an event loop can wait for a descriptor: a pipe, a socket or a terminal, no file or device."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False  # it is closed
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
