@@ -57,10 +57,11 @@ READING = [
     ["trust", "--list"],
     ["statusline"],
     ["delete", "S", "--dry-run"],
+    ["compact", "S", "--dry-run"],
     ["rules", "S", "--add", "Never push.", "--dry-run"],
     ["notes", "S", "--update", "--dry-run"],
 ]
-REFUSING = {"compact S --dry-run": "it would free too little", "compact --undo S --dry-run": "no compaction to undo"}
+REFUSING = {"compact --undo S --dry-run": "no compaction to undo"}
 """Commands that have nothing to do in that session, and say so where they can read it."""
 
 
@@ -124,6 +125,7 @@ def test_every_reading_command_works_in_a_home_that_cannot_be_written(
     assert "commands that only read still work" in failed[0]["detail"]
     assert {command: answer for command, answer in done.items() if answer[0]} == {}
     assert "Where is the harbour?" in done["search harbour"][1]
+    assert "would compact nothing: it would free too little" in done["compact S --dry-run"][1]
     assert "0.25" in done["ledger"][1]
     assert "releases.md" in done["memory log"][1]
     assert "no worker is running" in done["worker --status"][1]

@@ -553,11 +553,25 @@ def test_a_dry_run_calls_no_model_and_says_that_it_is_an_estimate(asked: dict[st
             await session.observe({"id": "z", "role": "assistant", "content": [{"type": "text", "text": "Done."}]})
             report = await session.compact(dry_run=True, **given)
             assert (calls, report.is_estimate, report.model_calls) == ([], True, 0)
-            assert report.tokens_after < report.tokens_before
+            assert (report.refusal, report.tokens_after < report.tokens_before) == ("", True)
             assert session.view.facts.compactions == ()
             assert canonical(await talk.prepare())[: len(before)] == before
             written = await session.compact(**given)  # the known-bad twin: the same without dry_run calls
             assert (len(calls), written.is_estimate) == (1, False)
+
+    run(steps)
+
+
+def test_a_dry_run_of_a_short_session_reports_why_nothing_would_be_compacted():
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(**keeping())) as session:
+            await session.say("Look.")
+            report = await session.compact(dry_run=True)
+            assert "it would free too little" in report.refusal
+            assert f"{report.tokens_before:,} tokens before, {report.tokens_after:,} after" in report.refusal
+            with pytest.raises(CompactionError, match="it would free too little"):  # not a dry run: it failed
+                await session.compact()
+            assert session.view.facts.compactions == ()
 
     run(steps)
 

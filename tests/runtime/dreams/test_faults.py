@@ -120,7 +120,7 @@ def test_at_every_write_a_kill_or_an_error_leaves_before_or_after(
             counts["killed" if done.killed else "failed" if "error" in done.answer else "went on"] += 1
     print(f"{by}: {len(points)} calls, {sum(counts.values())} faults: {dict(counts)}")
     assert counts["killed"] > 1
-    assert counts["not reached"] <= len(chosen) // 20
+    assert counts["not reached"] <= 1 + len(chosen) // 20
 
 
 def test_a_dreamer_that_writes_file_by_file_is_caught(before: Path, tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
         },
         "model_calls": report.model_calls,
         "is_estimate": report.is_estimate,
+        "refusal": report.refusal,
         "cost_usd": report.cost_usd,
         "price": {
             "compacting_token_prices": round(report.price.cost),
@@ -180,6 +181,9 @@ def _usd(tokens: float, prices: Prices | None) -> float | None:
 
 def _show(report: CompactionReport, prices: Prices | None) -> None:
     """Print a compaction; sizes and prices come last, so that a question below them does not scroll them away."""
+    if report.refusal:
+        say(f"would compact nothing: {report.refusal}")
+        return
     words, price = report.words, report.price
     say(f"method      {report.method}, {counted(report.model_calls, 'model call')}")
     if report.is_estimate:

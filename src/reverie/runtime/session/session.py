@@ -366,7 +366,8 @@ class Session:
         """Replace old messages, or those from or up to a named message, by a summary, and return a report.
 
         ``dry_run`` only estimates the effect, without a call. Where the model writes no summary the local note-taker
-        does. Raise ``CompactionError`` where it would free too little; the view is not changed then.
+        does. Raise ``CompactionError`` where it would free too little; the view is not changed then, and a dry run
+        gives the reason as ``refusal`` of its report.
         """
         await self.parts.load_prices(self.view, self.parts.policy.model_name)
         return await self.parts.compact.compact(

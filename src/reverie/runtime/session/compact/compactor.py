@@ -26,7 +26,7 @@ from ..standing_context import StandingContext
 from ..thinking import ThinkingWatch
 from .background import BackgroundCompaction
 from .breaker import Breaker
-from .draft import CompactionDraft, CompactionReport, CompactionRequest
+from .draft import CompactionDraft, CompactionReport, CompactionRequest, FreesTooLittle
 from .provider import ProviderSummaries
 
 __all__ = ["CompactionReport", "Compactor"]
@@ -305,9 +305,17 @@ class Compactor:
     ) -> CompactionReport:
         """Compact and return the report, or in a dry run an estimate without a call; raise ``CompactionError``.
 
-        ``limit`` is the token count that the window must get below.
+        A dry run reports a compaction that would free too little, with its ``refusal``. ``limit`` is the token count
+        that the window must get below.
         """
-        report, asked = await self._planned(trigger, instructions, from_message, up_to, dry_run=dry_run, limit=limit)
+        try:
+            report, asked = await self._planned(
+                trigger, instructions, from_message, up_to, dry_run=dry_run, limit=limit
+            )
+        except FreesTooLittle as error:
+            if dry_run:
+                return replace(error.report, is_estimate=self._session.model is not None)
+            raise
         if not dry_run:
             await self._applied(report, asked)
         return report

@@ -72,6 +72,8 @@ class CompactionReport:
     """The price of compacting now against carrying the window on, in tokens at the input price."""
     is_estimate: bool = False
     """Whether this comes from a dry run that called no model: the model's own summary will differ."""
+    refusal: str = ""
+    """Why nothing would be compacted, in the report of a dry run; empty if it would."""
 
     @property
     def method(self) -> str:
@@ -114,6 +116,14 @@ class CompactionRequest:
 
 class _HookStopped(CompactionError):
     """A hook stopped the compaction."""
+
+
+class FreesTooLittle(CompactionError):
+    """The compaction would free too little; ``report`` shows it."""
+
+    def __init__(self, report: CompactionReport) -> None:
+        super().__init__(report.refusal)
+        self.report = report
 
 
 class CompactionDraft:
@@ -397,15 +407,14 @@ class CompactionDraft:
         again = sum(estimate_text(one.text) for one in said)
         left = after.token_count.tokens + again
         least = 0.0 if asked.bound else policy.least_freed if signed is None else policy.least_freed / 2
+        refusal = ""
         if left > (1 - least) * before:
             fixed = round(view.token_count.overhead)
             around = f"; {fixed:,} of them are system prompt and tools, which stay" if fixed >= left // 4 else ""
-            raise CompactionError(
-                f"it would free too little: {before:,} tokens before, {left:,} after, and at least "
-                f"{least:.0%} must go{around}"
-            )
+            sizes = f"{before:,} tokens before, {left:,} after, and at least {least:.0%} must go"
+            refusal = f"it would free too little: {sizes}{around}"
         count = left if asked.limit == asked.bound else after.token_count.threshold_tokens + again
-        if asked.limit and count >= asked.limit:
+        if not refusal and asked.limit and count >= asked.limit:
             raise CompactionError(
                 f"the result would still be too large: {before:,} tokens before, {count:,} after, of {asked.limit:,}"
             )
@@ -415,7 +424,11 @@ class CompactionDraft:
         reason = decision.cause.reason + self._choice(view, left, kept_thinking, by_provider=signed is not None)
         cause_of = replace(decision.cause, reason=reason, frees=before - left + again)
         decision = replace(decision, cause=cause_of, tokens_after=left, loss=loss.counts)
-        return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
+        kept = len(taking.kept)
+        report = CompactionReport(decision, before, left, kept, words, loss, calls, cost, price, refusal=refusal)
+        if refusal:
+            raise FreesTooLittle(report)
+        return report
 
     def _choice(self, view: View, after: int, thinking: int, *, by_provider: bool) -> str:
         """Return the prices of a summary by the provider and of one by us, in a clause; empty if there is no choice."""
