@@ -286,6 +286,19 @@ def test_no_fallback_is_silent_and_internal_ones_are_for_those_who_ask() -> None
         assert said in watched.text
 
 
+def test_what_layers_do_is_said_in_plain_words() -> None:
+    watched = Watched().show(
+        ResultsTrimmed("s", "window", ["Read"], [], 9_000, 4_000, ["t1"]),
+        CompactionEnded("s", "manual", "notes", 150_000, 20_000, 3, 0),
+        CompactionEnded("s", "auto", "provider", 150_000, 20_000, 3, 1),
+    )
+    assert watched.written == [
+        "⌁ cleared 1 old tool result: 5k tokens freed (the window is nearly full)",
+        "⌁ compacted on request from notes: 150k → 20k tokens · /uncompact",
+        "⌁ compacted automatically by the provider: 150k → 20k tokens · /uncompact",
+    ]
+
+
 @pytest.mark.requirement("U5")
 def test_a_cache_break_has_its_cause_in_plain_words() -> None:
     watched = Watched().show(CacheBroken("s", "server", 17_000, 0.0625), CacheBroken("s", "a new reason", 9_000, None))

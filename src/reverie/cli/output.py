@@ -38,6 +38,24 @@ DECEPTIVE = re.compile(
 )
 SUSPECT = re.compile(f"{CONTROL.pattern}|{DECEPTIVE.pattern}")
 
+CLEARING_REASONS = {
+    "idle": "the cache had ended, so that costs nothing",
+    "priced": "it saves more than it costs",
+    "window": "the window is nearly full",
+    "budget": "over the budget of old results",
+}
+"""The triggers of layer 2 in plain words."""
+COMPACTION_REASONS = {"auto": "automatically", "manual": "on request", "reactive": "since the request was too long"}
+"""The triggers of layer 4 in plain words."""
+COMPACTION_METHODS = {
+    "notes": "from notes",
+    "full": "by the model",
+    "provider": "by the provider",
+    "from": "in part",
+    "up_to": "in part",
+}
+"""The methods of layer 4 in plain words."""
+
 MIN_CUT = 12
 PIPED_WIDTH = 10_000
 """Width used when stdout is not a terminal and COLUMNS is not set: wide enough that a table is never folded."""

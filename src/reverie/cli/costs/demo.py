@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..output import bar, console, counted, emit_json, folded, paint, say, sparkline, table
+from ..output import CLEARING_REASONS, bar, console, counted, emit_json, folded, paint, say, sparkline, table
 
 if TYPE_CHECKING:
     from ...runtime.session.session import Session
@@ -25,12 +25,6 @@ _PACE_SECONDS = 0.03
 _INDENT = " " * 11  # the width of "  layer 1  "
 _LINE = 60  # columns of the line of the window over time
 _STYLES = {"offload": "cyan", "trim": "yellow", "notes": "dim", "compact": "magenta"}
-_TRIGGERS = {
-    "idle": "the cache had ended, so that costs nothing",
-    "priced": "it saves more than it costs",
-    "window": "the window is nearly full",
-    "budget": "over the budget of old results",
-}
 _OURS = "session"
 _ROWS = {"reverie": "reverie, summaries by a model", _OURS: "reverie, the session above"}
 _LEGEND = "Layer 1 moves big results to disk, 2 clears old ones, 3 keeps notes, 4 replaces old messages with a summary."
@@ -101,7 +95,7 @@ class _Stage:
         if isinstance(event, ResultsTrimmed):
             freed = event.tokens_before - event.tokens_after
             said = f"layer 2  cleared old results of {', '.join(event.tools)}: {freed:,} tokens"
-            self._count("trim", freed, said, _TRIGGERS.get(event.trigger, event.trigger))
+            self._count("trim", freed, said, CLEARING_REASONS.get(event.trigger, event.trigger))
         elif isinstance(event, DecisionMade) and isinstance(event.decision, ResultOffloaded):
             said = f"layer 1  moved a result of {event.decision.size:,} characters to disk"
             self._count("offload", event.decision.cause.frees, said, "a preview stays in view")

@@ -21,7 +21,7 @@ from ...events import (
 from ...runtime.guard.always import prefix_to_edit
 from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Settings
-from ..output import one_word, warn
+from ..output import COMPACTION_REASONS, one_word, warn
 from .approval import Preview, approval_head, kept_rules, own_rule
 from .background_work import AnsweredPrompt, unfinished_lines
 from .calls import COMMANDS, call_title, one_line, outcome
@@ -64,7 +64,8 @@ class PlainLines(QueryResult):
             case ToolFinished():
                 self._put_call(event)
             case CompactionEnded():
-                put(f"* compacted ({event.trigger}): {event.tokens_before:,} to {event.tokens_after:,} tokens")
+                reason = COMPACTION_REASONS.get(event.trigger, event.trigger)
+                put(f"* compacted {reason}: {event.tokens_before:,} to {event.tokens_after:,} tokens")
             case PermissionDecided(allowed=False) if event.id or self._verbose:
                 put(f"* {event.tool} denied: {one_line(event.reason, 200)}")
             case QueryEnded():

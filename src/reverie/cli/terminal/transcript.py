@@ -38,7 +38,7 @@ from ...events import (
     ToolStarted,
     UserMessaged,
 )
-from ..output import counted, printable
+from ..output import CLEARING_REASONS, COMPACTION_METHODS, COMPACTION_REASONS, counted, printable
 from .agents import AgentLines
 from .calls import COMMANDS, call_title, one_line, outcome, output_lines, step_lines
 from .colours import Paint
@@ -235,7 +235,8 @@ class Transcript:
             case ResultsTrimmed():
                 freed = thousands(max(0, event.tokens_before - event.tokens_after))
                 results = counted(len(event.handles), "old tool result") if event.handles else "old tool results"
-                self.note(f"⌁ cleared {results} ({event.trigger}): {freed} tokens freed")
+                reason = CLEARING_REASONS.get(event.trigger, event.trigger)
+                self.note(f"⌁ cleared {results}: {freed} tokens freed ({reason})")
             case CacheBroken():
                 cost = f", ${event.lost_usd:.4f}" if event.lost_usd else ""
                 [(cause, _)] = losses_by_cause([(event.reason, 1.0)])
@@ -246,7 +247,9 @@ class Transcript:
             case CompactionEnded():
                 self._compacting = ""
                 before, after = thousands(event.tokens_before), thousands(event.tokens_after)
-                self.note(f"⌁ compacted ({event.trigger}, {event.method}): {before} → {after} tokens · /uncompact")
+                reason = COMPACTION_REASONS.get(event.trigger, event.trigger)
+                method = COMPACTION_METHODS.get(event.method, event.method)
+                self.note(f"⌁ compacted {reason} {method}: {before} → {after} tokens · /uncompact")
             case DecisionMade(decision=MemoriesSurfaced(names=names)) if not self._recalled.issuperset(names):
                 self.note(f"⌁ recalled {_memories([name for name in names if name not in self._recalled])}")
                 self._recalled.update(names)
