@@ -4,7 +4,7 @@ The load: 14 prompts a conversation of up to twice the window in characters, eac
 parallel calls, and results of 0 to 400,000 characters of prose, code, digits, Chinese, emoji and base64, as text or
 blocks, some of them missing; system prompts of up to a quarter of the window; sessions that are resumed, or that know
 the window from refusals only. The model refuses each request above its window, and writes long summaries or none.
-The normal run takes 18 conversations; with ``--torture`` 500.
+The normal run takes 10 conversations; with ``--torture`` 500.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def test_an_agent_answers_prompt_after_prompt_with_large_results(
 
 @pytest.mark.requirement("V11", "L4.13", "Q5")
 def test_no_sequence_of_results_leaves_a_session_that_answers_nothing(seed: int, torture: bool, tmp_path: Path) -> None:
-    ran, dead = run_all(seed, 500 if torture else 18, tmp_path)
+    ran, dead = run_all(seed, 500 if torture else 10, tmp_path)
     print(dict(ran), f"{len(dead)} dead")
     assert dead == []
     assert ran["unseen"] < 0.05 * ran["rounds"]  # results of up to 3 calls reach the model, whole or as a preview

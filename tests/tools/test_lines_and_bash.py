@@ -149,7 +149,7 @@ def test_a_line_that_runs_unasked_starts_no_other_words_than_those_that_were_jud
 ) -> None:
     draw, lines = random.Random(seed), known_lines()
     before, judged, found = sorted(folder.iterdir()), 0, dict[str, list[list[str]]]()
-    for _ in range(300_000 if torture else 5_000):
+    for _ in range(300_000 if torture else 1_500):
         line = changed_line(draw, lines) if draw.random() < 0.75 else soup(draw)
         if not judged_line(line).allowed:
             continue
@@ -157,7 +157,7 @@ def test_a_line_that_runs_unasked_starts_no_other_words_than_those_that_were_jud
         if more := surprises(line, words_of(line), folder):
             found[line] = more
         assert sorted(folder.iterdir()) == before, line
-    assert judged > 100
+    assert judged > 30
     assert found == {}
 
 
