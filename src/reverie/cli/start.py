@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+_COLLECT_AFTER = 100_000
+"""The new objects between two collections: a log is many objects without cycles, and looking for some takes time."""
+
+
 def main() -> NoReturn:
     """Run one command and exit with its exit code."""
     if os.name == "nt":
@@ -31,6 +35,7 @@ def main() -> NoReturn:
         from .hosts.session_line import main as line
 
         _leave(line(arguments[1:]))
+    gc.set_threshold(_COLLECT_AFTER)
     from .main import main as command
 
     command()

@@ -221,14 +221,9 @@ def _run(job: _Job) -> tuple[ReplayOutcome, ReplayOutcome | None]:
 def _replayed(jobs: Sequence[_Job], cores: int) -> Iterable[tuple[ReplayOutcome, ReplayOutcome | None]]:
     """Yield the outcomes of jobs in their order, on several cores if there is much to do."""
     cores = min(cores, len(jobs))
-    # Recordings are many objects without cycles, so collections are seldom; the jobs of a recording share their work.
+    # The jobs of a recording share their work. Recordings are many objects without cycles, so collections are seldom.
     if cores < 2 or sum(len(job.recording.steps) for job in jobs) < _LEAST_WORK:
-        usual = gc.get_threshold()
-        gc.set_threshold(_COLLECT_AFTER)
-        try:
-            yield from map(_run, jobs)
-        finally:
-            gc.set_threshold(*usual)
+        yield from map(_run, jobs)
         return
     each = len(jobs) // len({job.recording.name for job in jobs})
     with ProcessPoolExecutor(cores, initializer=gc.set_threshold, initargs=(_COLLECT_AFTER,)) as pool:
