@@ -260,6 +260,39 @@ def test_a_worker_waits_for_a_database_that_goes_away(
     anyio.run(run)
 
 
+def test_a_worker_that_others_counted_as_dead_registers_again(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = ["one", "two"]
+    for name in sessions:
+        project = talk(settings, tmp_path, name, "Please fix the parser. It fails on empty input.")
+        queue.put("notes", project=project, session=name)
+    count_as_dead = """
+        DELETE FROM reverie_jobs.procrastinate_workers WHERE id IN
+        (SELECT worker_id FROM reverie_jobs.procrastinate_jobs WHERE tenant = %s AND status = 'doing')
+    """
+
+    def told(job: JobArguments, result: str) -> None:
+        if job.tenant == settings.tenant and job.session == sessions[0]:
+            with psycopg.connect(worker_url) as connection:
+                assert connection.execute(count_as_dead, (job.tenant,)).rowcount == 1
+
+    anyio.run(partial(run_worker, worker_url, settings, listener=told, once=True))
+    assert [row.status for row in queue.jobs()] == ["succeeded", "succeeded"]
+    assert [record.message for record in caplog.records if "registers again" in record.message]
+
+
+def test_a_worker_that_may_not_use_the_tables_any_more_ends_with_the_reason(
+    worker_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any) -> None:
+        raise ConnectorException from psycopg.errors.InsufficientPrivilege("permission denied for table")
+
+    monkeypatch.setattr(worker, "_take_up", refused)
+    with pytest.raises(StorageError, match=r"permission denied.*db migrate --worker"):
+        anyio.run(partial(run_worker, worker_url, settings))
+
+
 @pytest.mark.parametrize(
     ("cause", "taken"),
     [(psycopg.errors.RaiseException("invalid status"), ["second"]), (psycopg.OperationalError("away"), None)],

@@ -14,7 +14,7 @@ from procrastinate.exceptions import ConnectorException
 
 from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
-from ...storage.postgres.connections import first_line, place_of
+from ...storage.postgres.connections import UNREACHABLE, first_line, place_of
 from .engine import worker_app
 from .queue import KINDS, QUEUE, JobArguments, JobQueue, Kind, task_name
 from .tasks import run_job
@@ -27,6 +27,10 @@ _CONNECT_SECONDS: Final = 10
 _PAUSE_SECONDS: Final = 2.0
 _PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
 """Errors that may be gone at the next attempt; others fail the job at once."""
+_COUNTED_AS_DEAD: Final = (
+    "this worker showed no sign of life for %.0f seconds (its machine slept, or it was cut off), so others took up "
+    "its jobs; it registers again"
+)
 
 Listener = Callable[[JobArguments, str], None]
 """Gets each job that ended, with a sentence about its result."""
@@ -45,7 +49,8 @@ async def run_worker(
 ) -> None:
     """Run queued jobs until the task is cancelled; with ``once``, until no job is left that may run.
 
-    A database that was reached once and goes away is waited for; otherwise raise ``StorageError``.
+    A database that was reached once and goes away is waited for. A worker that was away itself, so that others counted
+    it as dead, registers again. Another problem of the database is a ``StorageError``.
     """
     was_reached = False
     while True:
@@ -57,10 +62,13 @@ async def run_worker(
             problem = _database_problem(error)
             if problem is None:
                 raise
-            if once or not was_reached:
+            if isinstance(problem, psycopg.errors.ForeignKeyViolation):  # its row among the workers was deleted
+                _log.warning(_COUNTED_AS_DEAD, stalled_seconds)
+                continue
+            if once or not was_reached or not isinstance(problem, UNREACHABLE):
                 told = f"cannot run the jobs of {place_of(url)}: {first_line(problem)}; check server, URL and role"
                 raise StorageError(f"{told}, and run 'reverie db migrate --worker ROLE'", path="database") from error
-            _log.warning("the database is away, and the worker waits for it: %s", first_line(problem))
+            _log.warning("the database cannot be used now, and the worker waits for it: %s", first_line(problem))
         await anyio.sleep(_PAUSE_SECONDS)
 
 

@@ -25,7 +25,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _MAX_IDLE: Final = 8
 _SET_TENANT: Final = "SELECT set_config('reverie.tenant', %s, true)"  # the same as SET LOCAL, with a parameter
-_UNREACHABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError)
+UNREACHABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 _PASSING: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 
 
@@ -78,7 +78,7 @@ class Connections:
                 return act()
             except StorageError as error:
                 passing = isinstance(error.__cause__, _PASSING)
-                away = self.was_reached and isinstance(error.__cause__, _UNREACHABLE)
+                away = self.was_reached and isinstance(error.__cause__, UNREACHABLE)
                 if not (passing or away) or time.monotonic() > until:
                     raise
             time.sleep(pause)
@@ -151,7 +151,7 @@ def _reason(error: psycopg.Error) -> str:
             f"{first_line(error)}; the role needs the tenant that is configured and the rights that "
             "'reverie db migrate --grant ROLE' gives"
         )
-    if isinstance(error, _UNREACHABLE):
+    if isinstance(error, UNREACHABLE):
         return f"{first_line(error)}; check that the server runs and that the URL is right"
     return first_line(error)
 
