@@ -195,6 +195,9 @@ for line in "$@"; do eval "$line"; printf '\1\0' >&9; done
 """
 
 
+BASH_LINES = 1_000  # bash forks for each word that is no program
+
+
 def read_by_bash(lines: list[str], folder: Path) -> list[list[str]]:
     """Return for each line the words of its commands, all in one list, as bash runs them."""
     environment = {"PATH": "/nowhere", "HOME": "~"}
@@ -254,7 +257,9 @@ def test_what_is_understood_is_understood_as_bash_does(seed: int, torture: bool,
             understood[line] = [word for command in found.commands for word in command.argv]
     assert len(understood) > 300
     kept = list(understood)[:20_000]
-    assert dict(zip(kept, read_by_bash(kept, tmp_path), strict=True)) == {line: understood[line] for line in kept}
+    for start in range(0, len(kept), BASH_LINES):
+        some = kept[start : start + BASH_LINES]
+        assert dict(zip(some, read_by_bash(some, tmp_path), strict=True)) == {line: understood[line] for line in some}
     assert list(tmp_path.iterdir()) == []
 
 

@@ -535,3 +535,17 @@ def test_a_machine_without_doors_to_close_says_so(monkeypatch: pytest.MonkeyPatc
             confined_command(["ls"], cwd=tmp_path)
     finally:
         available.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("L7.4", "S3")
+def test_no_program_waits_for_ever_when_nobody_reads_why_another_was_refused() -> None:
+    """The end of the caller closes the pipe: a launcher that could not write its refusal never answered the kernel."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    probe = [sys.executable, "-I", "-S", str(LAUNCHER), "probe"]
+    try:
+        done = subprocess.run(probe, stdout=subprocess.PIPE, stderr=writing, check=True, timeout=60)
+    finally:
+        os.close(writing)
+    assert json.loads(done.stdout)["watch"] is True

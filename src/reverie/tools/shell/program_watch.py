@@ -88,7 +88,13 @@ class ProgramWatch:
 
     def start(self) -> None:
         """Answer in a thread until the command has ended."""
-        threading.Thread(target=self._answer_all, daemon=True).start()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        try:
+            self._answer_all()
+        finally:
+            os.close(self._descriptor)  # without anyone to answer, the kernel starts nothing and lets nothing wait
 
     def _answer_all(self) -> None:
         import fcntl
@@ -108,7 +114,7 @@ class ProgramWatch:
             try:
                 allowed = self._may_start(process, path, arguments, number)
             except Exception as problem:  # a process must never wait for ever, nor start a program unjudged
-                sys.stderr.write(f"confine: a program was not judged ({problem})\n")
+                say(f"confine: a program was not judged ({problem})")
                 allowed = False
             answer = struct.pack("=QqiI", number, 0, 0 if allowed else -errno.EACCES, CONTINUE if allowed else 0)
             try:
@@ -132,8 +138,7 @@ class ProgramWatch:
             return True  # one place of the search path
         problem = self._problem(os.path.join(folder, given), program, argv, os.readlink(f"/proc/{process}/exe"))
         if problem:
-            sys.stderr.write(f"{' '.join(argv)[:200]!a}: not started without asking: {problem}\n")
-            sys.stderr.flush()
+            say(f"{' '.join(argv)[:200]!a}: not started without asking: {problem}")
         return not problem
 
     def _problem(self, given: str, program: str, argv: list[str], caller: str) -> str:
@@ -167,6 +172,14 @@ class ProgramWatch:
 
             self._judge = program_problem
         return self._judge([name, *words])
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, if there still is a reader."""
+    try:
+        os.write(2, f"{text}\n".encode(errors="replace"))
+    except OSError:
+        return
 
 
 def is_python_with_safe_path(program: str) -> bool:
