@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -15,12 +16,18 @@ import pytest
 from log_script import Script, text
 from reverie import FileStorage, Session, load_settings
 from reverie.cli.compaction import compact, loss
+from reverie.cli.costs.inspect_session import session_doors
 from reverie.cli.main import run
+from reverie.cli.terminal.colours import Paint
+from reverie.cli.terminal.commands import run_command
+from reverie.cli.terminal.questions import Option
+from reverie.cli.terminal.transcript import Transcript
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.entries import marked_imported
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
+from reverie.errors import InputError
 from reverie.models import ScriptedModel
 from reverie.runtime.library import Library
 from reverie.runtime.places.projects import log_key, project_slug
@@ -223,9 +230,8 @@ def test_a_dry_run_with_a_model_calls_no_model(ran: Ran, harbour: list[str], mon
     assert (len(calls) > 0, report["is_estimate"], report["applied"]) == (True, False, True)
 
 
-def test_undo_asks_before_it_undoes_a_compaction_of_another_program_and_warns_of_a_view_beyond_the_window(
-    ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def import_harbour(folder: Path) -> None:
+    """Keep a recording of another program that has a compaction of it."""
     script = Script()
     script.add("meta", {"schema": 1, "source": {"format": "claude-code", "name": "x"}})
     for _ in range(30):
@@ -234,8 +240,14 @@ def test_undo_asks_before_it_undoes_a_compaction_of_another_program_and_warns_of
     script.decide(Compacted(Cause("compact", "full"), "auto", "full", "Ships came in.", 9_000, last, None))
     script.user("Go on.")
     storage = FileStorage(load_settings().home)
-    Library(storage).store(log_key(project_slug(tmp_path), "harbour"), marked_imported(script.entries, "harbour"))
+    Library(storage).store(log_key(project_slug(folder), "harbour"), marked_imported(script.entries, "harbour"))
     storage.close()
+
+
+def test_undo_asks_before_it_undoes_a_compaction_of_another_program_and_warns_of_a_view_beyond_the_window(
+    ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import_harbour(tmp_path)
 
     async def steps() -> None:
         async with Session.open("harbour", cwd=tmp_path) as session:
@@ -259,3 +271,36 @@ def test_undo_asks_before_it_undoes_a_compaction_of_another_program_and_warns_of
     assert second.startswith("undone: a compaction by claude-code, before the import; ")
     assert "more than the window of" in warned
     assert "'reverie compact harbour' compacts it again" in warned
+
+
+def test_neither_a_queued_undo_nor_the_inspector_nor_the_chat_undoes_one_of_another_program_without_a_yes(
+    ran: Ran, tmp_path: Path
+):
+    import_harbour(tmp_path)
+    author = "a compaction by claude-code, before the import"
+    with pytest.raises(InputError, match=f"{author}: 'reverie compact --undo harbour' asks"):
+        session_doors(load_settings())["undo"]("harbour")
+    lines: list[str] = []
+    answers = iter([None, ""])
+
+    async def choose(title: str, options: Sequence[Option]) -> str | None:
+        lines.append(title)
+        return next(answers)
+
+    async def steps() -> None:
+        async with Session.open("harbour", cwd=tmp_path) as session:
+            code, said, refused = await anyio.to_thread.run_sync(lambda: ran(compact, "harbour", "--undo"))
+            assert (code, said) == (2, "")
+            assert author in refused
+            transcript = Transcript(lines.extend, paint=Paint(colour=False), cwd=tmp_path, size=lambda: (200, 50))
+            chat: Any = SimpleNamespace(agent=SimpleNamespace(session=session), transcript=transcript, choose=choose)
+            for line in ("/uncompact", "/compact undo"):
+                await run_command(chat, line)
+                assert lines == [f"The last compaction is {author}. Undo it?", "nothing was changed"]
+                lines.clear()
+            assert not session.view.facts.undone
+            await run_command(chat, "/uncompact yes")
+            assert lines[0].startswith("undone: ")
+            assert session.view.facts.undone
+
+    anyio.run(steps)

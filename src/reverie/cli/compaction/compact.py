@@ -63,7 +63,8 @@ def command(
         raise InputError("--undo takes no other option but --dry-run, --yes and --json")
     settings = load_settings()
     if undo:
-        return anyio.run(undo_and_print, session, settings, dry_run, yes, as_json)
+        anyio.run(undo_and_print, session, settings, dry_run, yes, as_json)
+        return 0
     if instructions and not (model_name or settings.model):
         raise InputError("--instructions needs a model: name one with --model")
     asked: dict[str, Any] = {"instructions": instructions, "from_message": from_message, "up_to": up_to}

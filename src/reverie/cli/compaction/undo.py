@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
+
+import click
 
 from ...conversation.view import View
 from ...errors import SessionBusy, SessionError
@@ -18,20 +21,19 @@ REFUSAL: Final = (
 )
 
 
-async def undo_and_print(name: str, settings: Settings, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Undo the last compaction of a session, or only show the effect; return 0, or 1 if the user declined.
+async def undo_and_print(name: str, settings: Settings, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Undo the last compaction of a session, or only show the effect; exit with 1 if the user declines.
 
     A compaction of another program is undone only after a question, or by ``yes``.
     """
 
-    def agree(whose: str) -> bool:
+    def check(whose: str) -> None:
         question = f"The last compaction is {whose}. Its messages return into view. Undo it?"
-        return yes or confirmed(question, f"{REFUSAL}. It would be {whose}")
+        if not yes and not confirmed(question, f"{REFUSAL}. It would be {whose}"):
+            warn("nothing was changed")
+            raise click.exceptions.Exit(1)
 
-    result = await undo_last(name, settings, dry_run=dry_run, agree=agree)
-    if not result:
-        warn("nothing was changed")
-        return 1
+    result = await undo_last(name, settings, check, dry_run=dry_run)
     if as_json:
         emit_json(result)
     elif "queued" in result:
@@ -42,29 +44,36 @@ async def undo_and_print(name: str, settings: Settings, dry_run: bool, yes: bool
             size = f"{result['tokens_after']:,} tokens, more than the window of {result['window']:,}"
             verb = "would have" if dry_run else "now has"
             warn(f"the view {verb} {size}; 'reverie compact {result['session']}' compacts it again")
-    return 0
 
 
 async def undo_last(
-    name: str, settings: Settings, *, dry_run: bool = False, agree: Callable[[str], bool] = lambda _: True
+    name: str, settings: Settings, check: Callable[[str], None], *, dry_run: bool = False
 ) -> dict[str, Any]:
-    """Undo the last compaction of a session and return the effect, for JSON; empty if ``agree`` declined.
+    """Undo the last compaction of a session and return the effect, for JSON.
 
-    ``agree`` is called with the author of a compaction that is not Reverie's. If another process has the session
-    open, queue the undo for it; the result then has the key ``queued``.
+    ``check`` is called with the author of a compaction that is not Reverie's, and raises to leave it. If another
+    process has the session open, queue the undo for it; the result then has the key ``queued``.
     """
     try:
         async with opened_session(name, settings, dry_run=dry_run) as session:
             whose, window = author_of_last(session.view), session.thresholds.window
-            if not dry_run and whose != OURS and not agree(whose):
-                return {}
+            if not dry_run:
+                _checked(session.view, check)
             price = await session.undo_price()
             undone = None if dry_run else str((await session.undo()).body["compaction"])
             figures = {name: getattr(price, name) for name in fields_of(type(price))} | {"text": price.text}
             return {"session": session.name, "undone": undone, **figures, "whose": whose, "window": window}
     except SessionBusy:
-        session, queued = queue_command(name, settings, "undo", _last_compaction, sender="reverie compact --undo")
+        body = partial(_checked, check=check)
+        session, queued = queue_command(name, settings, "undo", body, sender="reverie compact --undo")
         return {"session": session, "undone": None, "queued": queued}
+
+
+def _checked(view: View, check: Callable[[str], None]) -> dict[str, str]:
+    """Return the compaction to undo, after a check of one that is not Reverie's."""
+    if (whose := author_of_last(view)) != OURS:
+        check(whose)
+    return _last_compaction(view)
 
 
 def author_of_last(view: View) -> str:

@@ -85,7 +85,10 @@ def session_doors(settings: Settings) -> dict[str, Callable[[str], str]]:
     from ..compaction.undo import undo_last
 
     def undo(name: str) -> str:
-        result = anyio.run(undo_last, name, settings)
+        def refuse(whose: str) -> None:
+            raise InputError(f"the last compaction is {whose}: 'reverie compact --undo {name}' asks, and undoes it")
+
+        result = anyio.run(undo_last, name, settings, refuse)
         return result.get("text") or "the process that has the session open undoes it at its next turn"
 
     def compact(name: str) -> str:

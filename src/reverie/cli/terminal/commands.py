@@ -178,10 +178,10 @@ async def compact(chat: Chat, rest: str) -> None:
 
 
 async def uncompact(chat: Chat, rest: str) -> None:
-    """Undo the session's last compaction; ask first if another program made it, before the session was imported."""
+    """Undo the last compaction; ask first, except for "yes", if another program made it, before the import."""
     from ..compaction.undo import OURS, author_of_last
 
-    if (whose := author_of_last(chat.agent.session.view)) != OURS:
+    if (whose := author_of_last(chat.agent.session.view)) != OURS and rest != "yes":
         answers = [Option("y", "yes, its messages return into view", "yes"), Option("n", "no", "")]
         if not await chat.choose(f"The last compaction is {whose}. Undo it?", answers):
             chat.transcript.note("nothing was changed")
