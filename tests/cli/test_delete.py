@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from agent_stage import Stage, plays, task, use
@@ -18,6 +19,9 @@ from reverie import FileStorage, Library, Mailbox, Memory
 from reverie.cli.main import run
 from reverie.hosts.hook import answer
 from reverie.hosts.queue import OWN, Job, Queue
+from reverie.models import ScriptedModel
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.rewind import rewind, sent_prompts
 from reverie.runtime.deletion.session import SessionDeletion
 from reverie.runtime.places.home_search import search_home, written_forms
 from reverie.runtime.places.projects import log_key, project_slug, session_key
@@ -424,3 +428,24 @@ def test_agents_are_shown_found_and_deleted_by_their_names(reverie: Reverie, ask
     log = next((lived / "projects").rglob("gone-session.jsonl"))
     log.unlink()
     assert {one["session"] for one in asked("delete", "--matching", GONE, "--dry-run")["sessions"]} == {"gone-session"}
+
+
+@pytest.mark.requirement("A5")
+def test_sessions_that_share_messages_by_a_rewind_stay_and_are_named(
+    reverie: Reverie, asked: Asked, home: Path, tmp_path: Path
+) -> None:
+    async def rewound(session: str, prompt: str) -> str:
+        async with Agent(model=ScriptedModel(lambda _: "Done."), cwd=tmp_path, session=session, mode="bypass") as agent:
+            _ = [event async for event in agent.ask(prompt)]
+            return (await rewind(agent, (await sent_prompts(agent))[0].uuid)).session
+
+    second = anyio.run(rewound, "first", "Paint the whole fence in green, please.")
+    third = anyio.run(rewound, second, "Paint the whole fence in blue, please.")
+    anyio.run(rewound, "other", "Count the swallows on the roof.")
+    assert asked("delete", "first", "--dry-run")["copies"] == sorted([second, third])
+    assert asked("delete", third, "--dry-run")["copies"] == sorted(["first", second])
+    assert asked("delete", "first", second, "--dry-run")["copies"] == [third]
+    code, _, complaint = reverie("delete", "first", "--yes")
+    assert code == 0
+    assert f"these sessions stay with them: {', '.join(sorted([second, third]))}" in complaint
+    assert reverie("delete", second, third, "--yes")[2] == ""

@@ -16,7 +16,7 @@ from ...hosts.events import HOSTS
 from ...hosts.queue import OWN, Queue
 from ...hosts.word_cache import delete_word_caches
 from ...runtime.deletion.remains import HomeSearched, sampled_texts, search_for_remains
-from ...runtime.deletion.selection import SessionFilter
+from ...runtime.deletion.selection import SessionFilter, sessions_by_rewind
 from ...runtime.deletion.session import DeletionReceipt, SessionDeletion, retained_since
 from ...runtime.library import Library
 from ...runtime.places.projects import project_slug
@@ -65,7 +65,7 @@ def command(
     SESSION may be an agent. Of several options, a session must fulfil all. The same command finishes a deletion that
     was interrupted. Open sessions stay, and the exit code is then 2. Afterwards all files of the home, and the database
     if there is one, are searched for texts of the sessions. If one is found, the exit code is 1. A database also gets
-    an audit row before each deletion.
+    an audit row before each deletion. A session that shares messages by a rewind stays, and is named.
     """
     settings = load_settings()
     until = _moment(before) if before is not None else retained_since(settings, time.time()) if expired else None
@@ -81,15 +81,16 @@ def command(
         why = "subject" if subject else "expired" if expired else "command"
         deletion = SessionDeletion(settings, storage, [lambda all, dry: _forget_queued(settings, all, dry)], why=why)
         planned, busy = _run(deletion, keys, settings, dry_run=True)
+        copies = sessions_by_rewind(library, storage, keys)
         if dry_run or not planned:
-            return _report(planned, busy, None, dry_run=dry_run, as_json=as_json)
+            return _report(planned, busy, None, copies, dry_run=dry_run, as_json=as_json)
         if not yes and not _agreed(planned):
             warn("removed nothing")
             return 1
         texts = sampled_texts(storage, [one.key for one in planned])
         receipts, late = _run(deletion, [*texts], settings, dry_run=False)
         searched = search_for_remains(settings.home, storage, texts, receipts)
-        return _report(receipts, [*busy, *late], searched, dry_run=False, as_json=as_json)
+        return _report(receipts, [*busy, *late], searched, copies, dry_run=False, as_json=as_json)
 
 
 def _moment(text: str) -> float:
@@ -152,13 +153,14 @@ def _report(
     receipts: Sequence[DeletionReceipt],
     busy: Sequence[str],
     searched: HomeSearched | None,
+    copies: Sequence[str],
     *,
     dry_run: bool,
     as_json: bool,
 ) -> int:
     """Print the receipt and the open sessions; return the exit code. Without ``searched`` nothing was removed."""
     if as_json:
-        given = {"sessions": receipts, "total": _total(receipts), "open": busy, "searched": searched}
+        given = {"sessions": receipts, "total": _total(receipts), "open": busy, "searched": searched, "copies": copies}
         emit_json({"dry_run": dry_run, **given})
     elif not receipts and not busy:
         say("removed nothing: no session matches")
@@ -173,6 +175,8 @@ def _report(
             say(_proof(searched))
     for name in searched.left if searched is not None else ():
         warn(f"still holds text of it: {name}")
+    if copies:
+        warn(f"a rewind copied messages, and these sessions stay with them: {', '.join(copies)}")
     for why in busy:
         warn(why)
     return 1 if searched is not None and searched.left else 2 if busy else 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ...conversation.entries import META
+from ...conversation.entries import META, REWOUND
 from ...conversation.log import parse_log
 from ...ports import Storage
 from ...settings import Settings
-from ...values import record
+from ...values import object_of, record
 from ..library import Library, agent_log
 from ..memory.memory import Memory
 from ..memory.shared_journal import StoredJournal
@@ -86,6 +86,27 @@ class SessionFilter:
             for said in ((storage.load(key) or b"").decode("utf-8", "replace").casefold() for key in keys)
             for text in texts
         )
+
+
+def sessions_by_rewind(library: Library, storage: Storage, keys: Sequence[str]) -> list[str]:
+    """Return the other sessions that hold messages of these too, because a rewind made one from the other."""
+    logs, links = library.keys(), list[tuple[str, str]]()
+    for key in logs:
+        data = storage.load(key) or b""
+        if f'"{REWOUND}"'.encode() not in data:
+            continue
+        folder, _, name = key.removesuffix(".jsonl").rpartition("/")
+        for entry in parse_log(data).entries:
+            if entry.kind == META and (origin := object_of(entry.body.get(REWOUND)).get("from")):
+                links.append((f"{folder}/{origin}", f"{folder}/{name}"))
+    given = {key.removesuffix(".jsonl") for key in keys}
+    found, size = set(given), 0
+    while len(found) > size:
+        size = len(found)
+        found |= {one for link in links if found & {*link} for one in link}
+    return sorted(
+        key.rpartition("/")[2].removesuffix(".jsonl") for key in logs if key.removesuffix(".jsonl") in found - given
+    )
 
 
 def documents_about(settings: Settings, storage: Storage, logs: Sequence[str]) -> dict[str, bytes]:
