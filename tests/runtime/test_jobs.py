@@ -351,6 +351,23 @@ def test_a_job_whose_worker_was_killed_is_taken_up_by_another(
     assert [(row.kind, row.status) for row in queue.jobs()] == [("notes", "succeeded")]
 
 
+@pytest.mark.requirement("X4")
+def test_a_job_of_a_killed_worker_that_was_queued_again_runs_once(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    """As the run of a timer, which queues the next one before it begins."""
+    project = talk(settings, tmp_path, "one", "Please fix the parser. It fails on empty input.")
+    queue.put("notes", project=project, session="one")
+    given = [str(tmp_path), worker_url, settings.database or "", settings.tenant or ""]
+    while queue.jobs(status="todo"):
+        subprocess.run([sys.executable, "-c", _DYING, *given], capture_output=True, timeout=120, check=False)
+    queue.put("notes", project=project, session="one")
+    until = time.monotonic() + 60
+    while queue.jobs(status="doing") + queue.jobs(status="todo") and time.monotonic() < until:
+        work(worker_url, settings, stalled_seconds=1.0)
+    assert sorted((row.kind, row.status) for row in queue.jobs()) == [("notes", "aborted"), ("notes", "succeeded")]
+
+
 _WORKING = """
 import sys
 from functools import partial

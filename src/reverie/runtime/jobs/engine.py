@@ -7,10 +7,13 @@ that may be applied twice, and the take-up of jobs whose worker died.
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from procrastinate import App, PsycopgConnector
+from procrastinate.exceptions import UniqueViolation
+from procrastinate.jobs import Status
+from procrastinate.manager import JobManager
 from procrastinate.schema import SchemaManager
 from psycopg import sql
 
@@ -56,6 +59,21 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
         raise StorageError(f"cannot create the job tables of {place_of(url)}: {first}", path="database") from error
 
 
+class _Jobs(JobManager):
+    """The engine's access to jobs; one that should run again, while the same job waits already, is over."""
+
+    async def retry_job_by_id_async(self, job_id: int, *args: Any, **kwargs: Any) -> None:
+        """Queue a job again, or end it as aborted if its successor waits: the next run of a timer, for one."""
+        try:
+            await super().retry_job_by_id_async(job_id, *args, **kwargs)
+        except (UniqueViolation, AssertionError) as error:  # the engine asserts a detail that row-level security hides
+            if not isinstance(error.__context__, psycopg.errors.UniqueViolation):
+                raise
+            await self.finish_job_by_id_async(job_id, Status.ABORTED, delete_job=False)
+
+
 def worker_app(url: str) -> App:
     """Return the engine's application for a worker, which sees the jobs of all tenants."""
-    return App(connector=PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={SCHEMA}"}))
+    app = App(connector=PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={SCHEMA}"}))
+    app.job_manager = _Jobs(app.connector)
+    return app
