@@ -145,7 +145,11 @@ def test_review_shows_a_diff_and_accepts_or_rejects(
     assert "+Deploys run at night by cron" in said("review")[1]
     told("review", "--accept", one.file, "--dry-run")
     assert len(told("review")["pending"]) == 2
-    assert told("review", "--accept", one.file, "--reject", two.file)["pending"] == []
+    seen = {row["file"]: row["version"][:12] for row in pending}
+    assert f"{one.file}@{seen[one.file]}" in said("review")[1]
+    assert said("review", "--accept", f"{one.file}@{'0' * 12}")[0] != 0
+    assert len(told("review")["pending"]) == 2, "it is not the version that was shown"
+    assert told("review", "--accept", f"{one.file}@{seen[one.file]}", "--reject", two.file)["pending"] == []
     assert [(head.file, head.trust) for head in memory.list()] == [(one.file, "user")]
 
 

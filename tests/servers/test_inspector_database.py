@@ -117,7 +117,13 @@ def test_a_memory_that_another_machine_saved_is_reviewed_here(
     [project] = values(server, "/memories")["projects"]
     [head] = project["memories"]
     assert "Mondays" in head["diff"]
-    assert done(server, f"/do/approve?project={slug}&file={head['file']}").startswith("approved")
+    approve = f"/do/approve?project={slug}&file={head['file']}"
+    memory.update(head["file"], "Staging is reset by anybody.", author="agent", trust="unconfirmed", why="a new text")
+    for unseen in (approve, f"{approve}&version={head['version']}"):
+        assert b"shown" in get(server, unseen, "POST")[2]
+    [project] = values(server, "/memories")["projects"]
+    [head] = project["memories"]
+    assert done(server, f"{approve}&version={head['version']}").startswith("approved")
     assert values(server, "/now")["waiting"] == []
     memory.refresh()
     assert memory.review() == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from typing import Final
 
 import click
 
@@ -13,11 +15,13 @@ from ...runtime.memory.results import PendingMemory
 from ..output import emit_json, one_word, paint, say, visible
 from .project_store import opened
 
+_VERSION_DIGITS: Final = 12
+_NAMED_VERSION: Final = re.compile(rf"(.+)@([0-9a-f]{{{_VERSION_DIGITS},64}})")
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command(short_help="Accept or reject unconfirmed memories.")
-@click.option("--accept", multiple=True, metavar="NAME", help="Accept this memory (repeatable).")
+@click.option("--accept", multiple=True, metavar="NAME[@VERSION]", help="Accept this memory (repeatable).")
 @click.option("--reject", multiple=True, metavar="NAME", help="Reject this memory (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Show the unconfirmed memories and ask nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -25,18 +29,20 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
     """Accept or reject memories derived from untrusted text, each shown as a diff, and decide which of several
     similar or contradicting memories is right.
 
-    A rejected memory returns to its last trusted version, or is deleted. On a terminal, asks about each memory.
+    A rejected memory returns to its last trusted version, or is deleted. On a terminal, asks about each memory. With
+    the version that was shown, --accept refuses a memory that has changed since.
     """
     memory = opened()
     if not dry_run:
-        for name in accept:
-            memory.confirm(name)
+        for name, version in map(_seen, accept):
+            memory.confirm(name, version=version)
         for name in reject:
             memory.reject(name)
     waiting, questions = memory.review(), open_questions(memory.store)
     if as_json:
         pending = [
-            {"file": one.file, "name": one.name, "source": list(one.source), "diff": one.diff} for one in waiting
+            {"file": one.file, "name": one.name, "source": list(one.source), "diff": one.diff, "version": one.version}
+            for one in waiting
         ]
         answered = {"accepted": list(accept), "rejected": list(reject), "dry_run": dry_run}
         emit_json({**answered, "pending": pending, "questions": questions})
@@ -55,6 +61,12 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
             choose(memory, question)
 
 
+def _seen(given: str) -> tuple[str, str]:
+    """Return the name and the version of a memory to accept; the version is empty if none was given."""
+    found = _NAMED_VERSION.fullmatch(given)
+    return (found[1], found[2]) if found else (given, "")
+
+
 def choose(memory: Memory, question: OpenQuestion) -> None:
     """Ask which memory of a question is right and delete the others, unless skipped; 'memory undo' undoes that."""
     for number, file in enumerate(question.files, 1):
@@ -71,7 +83,7 @@ def choose(memory: Memory, question: OpenQuestion) -> None:
 def show(one: PendingMemory) -> None:
     """Print an unconfirmed memory's file, sources and diff."""
     origin = f", from {', '.join(one.source)}" if one.source else ""
-    say(visible(f"{one.file}{origin}"))
+    say(visible(f"{one.file}@{one.version[:_VERSION_DIGITS]}{origin}"))
     paint((f"{line}\n", COLOURS.get(line[:1], "")) for line in visible(one.diff).splitlines())
     say()
 
@@ -81,6 +93,6 @@ def decide(memory: Memory, one: PendingMemory) -> None:
     question = f"{one_word(one.name)}: accept (a), reject (r) or skip (s)"
     answer = click.prompt(question, type=click.Choice(["a", "r", "s"]), default="s", err=True)
     if answer == "a":
-        memory.confirm(one.file)
+        memory.confirm(one.file, version=one.version)
     elif answer == "r":
         memory.reject(one.file)

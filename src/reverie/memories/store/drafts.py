@@ -259,9 +259,14 @@ def reindex(table: TransactionView, *, who: str) -> Draft | None:
     return Draft("reindexed", who, "", {}, index) if index != table.index else None
 
 
-def confirm(table: TransactionView, file: str, *, who: str) -> Draft | None:
-    """Plan to give a memory user trust because the user confirmed it; None if it has that."""
+def confirm(table: TransactionView, file: str, *, who: str, seen: str = "") -> Draft | None:
+    """Plan to give a memory user trust because the user confirmed it; None if it has that.
+
+    ``seen`` begins the hash of the text that the user saw; raise ``InputError`` if the file has another one.
+    """
     memory, data = _there(table, file)
+    if not version_of(data).startswith(seen):
+        raise InputError(f"{file} has changed since it was shown; see it again with 'reverie memory review'")
     if memory.trust == "user":
         return None
     old = data.decode("utf-8", "surrogateescape")

@@ -420,13 +420,13 @@ class Memory:
 
         return self._outward(scope, self._store(scope).commit(plan, notice=True, dry_run=dry_run))
 
-    def confirm(self, file_or_name: str, *, author: str = "user") -> JournalEntry | None:
+    def confirm(self, file_or_name: str, *, author: str = "user", version: str = "") -> JournalEntry | None:
         """Raise a memory's trust to the user's and return the change; None if it has that trust already.
 
-        No other call raises trust.
+        No other call raises trust. With a ``version`` from ``review``, raise ``InputError`` for any other text.
         """
         scope, file = self._scopes.find(file_or_name)
-        plan = self._store(scope).commit(lambda change: drafts.confirm(change, file, who=author), notice=True)
+        plan = self._store(scope).commit(lambda one: drafts.confirm(one, file, who=author, seen=version), notice=True)
         return self._outward(scope, plan)
 
     def reject(self, file_or_name: str, *, author: str = "user") -> JournalEntry | None:

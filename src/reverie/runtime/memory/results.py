@@ -53,6 +53,8 @@ class PendingMemory:
     name: str
     source: tuple[str, ...]
     diff: str
+    version: str = ""
+    """The version that the diff shows, for ``Memory.confirm``."""
 
 
 @record

@@ -22,7 +22,8 @@ from ...memories.store.index import INDEX, lines_of, load
 from ...memories.store.journal import JournalEntry
 from ...memories.store.journal_files import SharedJournal
 from ...memories.store.names import check_file, composed
-from ...memories.store.records import MemoryRecord, Scope, has_conflict
+from ...memories.store.records import MemoryRecord, Scope, has_conflict, version_of
+from ...memories.store.side_files import read_plain
 from ...memories.store.store import MemoryStore, stamp
 from ...memories.store.trust import Trust, worst
 from ...settings import Settings, load_settings
@@ -172,11 +173,11 @@ class Scopes:
             for head in waiting:
                 if history is None:
                     continue
-                versions = history.of_file(head.file)
-                now = history.content(head.file, versions[-1][1].after or "") if versions else b""
+                now = read_plain(store.root, head.file, is_memory=True) or b""  # the journal may not have it yet
                 old = last_trusted(history, head.file)
                 name = self.name(scope, head.file)
-                found.append(PendingMemory(name, head.name, head.source, _diff(old, now, name)))
+                diff = _diff(old, now, name)
+                found.append(PendingMemory(name, head.name, head.source, diff, version_of(now)))
         return found
 
     def lint(self) -> list[LintProblem]:

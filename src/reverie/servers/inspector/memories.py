@@ -146,7 +146,9 @@ class MemorySources:
         }
 
     def _approve(self, query: Query) -> str:
-        entry = self._memory(query).confirm(query.get("file", ""))
+        if not (seen := query.get("version", "")):
+            raise InputError("name the version that was shown: &version=HASH")
+        entry = self._memory(query).confirm(query.get("file", ""), version=seen)
         return f"approved, change {entry.id}" if entry is not None else "it was approved already"
 
     def _reject(self, query: Query) -> str:
@@ -191,8 +193,9 @@ def source_sentence(text: str, memory: str) -> tuple[str, str, str]:
 
 def _project(memory: Memory) -> dict[str, Any]:
     try:
-        waiting = {one.file: one.diff for one in memory.review()}
-        return {"memories": [{**_head(one), "diff": waiting.get(one.file, "")} for one in memory.list()], "error": ""}
+        shown = {one.file: {"diff": one.diff, "version": one.version} for one in memory.review()}
+        none = {"diff": "", "version": ""}
+        return {"memories": [{**_head(one), **shown.get(one.file, none)} for one in memory.list()], "error": ""}
     except (ReverieError, OSError) as error:
         return {"memories": [], "error": str(error)}
 

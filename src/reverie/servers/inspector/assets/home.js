@@ -78,7 +78,7 @@ function memoryTable(rows, choose) {
 const trustTag = (one) => h("span", { class: one.diff ? "tag wait" : "tag" }, one.diff ? "waits" : one.trust);
 
 function waitingCard(one, state, view, choose) {
-  const query = { project: one.project, file: one.file }, again = () => view.again();
+  const query = { project: one.project, file: one.file, version: one.version }, again = () => view.again();
   return h("article", { class: "card waiting" }, h("h3", null, h("button", { type: "button", class: "plain", onclick: () => choose(one) }, one.name)),
     h("p", { class: "soft" }, `${one.type} · ${one.project}${one.source.length ? ` · from ${one.source.map((from) => from.split(" ")[0]).join(", ")}` : ""}`),
     diffText(one.diff),
