@@ -7,8 +7,11 @@ import gzip
 import json
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -115,6 +118,30 @@ def test_other_methods_paths_and_files_are_refused(server: InspectorServer, tmp_
         status, said, _ = get(server, path, method)
         assert status == refused
         assert said["content-security-policy"].startswith("default-src 'none'")
+
+
+@pytest.mark.requirement("S8")
+def test_a_client_that_sends_nonsense_or_goes_away_prints_nothing(
+    server: InspectorServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[BaseException | None] = []
+    handle = server.handle_error
+
+    def counted(request: Any, client_address: Any) -> None:
+        handle(request, client_address)
+        errors.append(sys.exception())
+
+    monkeypatch.setattr(server, "handle_error", counted)
+    assert get(server, "http://[/now")[0] == 421
+    assert get(server, "/now?session=[")[0] == 200
+    until = time.monotonic() + 60
+    while not errors and time.monotonic() < until:  # the end of the connection must come before that of the answer
+        with socket.create_connection(("127.0.0.1", server.server_port)) as wire:
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            wire.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+    assert errors
+    assert all(isinstance(one, OSError) for one in errors)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_film_is_sent_again_only_when_its_log_has_grown(server: InspectorServer) -> None:

@@ -7,11 +7,12 @@ its address, which a browser sends to no server.
 from __future__ import annotations
 
 import gzip
+import sys
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -58,6 +59,11 @@ class InspectorServer(ThreadingHTTPServer):
         self.rules = LoopbackRules(port=self.server_port, token=token, paths=[*reads, *acts], public=[PAGE])
         self.address = f"http://{HOST}:{self.server_port}{PAGE}#token={token}"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing about a client that went away, and a trace of any other error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -80,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server
 
     def _is_allowed(self, method: str) -> bool:
-        path = urlsplit(self.path).path
+        path = self.path.partition("?")[0]
         headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in self.headers.items()]
         scope = {"path": path, "raw_path": self.path.encode("latin-1", "replace"), "headers": headers}
         refusal = self._inspector.rules.refusal(scope)
@@ -94,9 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _guarded(self, answer: Callable[[str, Query], None]) -> None:
-        target = urlsplit(self.path)
+        path, _, query = self.path.partition("?")
         try:
-            answer(target.path, dict(parse_qsl(target.query)))
+            answer(path, dict(parse_qsl(query)))
         except (ReverieError, OSError) as error:
             self._answer(404, f"{error}\n".encode("utf-8", "replace"), "text/plain", {})
 
