@@ -18,6 +18,7 @@ from reverie.conversation.entries import ASSISTANT
 from reverie.importers import find_sessions, read_session
 from reverie.models.wire import EventDecoder, ServerEvent
 from reverie.servers.gateway import relay
+from reverie.servers.gateway.exchange import Exchange
 from reverie.servers.gateway.http1 import (
     BrokenMessage,
     Bytes,
@@ -28,6 +29,7 @@ from reverie.servers.gateway.http1 import (
     kept,
     request_body,
 )
+from reverie.servers.gateway.recorder_process import RecorderProcess
 from reverie.servers.gateway.upstreams import Routes, upstream_of
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions"
@@ -270,6 +272,31 @@ def test_a_client_that_goes_takes_its_request_along(when: str, how: str) -> None
         await server.gone.wait()
 
     with_gateway(act)
+
+
+def test_a_reply_without_an_end_passes_and_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reverie.servers.gateway.exchange.MAX_REPLY_BYTES", 20_000)
+    told: list[str] = []
+    recorder, sizes = RecorderProcess(["true"], told.append), list[int]()
+    keep = Exchange.came
+
+    def came(exchange: Exchange, piece: Bytes) -> None:
+        keep(exchange, piece)
+        sizes.append(exchange.size)
+
+    monkeypatch.setattr(Exchange, "came", came)
+
+    async def act(server: RawServer, port: int) -> None:
+        pieces = [b"data: " + b"x" * 994 for _ in range(100)]
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100000\r\n\r\n"
+        server.answers.append([head, *pieces])
+        reader, writer = await connected(port)
+        writer.write(f"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+        assert await reader.readexactly(len(head) + 100_000) == head + b"".join(pieces)
+
+    with_gateway(act, recorder=recorder)
+    assert max(sizes) <= 20_002
+    assert told == ["a request passed unrecorded (its reply was too long); 1 so far"]
 
 
 def test_a_server_that_breaks_off_is_seen_as_broken_by_the_client() -> None:

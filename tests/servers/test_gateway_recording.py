@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import tracemalloc
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -346,6 +347,21 @@ def test_compressed_replies_are_read(seen: Seen) -> None:
     assert seen.texts(key) == ["one", "two"]
     seen.recorder.take(SeenExchange("messages", 1.0, 200, True, {"content-encoding": "odd"}, {}, body, b""))
     assert "its encoding 'odd' is unknown" in seen.told[0]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_a_reply_that_unpacks_to_too_much_takes_no_more_memory_than_allowed(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch, coding: str
+) -> None:
+    monkeypatch.setattr("reverie.servers.gateway.content.MAX_DECODED_BYTES", 100_000)
+    pack = gzip.compress if coding == "gzip" else pytest.importorskip("zstandard").compress
+    body, bomb = json.dumps({"model": MODEL, "messages": said("one")}).encode(), pack(bytes(50_000_000))
+    tracemalloc.start()
+    try:
+        seen.recorder.take(SeenExchange("messages", 1.0, 200, True, {}, {"content-encoding": coding}, body, bomb))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_stream_that_breaks_off_is_recorded_as_far_as_it_came(seen: Seen) -> None:

@@ -146,7 +146,7 @@ def _decoded(data: bytes, headers: Mapping[str, str]) -> bytes:
     try:
         return decode(data)[:MAX_DECODED_BYTES]
     except ImportError:
-        raise Unreadable(f"its encoding {coding!r} needs an optional package") from None
+        raise Unreadable(f"its encoding {coding!r} needs an optional package, and of brotli 1.2 or later") from None
     except Exception as error:
         raise Unreadable(f"its encoding {coding!r} is broken: {error}") from None
 
@@ -156,14 +156,21 @@ def _inflated(data: bytes, wbits: int) -> bytes:
 
 
 def _zstd(data: bytes) -> bytes:
-    return import_module("zstandard").ZstdDecompressor().decompressobj().decompress(data)
+    return import_module("zstandard").ZstdDecompressor().stream_reader(data).read(MAX_DECODED_BYTES)
+
+
+def _brotli(data: bytes) -> bytes:
+    decompressor = import_module("brotli").Decompressor()
+    if not hasattr(decompressor, "can_accept_more_data"):  # before 1.2 it unpacks without a bound
+        raise ImportError
+    return decompressor.process(data, output_buffer_limit=MAX_DECODED_BYTES)
 
 
 _DECODERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "gzip": lambda data: _inflated(data, 31),
     "x-gzip": lambda data: _inflated(data, 31),
     "deflate": lambda data: _inflated(data, 15),
-    "br": lambda data: import_module("brotli").decompress(data),
+    "br": _brotli,
     "zstd": _zstd,
 }
 

@@ -9,7 +9,7 @@ from typing import IO, Any, Final, cast
 import msgspec
 
 from ...values import record
-from .http1 import BrokenMessage, Bytes, Head, unframed
+from .http1 import BrokenMessage, Bytes, Head, kept, unframed
 
 APIS: Final = {b"/messages": "messages", b"/chat/completions": "chat", b"/responses": "responses"}
 """The end of the path of each recorded endpoint, and the name of its API."""
@@ -34,6 +34,7 @@ _CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"x-goog-api-ke
 _LEAST_SECRET: Final = 8
 _HIDDEN: Final = b"[credential]"
 _PREFIX: Final = 4
+MAX_REPLY_BYTES: Final = 128_000_000
 
 
 class Exchange:
@@ -49,6 +50,9 @@ class Exchange:
         self.request = list[Bytes]()
         """The bytes of the request's body, in chunks if it is ``chunked``."""
         self.response = list[Bytes]()
+        self.is_too_long = False
+        """Whether the reply was longer than ``MAX_REPLY_BYTES``; then none of it is kept."""
+        self._reply_bytes = 0
         self.saved: dict[str, Any] | None = None
         self._chunked = [chunked, False]
         self._headers = _safe(head)
@@ -68,6 +72,15 @@ class Exchange:
     def answered(self, head: Head, *, chunked: bool) -> None:
         """Take the head of the reply; its body is added to ``response`` as it comes."""
         self.status, self._reply_headers, self._chunked[1] = head.status, _safe(head), chunked
+
+    def came(self, piece: Bytes) -> None:
+        """Keep a piece of the reply's body; a stream that does not end must not fill the memory."""
+        self._reply_bytes += len(piece)
+        self.is_too_long = self._reply_bytes > MAX_REPLY_BYTES
+        if self.is_too_long:
+            self.response.clear()
+        else:
+            self.response.append(kept(piece))
 
     @property
     def size(self) -> int:

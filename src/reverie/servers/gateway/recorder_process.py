@@ -56,6 +56,9 @@ class RecorderProcess:
 
     def offer(self, exchange: Exchange) -> None:
         """Hand over an exchange without waiting; one too many is counted and told."""
+        if exchange.is_too_long:
+            self._lose("its reply was too long")
+            return
         size = exchange.size
         with self._lock:
             fits = self._waiting + size <= self._most

@@ -415,7 +415,7 @@ class ServerSide(asyncio.BufferedProtocol):
             piece = data if taken == len(data) else data[:taken]
             self._client.reply(piece)
             if self._exchange is not None:
-                self._exchange.response.append(kept(piece))
+                self._exchange.came(piece)
         if body.done:
             self._body, self._exchange, self._expecting = None, None, False
             self._client.replied()
