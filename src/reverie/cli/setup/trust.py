@@ -19,7 +19,7 @@ PROVIDED: Final = {"skills": "*/SKILL.md", "agents": "*.md", "commands": "*.md"}
 """The folders of a project that are used with trust, and the files that count in each."""
 EFFECT: Final = (
     "Its instruction files may import files from outside of it. Skills, agents and slash commands that are added later "
-    "are used too; a change of rules or hooks needs your trust again."
+    "are used too; a change of rules, hooks or files that hooks name needs your trust again."
 )
 
 

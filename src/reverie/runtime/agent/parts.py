@@ -33,6 +33,7 @@ from ..library import Library
 from ..memory.extract.tools import ToolAccess
 from ..memory.session import Session
 from ..memory.session_memory import SessionMemory
+from ..places.hook_files import hook_files
 from ..places.projects import project_slug, session_key
 from ..places.storage import storage_of
 from ..places.trust import TrustList
@@ -213,7 +214,10 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     permissions = ToolPermissions(
         rules=rules,
         approve=options.approve,
-        protected=(options.lineage.protected if options.lineage is not None else ()) or (settings.home,),
+        protected=(
+            *((options.lineage.protected if options.lineage is not None else ()) or (settings.home,)),
+            *hook_files(settings.hooks, options.cwd),
+        ),
         sandboxed=sandboxed,
         kept=kept,
     )

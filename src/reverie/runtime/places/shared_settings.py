@@ -1,7 +1,7 @@
 """The permission rules and hooks that a repository shares in its ``.reverie.toml``, once the user trusts them.
 
-Trust covers the rules and hooks that the user saw: after a change of them, they are left out until ``reverie trust``
-is called again.
+Trust covers the rules and hooks that the user saw: after a change of them, or of a file in the repository that a hook
+names, they are left out until ``reverie trust`` is called again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from ...settings import HookCommand, PermissionRules, Settings
 from ...settings.load import PROJECT_FILE, applied
 from ...settings.sources import read_toml
 from ...values import field, record, replace
+from .hook_files import hashes_of, hook_files
 from .trust import TrustList, root_of
 
 
 @record
 class SharedSettings:
-    """Lists of rules and hooks that a repository shares, and a digest of both, empty if there are none."""
+    """Lists of rules and hooks that a repository shares, and a digest of both with the hooks' files; empty without."""
 
     permissions: PermissionRules = PermissionRules()
     hooks: Mapping[str, tuple[HookCommand, ...]] = field(
@@ -55,6 +56,8 @@ def shared_settings(project: Path) -> SharedSettings:
     )
     if only != found.permissions:
         raise SettingsError(f"{file}: a project shares allow, ask and deny; put mode and directories in config.toml")
+    if files := hashes_of(hook_files(found.hooks, project), project):
+        given["files"] = files
     digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
     return SharedSettings(only, found.hooks, digest)
 
