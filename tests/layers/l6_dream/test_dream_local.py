@@ -216,6 +216,7 @@ def test_equal_memories_of_different_trust_are_a_question() -> None:
     dreamed, after = dreamt(files)
     assert after == files  # a copy by a program would lower the trust of the user's memory
     assert [set(question.files) for question in dreamed.questions] == [{"copy.md", "mine.md"}]
+    assert "Both have the same words." in dreamed.questions[0].text
 
 
 def test_a_merge_unites_sources_and_keeps_every_field() -> None:

@@ -144,9 +144,11 @@ def similarity_question(memories: list[MemoryRecord]) -> Question:
         return Question("similar", files, text)
     one, other = memories
     first, second = Counter(words(one.body)), Counter(words(other.body))
-    only = [", ".join(list(extra)[:_MAX_DIFFERENT_WORDS]) or "nothing" for extra in (first - second, second - first)]
-    differ = f"Only the first has: {only[0]}; only the second: {only[1]}."
-    text = f"{_quote(one)} {_quote(other)} {differ} {newest} If both say one thing, or only one holds, keep one."
+    only = [", ".join(list(extra)[:_MAX_DIFFERENT_WORDS]) for extra in (first - second, second - first)]
+    sides = [f"only the {name} has: {extra}" for name, extra in zip(("first", "second"), only, strict=True) if extra]
+    differ = "; ".join(sides) or "both have the same words"
+    said = f"{_quote(one)} {_quote(other)} {differ[0].upper()}{differ[1:]}."
+    text = f"{said} {newest} If both say one thing, or only one holds, keep one."
     return Question("similar", files, text)
 
 
