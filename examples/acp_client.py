@@ -4,13 +4,13 @@ import asyncio
 import sys
 import tempfile
 
-from acp import spawn_agent_process, text_block
+from acp import Client, spawn_agent_process, text_block
 from acp.schema import AllowedOutcome, RequestPermissionResponse
 
 from reverie.testing.messages_server import MessagesServer
 
 
-class Editor:
+class Editor(Client):
     async def request_permission(self, session_id, tool_call, options, **_):
         print("asked:", tool_call.title, "-", ", ".join(one.option_id for one in options))
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id="once"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from anthropic import Anthropic
+from anthropic.types import ToolParam
 
 from reverie import InMemoryStorage, Session
 from reverie.integrations.anthropic import reverie_middleware
 from reverie.integrations.sync_session import sync_session
 from reverie.testing.messages_server import MessagesServer
 
-BASH = {"name": "Bash", "description": "Run a command.", "input_schema": {"type": "object"}}
+BASH: ToolParam = {"name": "Bash", "description": "Run a command.", "input_schema": {"type": "object"}}
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "cat server.log"}}
 LOG = "\n".join(f"line {number}" for number in range(30_000))
 
@@ -32,5 +33,6 @@ with MessagesServer(answer) as server, sync_session(Session.open("example", stor
             break
         results = [{"type": "tool_result", "tool_use_id": call.id, "content": LOG} for call in calls]
         messages.append({"role": "user", "content": results})
-    print(reply.content[0].text, f"{len(str(server.requests[-1])):,} characters were sent in place of {len(LOG):,}.")
+    said = "".join(block.text for block in reply.content if block.type == "text")
+    print(said, f"{len(str(server.requests[-1])):,} characters were sent in place of {len(LOG):,}.")
     client.close()

@@ -16,7 +16,7 @@ def answer(request: dict) -> list[dict]:
     return [{"type": "thinking", "thinking": "Let me see."}, {"type": "text", "text": f"{len(request['messages'])}."}]
 
 
-def checked(behavior: str) -> dict[str, Any]:
+def checked(behavior: str) -> Any:
     return {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": behavior}}
 
 

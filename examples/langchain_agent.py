@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
+from pydantic import SecretStr
 
 from reverie import InMemoryStorage, Session
 from reverie.integrations.langchain import ReverieMiddleware
@@ -25,8 +26,15 @@ def bash(command: str) -> str:
 
 
 with MessagesServer(answer) as server, sync_session(Session.open("example", storage=InMemoryStorage())) as session:
-    model = ChatAnthropic(model_name="claude-haiku-4-5", base_url=server.base_url, api_key="none", max_tokens=1000)
+    model = ChatAnthropic(
+        model_name="claude-haiku-4-5",
+        base_url=server.base_url,
+        api_key=SecretStr("none"),
+        max_tokens_to_sample=1000,
+        timeout=None,
+        stop=None,
+    )
     agent = create_agent(model, [bash], middleware=[ReverieMiddleware(session)])
-    state = agent.invoke({"messages": [("user", "What is in the log?")]})
+    state = agent.invoke({"messages": [{"role": "user", "content": "What is in the log?"}]})
     print(state["messages"][-1].text)
     print(f"{len(str(server.requests[-1])):,} characters were sent in place of {len(LOG):,}.")

@@ -9,6 +9,11 @@ from pathlib import Path
 import anyio
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.types import CallToolResult, TextContent
+
+
+def text_of(result: CallToolResult) -> str:
+    return "".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
 async def main(folder: str) -> None:
@@ -25,9 +30,9 @@ async def main(folder: str) -> None:
             "remember",
             {"text": "Deploys happen on Tuesdays, never on Fridays.", "type": "project", "why": "the rota"},
         )
-        print(kept.content[0].text)
+        print(text_of(kept))
         found = await client.call_tool("recall", {"query": "when do we deploy?"})
-        print(found.content[0].text)
+        print(text_of(found))
 
 
 with tempfile.TemporaryDirectory() as folder:

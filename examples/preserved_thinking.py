@@ -20,6 +20,7 @@ async def main(server: MessagesServer) -> None:
     settings = load_settings(arguments={"window_tokens": 30_000})  # leave this out: the model has 1,000,000
     session = Session.open("example", storage=InMemoryStorage(), settings=settings)
     async with client, session, anyio.create_task_group() as background:
+        request: dict = {}
         for number in range(16):
             await session.say(f"Log {number}: " + "all is well; " * 500)
             while True:
