@@ -29,7 +29,7 @@ def play(request):
 
 async def main(folder, env):
     command = [sys.executable, "-m", "reverie", "acp", "--model", "anthropic:claude-sonnet-5"]
-    async with spawn_agent_process(Editor(), *command, env=env) as (agent, _):
+    async with spawn_agent_process(Editor(), *command, env=env) as (agent, _):  # type: ignore[abstract]
         await agent.initialize(protocol_version=1)
         session = (await agent.new_session(cwd=folder, mcp_servers=[])).session_id
         print((await agent.prompt(session_id=session, prompt=[text_block("Write a greeting.")])).stop_reason)

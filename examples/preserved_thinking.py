@@ -20,7 +20,6 @@ async def main(server: MessagesServer) -> None:
     settings = load_settings(arguments={"window_tokens": 30_000})  # leave this out: the model has 1,000,000
     session = Session.open("example", storage=InMemoryStorage(), settings=settings)
     async with client, session, anyio.create_task_group() as background:
-        request: dict = {}
         for number in range(16):
             await session.say(f"Log {number}: " + "all is well; " * 500)
             while True:
@@ -33,7 +32,7 @@ async def main(server: MessagesServer) -> None:
                         raise
             if (due := await session.background_request()) is not None:
                 background.start_soon(summarise, session, client, due)
-        first, *kept = [message["content"][0] for message in request["messages"] if message["role"] == "assistant"]
+        first, *kept = [one["content"][0] for one in request["messages"] if one["role"] == "assistant"]  # type: ignore
         print(f"{first['type']} block first, {len(kept)} replies kept, the last begins with {kept[-1]['type']}")
 
 

@@ -98,6 +98,27 @@ def chat(
     return call_it
 
 
+@pytest.mark.requirement("X5")
+def test_a_chat_about_a_person_is_found_by_their_id(chat: Chat, capfd: pytest.CaptureFixture[str]) -> None:
+    def about(subject: str) -> list[str]:
+        assert run(["delete", "--subject", subject, "--dry-run", "--json"]) in (0, 1)
+        return [one["session"] for one in json.loads(capfd.readouterr().out)["sessions"]]
+
+    answered = chat("--print", "--subject", "person-7", "Hello you", "--output-format", "json")
+    session = json.loads(answered[1])["session"]
+    assert chat("--print", "Hello other")[0] == 0
+    assert about("person-7") == [session]
+    assert chat("--print", "--resume", session, "Hello again")[0] == 0
+    assert about("person-7") == [session]
+    assert chat("--print", "--resume", session, "--subject", "person-8", "And me")[0] == 0
+    assert (about("person-7"), about("person-8"), about("person")) == ([session], [session], [])
+
+
+def test_an_empty_id_of_a_person_is_refused(chat: Chat, home: Path) -> None:
+    code, _, err = chat("--print", "--subject", "", "Hello you")
+    assert (code, "--subject is empty" in err, list(home.rglob("*.jsonl"))) == (2, True, [])
+
+
 @pytest.mark.slow
 @pytest.mark.requirement("U5")
 @pytest.mark.parametrize("whose", ["", "project_"])

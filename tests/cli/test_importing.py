@@ -50,6 +50,40 @@ def test_the_second_time_it_is_already_there_and_left_alone(
     assert out.endswith("0 imported, 1 already there.\n")
 
 
+@pytest.mark.requirement("X5")
+def test_an_imported_session_is_found_by_the_person_it_is_about(
+    asked: Asked, reverie: Reverie, sample: Path, home: Path, tmp_path: Path
+) -> None:
+    sample = Path(shutil.copy(sample, tmp_path))
+
+    def about(subject: str) -> list[str]:
+        code, out, err = reverie("export", "--subject", subject, "--output", "out", "--dry-run", "--json")
+        assert code == 0, err
+        return json.loads(out)["documents"]
+
+    asked("import", sample)
+    assert about("person-7") == []
+    assert asked("import", sample, "--subject", "person-7")["extended"] == 1
+    assert asked("import", sample, "--subject", "person-7")["already_there"] == 1
+    (log,) = home.rglob("*.jsonl")
+    assert [key.rsplit("/", 1)[1] for key in about("person-7")] == [log.name]
+    before = log.read_bytes()
+    with sample.open("a") as stream:
+        newest = json.loads(sample.read_text().splitlines()[-1])
+        stream.write(json.dumps({**newest, "uuid": "0" * 8, "parentUuid": newest["uuid"]}) + "\n")
+    asked("import", sample)
+    assert (log.read_bytes().count(b"person-7"), log.read_bytes() != before) == (1, True)
+
+
+def test_an_empty_id_of_a_person_selects_nothing(asked: Asked, reverie: Reverie, sample: Path, home: Path) -> None:
+    asked("import", sample)
+    for command in (["import", sample], ["export", "--output", home / "out"], ["delete", "--before", "2999-01-01"]):
+        code, _, err = reverie(*command, "--subject", " ")
+        assert (code, "--subject is empty" in err) == (2, True)
+    assert len(list(home.rglob("*.jsonl"))) == 1
+    assert not (home / "out").exists()
+
+
 @pytest.mark.requirement("R8")
 def test_an_imported_session_is_indexed_by_the_import_and_not_by_the_first_search(
     asked: Asked, sample: Path, home: Path

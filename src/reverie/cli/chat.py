@@ -13,6 +13,7 @@ from ..errors import InputError, NewerVersion
 from ..settings import PRESETS, Mode, Preset, Settings, load_settings
 from ..values import replace
 from .output import paint, warn
+from .subject import subject_option
 from .terminal.options import WAIT_SECONDS, Options
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ CARRY_OUT = "Carry out the plan."
 )
 @click.option("--budget", metavar="USD", type=click.FloatRange(min=0), help="Maximum cost of the session, in dollars.")
 @click.option("--name", metavar="NAME", default="", help="The name that other agents use to write to this one.")
+@subject_option("Your id of the person the session is about, for export and erasure.")
 @click.option(
     "--cwd",
     metavar="DIR",
@@ -99,6 +101,7 @@ def command(
     max_turns: int | None,
     budget: float | None,
     name: str,
+    subject: str | None,
     cwd: Path | None,
     wait_seconds: float,
     verbose: bool,
@@ -146,6 +149,7 @@ def command(
         max_turns=max_turns,
         budget_usd=budget,
         name=check_agent_name(name) if name else "",
+        subject=subject or "",
         wait_seconds=wait_seconds,
         verbose=verbose,
         approve_plan=cast("Mode | None", approve_plan),
@@ -157,19 +161,24 @@ def command(
             told = replace(options, listener=listener)
             return run(told, settings, once=once, output=cast("OutputFormat", output_format))
     except NewerVersion as error:
-        if options.prompt:
+        if options.prompt or not show_newer(settings, error):
             raise
-        show_newer(settings, error)
         return 0
 
 
-def show_newer(settings: Settings, error: NewerVersion) -> None:
-    """Print a session that a newer Reverie wrote, then a line on stderr about it."""
+def show_newer(settings: Settings, error: NewerVersion) -> bool:
+    """Print a session that a newer Reverie wrote, then a line on stderr about it; return False if it is no session."""
     from ..conversation.log import parse_log
+    from .sessions.recordings import opened_storage
     from .sessions.transcript import of_entries
 
-    paint(of_entries(parse_log((settings.home / error.path).read_bytes()).entries))
+    with opened_storage(settings) as storage:
+        data = storage.load(error.path) if error.path.endswith(".jsonl") else None
+    if data is None:
+        return False
+    paint(of_entries(parse_log(data).entries))
     warn(str(error))
+    return True
 
 
 def run(options: Options, settings: Settings, *, once: bool, output: OutputFormat) -> int:

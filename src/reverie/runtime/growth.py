@@ -42,13 +42,13 @@ def extended(
     if any(_says(entry) and not entry.imported for entry in there):
         return None
     if was != now:
-        return list(found) if was in FRAGMENTS and now not in FRAGMENTS else None
+        return _replaced(there, found) if was in FRAGMENTS and now not in FRAGMENTS else None
     newer = {entry.uuid: entry for entry in found}
     places = {entry.uuid: place for place, entry in enumerate(there)}
     last = max((places[entry.uuid] for entry in found if _says(entry) and entry.uuid in places), default=len(there))
     if last == len(there) and any(map(_says, there)):
         if _texts(there) <= _texts(found):
-            return list(found)  # an older import, which named the same messages otherwise
+            return _replaced(there, found)  # an older import, which named the same messages otherwise
         if _name(there) != _name(found):
             return None
     kept = list(there) if _redacted(there) else [_renewed(entry, newer.get(entry.uuid)) for entry in there]
@@ -57,6 +57,13 @@ def extended(
     behind = {entry.uuid for entry in there[last + 1 :] if goes_on and _says(entry)}
     merged, steps = _went_back(merged, (behind | set(abandoned)) - newer.keys(), newer)
     return _chained(there, [*merged, *steps, *(_retitled(there, found) if new else ()), *new])
+
+
+def _replaced(there: Sequence[Entry], found: Sequence[Entry]) -> list[Entry]:
+    """Return a recording in place of a log, with the persons that the log is about: their erasure must find it."""
+    known = {entry.uuid for entry in found}
+    told = [one for one in there[1:] if one.kind == META and "subject" in one.body and one.uuid not in known]
+    return _chained(there, [*found[:1], *told, *found[1:]]) if told else list(found)
 
 
 def _says(entry: Entry) -> bool:

@@ -23,6 +23,7 @@ from ...runtime.places.projects import project_slug
 from ...settings import Settings, load_settings
 from ...values import fields_of
 from ..output import confirmed, counted, emit_json, say, tracked, warn
+from ..subject import subject_option
 from .recordings import opened_storage, slug_of
 
 _WORKER_SECONDS = 10.0
@@ -42,7 +43,7 @@ NOUNS = {
 @click.option("--before", metavar="DATE", help="All sessions whose last entry is older, such as 2026-01-31.")
 @click.option("--project", metavar="DIR", help="All sessions of the project that contains this directory.")
 @click.option("--matching", metavar="TEXT", help="All sessions that contain this text, in any case of letters.")
-@click.option("--subject", metavar="ID", help="All sessions about a person, opened with Session.open(subject=ID).")
+@subject_option("All sessions about a person, named by chat --subject, import --subject or Session.open.")
 @click.option("--expired", is_flag=True, help="All sessions older than the setting retention_days.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Count the files and remove nothing.")

@@ -20,12 +20,13 @@ from ...runtime.library import Library
 from ...runtime.places.storage import database_of
 from ...settings import load_settings
 from ..output import counted, emit_json, printable, say, size
+from ..subject import subject_option
 from .recordings import SESSION, newest_session, opened_library, opened_storage
 
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", type=SESSION, required=False)
-@click.option("--subject", metavar="ID", help="All sessions about a person, into the new folder that --output names.")
+@subject_option("All sessions about a person, into the new folder that --output names.")
 @click.option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--dry-run", is_flag=True, help="Print the size and write nothing.")

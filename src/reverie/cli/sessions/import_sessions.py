@@ -20,6 +20,7 @@ from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ...values import record
 from ..output import console, counted, emit_json, progressing, say, table, tracked, warn
+from ..subject import subject_option
 from .recordings import opened_library, opened_storage
 
 IMPORTED, EXTENDED, PLANNED, KNOWN = "imported", "extended", "would be imported", "already there"
@@ -47,23 +48,25 @@ class ImportOutcome:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--project", metavar="DIR", default=".", help="Project to file the sessions under; default: this one.")
+@subject_option("Your id of the person the sessions are about, for export and erasure.")
 @click.option("--dry-run", is_flag=True, help="List the sessions and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) -> int:
+def command(paths: tuple[str, ...], project: str, subject: str | None, dry_run: bool, as_json: bool) -> int:
     """Import recorded sessions of other agents into the library.
 
     PATH is a recording of Claude Code, Codex, Gemini CLI, Qwen Code, opencode, Copilot CLI, Kimi Code, pi,
     mini-swe-agent, SWE-agent or OpenHands, an exported Reverie log, or a directory that is searched for them. All are
     filed under this project, and count as recorded elsewhere: memories from them wait for your approval, and 'chat
-    --continue' does not choose them. A session that is already in the library gets only the messages that are new.
-    Exits with 2 if a recording could not be imported; all others still are.
+    --continue' does not choose them. A session that is already in the library gets only the messages that are new,
+    and the --subject by which 'export' and 'delete' find it. Exits with 2 if a recording could not be imported; all
+    others still are.
     """
     if not os.path.isdir(project):
         raise InputError(f"--project {project} is not a directory")
     outcomes: list[ImportOutcome] = []
     failed: list[dict[str, str]] = []
     with opened_library() as library:
-        recordings, slug = Recordings(library, dry_run=dry_run), project_slug(Path(project))
+        recordings, slug = Recordings(library, dry_run=dry_run, subject=subject or ""), project_slug(Path(project))
         for path in tracked(listed(paths, failed), "importing"):
             try:
                 for found in read_session(path):

@@ -36,6 +36,8 @@ class Options:
     budget_usd: float | None = None
     name: str = ""
     """The name that other agents write to; empty means the session's name."""
+    subject: str = ""
+    """The user's id of the person that the session is about."""
     wait_seconds: float = WAIT_SECONDS
     """How long a chat without a person waits for background agents."""
     verbose: bool = False
@@ -61,6 +63,7 @@ class Options:
             max_turns=self.max_turns,
             budget_usd=self.budget_usd,
             name=self.name,
+            subject=self.subject,
         )
         if self.listener is not None:
             agent.listen(self.listener)

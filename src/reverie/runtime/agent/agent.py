@@ -73,12 +73,14 @@ class Agent:
         bridge: Bridge | None = None,
         on_control: ControlHandler | None = None,
         name: str = "",
+        subject: str = "",
     ) -> None:
         """Prepare an agent without opening it; a model, mode or limit left out comes from the settings.
 
         ``bridge`` carries messages to ``bridge:<id>``; ``on_control`` is called with control messages that this
         agent must obey, such as a request to shut down. ``name`` is the name that other agents write to, by default
-        the session's; opening the agent raises an error if another running agent has it.
+        the session's; opening the agent raises an error if another running agent has it. ``subject`` is your id of
+        the person that the session is about, by which ``reverie delete --subject`` finds it.
         """
         if isinstance(model, str) and not model.strip():
             raise InputError("the model's name is empty: name one, or leave model out for that of the settings")
@@ -104,6 +106,7 @@ class Agent:
                 bridge=bridge,
                 on_control=on_control,
                 address=check_agent_name(name) if name else "",
+                subject=subject,
             )
         )
 

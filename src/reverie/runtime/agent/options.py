@@ -49,6 +49,8 @@ class AgentOptions:
     """A sub-agent's place in its team; None for a main agent."""
     address: str = ""
     """The name that the caller chose for messages of other agents; empty means the session's name."""
+    subject: str = ""
+    """The caller's id of the person that the session is about."""
 
     @property
     def agent_name(self) -> str:

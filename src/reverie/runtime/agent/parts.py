@@ -289,6 +289,7 @@ async def _opened_session(options: AgentOptions, model: Model, events: EventFeed
         capabilities=frozenset({"cache_edits"} if model.capabilities.cache_edits else ()),
         model=model,
         folder=folder,
+        subject=options.subject,
     )
     session.listen(lambda event: None if session.log.newer_version else events.emit(event))  # the error below says it
     events.meter = await to_thread.run_sync(_meter_of_log, options, f"{folder}.jsonl")

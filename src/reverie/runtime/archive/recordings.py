@@ -53,11 +53,15 @@ class Recordings:
     """Files recordings in a library; a session that is there, under any project, is extended there.
 
     With an ``index``, sessions that the user deleted stay deleted: those that it names and those whose logs are gone.
+    ``subject`` is the person that the sessions are about.
     """
 
-    def __init__(self, library: Library, *, dry_run: bool = False, index: ArchiveIndex | None = None) -> None:
+    def __init__(
+        self, library: Library, *, dry_run: bool = False, index: ArchiveIndex | None = None, subject: str = ""
+    ) -> None:
         self._library = library
         self._dry_run = dry_run
+        self._subject = subject
         keys = library.keys()
         self._there = {key.rsplit("/", 1)[1]: key for key in keys}
         self._deleted = set[str]()
@@ -94,7 +98,7 @@ class Recordings:
             if f"{name}.jsonl" not in self._there and (self.is_deleted(session) or self.is_deleted(name)):
                 gone = key
                 continue
-            entries, whole = described(recording, name), not recording.damage
+            entries, whole = described(recording, name, self._subject), not recording.damage
             result = self._library.extend(
                 key, entries, abandoned=recording.abandoned, is_whole=whole, dry_run=self._dry_run
             )
@@ -138,8 +142,8 @@ def _stored_results(transcript: Path) -> Iterator[tuple[str, bytes]]:
                     yield name, stream.read()
 
 
-def described(found: ImportedSession, session: str) -> list[Entry]:
-    """Return the entries with the recorded system prompt, tools and cost added."""
+def described(found: ImportedSession, session: str, subject: str = "") -> list[Entry]:
+    """Return the entries with the recorded system prompt, tools and cost added, and the person that they are about."""
     entries = list(found.entries)
     known: dict[str, Any] = {"system": found.system, "tools": found.tools, "cost_usd": found.cost_usd}
     recorded = {name: value for name, value in known.items() if value is not None}
@@ -152,6 +156,10 @@ def described(found: ImportedSession, session: str) -> list[Entry]:
             first = entries[0]
             uuid = str(uuid5(NAMESPACE_OID, f"{first.uuid}:prefix"))
             entries.insert(1, Entry(uuid, first.uuid, first.time, session, DECISION, body_of(prefix)))
+    if subject and entries:
+        first = entries[0]
+        uuid = str(uuid5(NAMESPACE_OID, f"{first.uuid}:subject:{subject}"))
+        entries.insert(1, Entry(uuid, first.uuid, first.time, session, META, {"subject": subject}))
     return entries
 
 
