@@ -30,6 +30,7 @@ from reverie.servers.gateway.http1 import (
     request_body,
 )
 from reverie.servers.gateway.recorder_process import RecorderProcess
+from reverie.servers.gateway.saver import Saver
 from reverie.servers.gateway.upstreams import Routes, upstream_of
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions"
@@ -275,7 +276,7 @@ def test_a_client_that_goes_takes_its_request_along(when: str, how: str) -> None
 
 
 def test_a_reply_without_an_end_passes_and_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reverie.servers.gateway.exchange.MAX_REPLY_BYTES", 20_000)
+    monkeypatch.setattr("reverie.servers.gateway.exchange.MAX_EXCHANGE_BYTES", 20_000)
     told: list[str] = []
     recorder, sizes = RecorderProcess(["true"], told.append), list[int]()
     keep = Exchange.came
@@ -296,7 +297,30 @@ def test_a_reply_without_an_end_passes_and_is_not_kept_in_memory(monkeypatch: py
 
     with_gateway(act, recorder=recorder)
     assert max(sizes) <= 20_002
-    assert told == ["a request passed unrecorded (its reply was too long); 1 so far"]
+    assert told == ["a request passed unrecorded (it is too long with its reply); 1 so far"]
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_request_without_an_end_passes_and_is_not_kept_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, saves: bool
+) -> None:
+    monkeypatch.setattr("reverie.servers.gateway.exchange.MAX_EXCHANGE_BYTES", 20_000)
+    told, sizes = list[str](), list[int]()
+    recorder, body = RecorderProcess(["true"], told.append), bytes(range(250)) * 400
+    offer = recorder.offer
+    monkeypatch.setattr(recorder, "offer", lambda exchange: (sizes.append(exchange.size), offer(exchange)))
+
+    async def act(server: RawServer, port: int) -> None:
+        server.answers.append([b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"])
+        reader, writer = await connected(port)
+        head = f"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await reader.readuntil(b"{}")
+        assert body in server.requests[0]
+
+    with_gateway(act, recorder=recorder, rewriter=Saver(tmp_path) if saves else None)
+    assert max(sizes) <= 20_000
+    assert told == ["a request passed unrecorded (it is too long with its reply); 1 so far"]
 
 
 def test_a_server_that_breaks_off_is_seen_as_broken_by_the_client() -> None:

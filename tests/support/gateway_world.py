@@ -153,6 +153,7 @@ def with_gateway(
     act: Callable[[RawServer, int], Coroutine[Any, Any, None]],
     *,
     recorder: Any = None,
+    rewriter: Any = None,
     token: str | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
@@ -162,7 +163,7 @@ def with_gateway(
         server, listener = RawServer(), open_listener()
         port = await server.start(tls)
         routes = Routes(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
-        task = asyncio.ensure_future(serve(listener, routes, token=token, recorder=recorder))
+        task = asyncio.ensure_future(serve(listener, routes, token=token, recorder=recorder, rewriter=rewriter))
         await asyncio.sleep(0)
         server.port = port  # type: ignore[attr-defined]
         try:

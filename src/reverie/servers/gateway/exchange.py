@@ -34,14 +34,14 @@ _CREDENTIALS: Final = frozenset({b"authorization", b"x-api-key", b"x-goog-api-ke
 _LEAST_SECRET: Final = 8
 _HIDDEN: Final = b"[credential]"
 _PREFIX: Final = 4
-MAX_REPLY_BYTES: Final = 128_000_000
+MAX_EXCHANGE_BYTES: Final = 128_000_000
 
 
 class Exchange:
     """A request and its reply while they pass; of the headers only those that are safe to record are kept."""
 
     def __init__(self, api: str, head: Head, *, chunked: bool) -> None:
-        """Begin with the head of a request; its body is added to ``request`` as it comes."""
+        """Begin with the head of a request."""
         self.api = api
         self.at = time.time()
         self.status = 0
@@ -51,8 +51,8 @@ class Exchange:
         """The bytes of the request's body, in chunks if it is ``chunked``."""
         self.response = list[Bytes]()
         self.is_too_long = False
-        """Whether the reply was longer than ``MAX_REPLY_BYTES``; then none of it is kept."""
-        self._reply_bytes = 0
+        """Whether both bodies were longer than ``MAX_EXCHANGE_BYTES``; then no more of them is kept."""
+        self._bytes = 0
         self.saved: dict[str, Any] | None = None
         self._chunked = [chunked, False]
         self._headers = _safe(head)
@@ -70,17 +70,27 @@ class Exchange:
         return self._chunked[0]
 
     def answered(self, head: Head, *, chunked: bool) -> None:
-        """Take the head of the reply; its body is added to ``response`` as it comes."""
+        """Take the head of the reply; its body comes in pieces."""
         self.status, self._reply_headers, self._chunked[1] = head.status, _safe(head), chunked
 
+    def went(self, piece: Bytes) -> list[Bytes]:
+        """Keep a piece of the request's body; of one that is too long, return the pieces that are kept no more."""
+        return self._keep(self.request, piece)
+
     def came(self, piece: Bytes) -> None:
-        """Keep a piece of the reply's body; a stream that does not end must not fill the memory."""
-        self._reply_bytes += len(piece)
-        self.is_too_long = self._reply_bytes > MAX_REPLY_BYTES
-        if self.is_too_long:
-            self.response.clear()
-        else:
-            self.response.append(kept(piece))
+        """Keep a piece of the reply's body."""
+        self._keep(self.response, piece)
+
+    def _keep(self, pieces: list[Bytes], piece: Bytes) -> list[Bytes]:
+        """Keep a piece of a body; a stream that does not end must not fill the memory."""
+        self._bytes += len(piece)
+        self.is_too_long = self._bytes > MAX_EXCHANGE_BYTES
+        if not self.is_too_long:
+            pieces.append(kept(piece))
+            return []
+        dropped = [*pieces, piece]
+        pieces.clear()
+        return dropped
 
     @property
     def size(self) -> int:

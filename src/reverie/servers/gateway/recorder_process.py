@@ -57,7 +57,7 @@ class RecorderProcess:
     def offer(self, exchange: Exchange) -> None:
         """Hand over an exchange without waiting; one too many is counted and told."""
         if exchange.is_too_long:
-            self._lose("its reply was too long")
+            self._lose("it is too long with its reply")
             return
         size = exchange.size
         with self._lock:

@@ -20,7 +20,7 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from .exchange import Exchange, api_of
-from .http1 import BrokenMessage, Bytes, Head, MessageBody, Slabs, head_of, kept, request_body, response_body
+from .http1 import BrokenMessage, Bytes, Head, MessageBody, Slabs, head_of, request_body, response_body
 from .upstreams import Entrance, Routes, Upstream, forwarded
 
 _HIGH_WATER_BYTES: Final = 262_144
@@ -166,10 +166,12 @@ class ClientSide(asyncio.BufferedProtocol):
             self.answer(400, f"the request is no valid HTTP: {error}")
             return
         piece = data if taken == len(data) else data[:taken]
-        if self._exchange is not None:
-            self._exchange.request.append(kept(piece))
+        dropped = self._exchange.went(piece) if self._exchange is not None else []
         if self._rewritten is None:
             self._send(piece)
+        elif dropped:  # too long to be changed
+            head, self._rewritten = self._rewritten, None
+            self._send(b"".join([head, *dropped]))
         if self._body.done:
             self._body = None
             self._complete()
@@ -442,7 +444,7 @@ class ServerSide(asyncio.BufferedProtocol):
 
     def leave(self) -> None:
         """End the connection once everything is sent; the client is not told."""
-        self._left = True
+        self._left, self._exchange = True, None
         if self.transport is not None:
             self.transport.close()
 
@@ -451,7 +453,7 @@ class ServerSide(asyncio.BufferedProtocol):
 
         A server that has not got the whole request learns it by a reset, also if it does not read.
         """
-        self._left = True
+        self._left, self._exchange = True, None
         if self.transport is not None:
             with contextlib.suppress(OSError):
                 if self._client.is_sending or self.transport.get_write_buffer_size():
