@@ -61,8 +61,11 @@ def test_running_ended_and_lost_agents_are_told_apart(
     assert run(["agents"]) == 0
     shown = capsys.readouterr().out
     assert "lost (its process ended)" in shown
-    assert "All is well." in shown
+    assert "look around: All is well." in shown
     assert "\x1b" not in shown
+    assert run(["delete", ended["agent"], "--yes"]) == 0
+    capsys.readouterr()
+    assert [one["line"] for one in listed(capsys) if one["state"] == "deleted"] == [""]
     assert listed(capsys, "--running") == []
     assert [one["agent"] for one in listed(capsys, "--session", "s")] == ["general-0", ended["agent"]]
     assert run(["agents", "--session", "other"]) == 2

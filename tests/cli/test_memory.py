@@ -196,8 +196,15 @@ def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: 
     assert [one["type"] for one in told("list", "--project", tmp_path / "gone")] == ["reference"]
 
 
+def test_a_project_without_memories_has_no_history(said: Callable[..., tuple[int, str, str]]) -> None:
+    assert said("log") == (0, "no changes yet; 'reverie memory add' makes one\n", "")
+
+
 def test_saving_the_same_text_again_says_only_that(said: Callable[..., tuple[int, str, str]]) -> None:
-    assert "has no line '**Why:** ...'" in said("add", "Use unittest, never pytest", "--type", "feedback")[1]
+    assert (
+        "gives its reason in no line '**Why:** ...'"
+        in said("add", "Use unittest, never pytest", "--type", "feedback")[1]
+    )
     code, out, err = said("add", "Use unittest, never pytest", "--type", "feedback")
     assert (code, err) == (0, "")
     assert out.splitlines() == ["feedback_use_unittest_never_pytest_29a3f7.md already contains this"]

@@ -233,7 +233,7 @@ def table(
 def listing(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table or, where it does not fit, each row as a line with its last column folded below it."""
     cells = [[cell(value) for value in row] for row in rows]
-    widths = [max(len(heading), *(row[at].cell_len for row in cells)) for at, heading in enumerate(headings)]
+    widths = [max([len(heading), *(row[at].cell_len for row in cells)]) for at, heading in enumerate(headings)]
     if not is_fitted() or sum(widths) + 2 * (len(widths) - 1) <= console().width:
         table(headings, rows)
         return

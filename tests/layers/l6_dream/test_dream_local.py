@@ -314,6 +314,8 @@ def test_expired_memories_go_within_the_caps_and_are_asked_about_beyond_them() -
     dreamed, after = dreamt(plain | many)
     assert dreamed.changes == ()
     assert sorted(one.files[0] for one in dreamed.questions if one.topic == "expired") == sorted(many)
+    (alone,) = dreamt({"e0.md": memory("The offer ends.", expires="2026-01-01")})[0].questions
+    assert "Expired: 1 memory; a dream may delete 0." in alone.text
 
 
 _WORDS = re.findall(

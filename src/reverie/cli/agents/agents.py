@@ -27,7 +27,7 @@ STATES: Final = {"lost": "lost (its process ended)"}
 @click.option("--session", metavar="NAME", help="Only agents of this session; the start of its name is enough.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(watch: bool, running: bool, session: str | None, as_json: bool) -> int:
-    """List the agents that sessions started, newest first, with their state, task, turns, tokens and cost."""
+    """List the agents that sessions started, newest first, with state, task, last step, turns, tokens and cost."""
     if watch and as_json:
         raise InputError("--watch and --json exclude each other: use one of them")
     while True:
@@ -66,7 +66,7 @@ def draw(found: list[AgentRecord]) -> None:
     columns = {
         "agent": [one.agent for one in shown],
         "state": [STATES.get(one.state, one.state) for one in shown],
-        "task": [one.line or one.description for one in shown],
+        "task": [": ".join(filter(None, (one.description, one.line))) for one in shown],
         "started by": [one.parent or one.session for one in shown],
         "depth": [str(one.depth) for one in shown],
         "turns": [f"{one.turns:,}" for one in shown],

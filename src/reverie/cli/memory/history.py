@@ -23,6 +23,9 @@ def log(name: str | None, limit: int, as_json: bool) -> None:
     if as_json:
         emit_json([as_change(entry) for entry in entries])
         return
+    if not entries:
+        say("no changes yet; 'reverie memory add' makes one")
+        return
     rows = [
         (entry.id, entry.time[:19].replace("T", " "), entry.who, entry.act, ", ".join(entry.files[:3]), entry.why)
         for entry in entries

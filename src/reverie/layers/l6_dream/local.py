@@ -20,6 +20,7 @@ from ...memories.store.frontmatter import Value
 from ...memories.store.index import LINE_CHARS
 from ...memories.store.records import MemoryRecord, revised_text
 from ...memories.store.trust import worst
+from ...text.counts import counted
 from ...text.dates import absolute, iso_day, without_quotes
 from ...text.words import has_run, words
 from .changes import DreamFacts, DreamProposal, Question
@@ -175,8 +176,8 @@ def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> li
         Question(
             "expired",
             (memory.file,),
-            f"{memory.file} expired on {memory.expires[:10]}. {len(expired)} memories have, and a dream may delete "
-            f"{most}: forget it, or give it another date.",
+            f"{memory.file} expired on {memory.expires[:10]}. Expired: {counted(len(expired), 'memory')}; a dream "
+            f"may delete {most}. Forget it, or give it another date.",
         )
         for memory in expired
     ]

@@ -8,6 +8,7 @@ from difflib import unified_diff
 from typing import Final, Literal, TypeAlias
 
 from ...schemas import REPORT
+from ...text.counts import counted
 from ...values import field, record
 from .changes import Act, FileChange, SkippedChange
 
@@ -138,7 +139,7 @@ def _opening(report: DreamReport) -> str:
         rows += [
             ("memories", f"{report.files_before} before, {report.files_after} after"),
             ("memories with a problem", f"{report.wrong_before} before, {report.wrong_after} after"),
-            ("index", f"{report.index_lines} lines"),
+            ("index", counted(report.index_lines, "line")),
         ]
     if report.spent.model or len(rows) > 1:
         rows += _costs(report.spent)

@@ -14,7 +14,7 @@ from ....conversation.wire.blocks import as_blocks
 from ....layers.l7_relay import line_for, summary_of
 from ....ports import Storage
 from ....values import record, replace
-from ...library import Library
+from ...library import Library, agent_log
 
 _SPAWNED: Final = b"agent_spawned"
 _FINISHED: Final = b"agent_finished"
@@ -22,8 +22,9 @@ _FINISHED: Final = b"agent_finished"
 
 @record
 class AgentRecord:
-    """One agent by the logs: its parent, state and usage; ``lost`` means that its process died before it ended.
+    """One agent by the logs: its parent, state and usage.
 
+    The state ``lost`` means that its process died before it ended, ``deleted`` that its log was deleted.
     ``session`` is the log that started it, ``line`` its result in one line or its last tool call.
     """
 
@@ -46,7 +47,15 @@ class AgentRecord:
 def agents_of(storage: Storage) -> list[AgentRecord]:
     """Return every agent that the logs of a storage record, the latest first; this may block."""
     library = Library(storage)
-    found = [one for key in library.keys() + library.agent_keys() for one in _started_in(storage, key)]
+    agents = library.agent_keys()
+    logs = set(agents)
+    found = [
+        one
+        if one.state in ("running", "lost") or agent_log(one.agent) in logs
+        else replace(one, state="deleted", line="")
+        for key in library.keys() + agents
+        for one in _started_in(storage, key)
+    ]
     return sorted(found, key=lambda one: (-seconds(one.started), one.agent))
 
 
@@ -105,7 +114,7 @@ def _ended_record(before: AgentRecord, decision: AgentFinished, entry: Entry) ->
 def _unfinished_record(storage: Storage, before: AgentRecord, alive: bool) -> AgentRecord:
     """Return the record of an agent without a logged end as running or lost, with its usage from its own log."""
     state = "running" if alive else "lost"
-    data = storage.load(f"agents/{before.agent}.jsonl")
+    data = storage.load(agent_log(before.agent))
     if data is None:
         return replace(before, state=state)
     turns, tokens, cost, line = 0, 0, None, before.line
