@@ -7,14 +7,19 @@ import re
 import shlex
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
 import pytest
 
+from log_script import Script
 from postgres_server import PostgresServer
+from reverie import Library
 from reverie.cli.main import COMMANDS, RENAMED, ROOT_OPTIONS, group, run
 from reverie.runtime.mail.mailbox import Mailbox
+from reverie.runtime.places.projects import log_key
+from reverie.storage.postgres.storage import PostgresStorage
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
@@ -136,6 +141,10 @@ def database(request: pytest.FixtureRequest, lines: list[str], monkeypatch: pyte
     server: PostgresServer = request.getfixturevalue("postgres_server")
     monkeypatch.setenv("REVERIE_DATABASE", server.app_url)
     monkeypatch.setenv("REVERIE_TENANT", "documents")
+    script = Script()
+    script.user("Please mend the fence.")
+    with closing(PostgresStorage(server.app_url, tenant="documents")) as storage:
+        Library(storage).store(log_key("app-1a2b3c4d", "repo-42"), script.entries)
     return {"postgresql://reverie_owner@db/reverie": server.url, "postgresql://reverie_app@db/reverie": server.app_url}
 
 
