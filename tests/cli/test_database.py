@@ -19,8 +19,10 @@ import pytest
 from postgres_server import PostgresServer
 from reverie import Session
 from reverie.errors import InputError
+from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.mail.inbox_bridge import database_bridge
 from reverie.runtime.mail.post_office import PostOffice
+from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.move import SHARED
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
@@ -127,6 +129,17 @@ def test_the_commands_for_sessions_work_on_a_database(
     assert reverie("delete", "fences", "--yes")[::2] == (0, "")
     assert [one["session"] for one in asked("sessions")["sessions"]] == ["kept"]
     assert asked("search", "north", "fence")["messages"] == []
+
+
+@pytest.mark.requirement("X2")
+def test_a_dream_in_its_own_process_is_one_of_the_database(
+    database: Settings, tmp_path: Path, reverie: Reverie, home: Path
+) -> None:
+    Memory.open(tmp_path, settings=replace(database, home=home)).save(SAID, type="project", why="it was said")
+    assert reverie("dream", "--now", "--local")[0] == 0
+    elsewhere = replace(database, home=tmp_path / "elsewhere")
+    dreams = Dreams(Memory.open(tmp_path, settings=elsewhere), elsewhere, project=tmp_path)
+    assert [report.files_before for report in dreams.reports()] == [1]
 
 
 @pytest.mark.requirement("X3")

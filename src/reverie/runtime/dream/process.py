@@ -19,6 +19,7 @@ from ...errors import ModelUnknown, ReverieError
 from ...layers.l6_dream import seconds_until_due
 from ...models import open_model
 from ...settings import Settings, load_settings
+from ...values import replace
 from ..memory.memory import Memory
 from ..memory.scopes import memory_directory
 from ..places.projects import canonical_root
@@ -43,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     end_after(_OVERTIME_SECONDS)
     try:
-        given = {"memory_dir": options.memory_dir} if options.memory_dir else {}
-        settings = load_settings(home=options.home, project=canonical_root(options.project), arguments=given)
+        settings = load_settings(home=options.home, project=canonical_root(options.project))
+        if options.memory_dir and options.memory_dir != memory_directory(options.project, settings).absolute():
+            settings = replace(settings, memory_dir=options.memory_dir)  # which is never a copy of shared memories
         end_after(settings.dream.timeout_seconds + _OVERTIME_SECONDS)
         if settings.database is not None:
             pull_stamp(Memory.open(options.project, settings=settings).store)
@@ -61,7 +63,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="reverie.runtime.dream.process", description=__doc__)
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--memory-dir", default=None)
+    parser.add_argument("--memory-dir", type=Path, default=None)
     parser.add_argument("--model", default=None)
     parser.add_argument("--local", action="store_true")
     parser.add_argument("--confirmed", action="store_true")
