@@ -32,6 +32,7 @@ from reverie.runtime.memory.shared_journal import StoredJournal
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.settings import Settings
+from reverie.values import replace
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alone_with_jobs")]
 
@@ -162,6 +163,47 @@ def test_the_tables_of_the_engine_are_made_once_from_many_processes(
     postgres_server: PostgresServer, worker_url: str
 ) -> None:
     assert install(postgres_server.url, grant=TENANT_ROLE, worker=WORKER_ROLE) is False
+
+
+@pytest.mark.requirement("X4")
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_worker_ends_although_a_job_waits_for_its_next_attempt(
+    postgres_server: PostgresServer, worker_url: str, settings: Settings, tenant: str, is_older: bool
+) -> None:
+    """As the guide says, the owner of the tables is no superuser; a foreign key changes the job as that owner."""
+    name = f"kept_{is_older}".lower()
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN".encode())
+        connection.execute(f"CREATE DATABASE {name} OWNER {name}".encode())
+    urls = {
+        role: postgres_server.url.replace("postgres@/postgres", f"{role}@/{name}")
+        for role in (name, TENANT_ROLE, WORKER_ROLE)
+    }
+    install(urls[name], grant=TENANT_ROLE, worker=WORKER_ROLE)
+    if is_older:
+        with psycopg.connect(urls[name]) as connection:
+            connection.execute("DROP POLICY workers ON reverie_jobs.procrastinate_jobs")
+        install(urls[name], worker=WORKER_ROLE)
+    with closing(JobQueue(urls[TENANT_ROLE], tenant)) as queue:
+        queue.put("index")
+        ((kind, result),) = work(urls[WORKER_ROLE], settings)  # the tables of sessions are missing, so it fails
+        assert (kind, result.split(":")[0]) == ("index", "failed")
+        assert [(row.status, row.attempts) for row in queue.jobs()] == [("todo", 1)]
+
+
+@pytest.mark.requirement("X3", "X4")
+def test_a_worker_dreams_for_two_tenants_with_projects_of_one_name(worker_url: str, settings: Settings) -> None:
+    both = [replace(settings, tenant=f"{settings.tenant}-{number}") for number in range(2)]
+    for one in both:
+        with closing(storage_of(one)) as storage, closing(JobQueue(one.database or "", one.tenant or "")) as queue:
+            folder = "projects/app-1a2b3c4d/memory"
+            memory = Memory(one.home / (one.tenant or ""), shared=StoredJournal(storage, folder, one.tenant or ""))
+            memory.save(f"{one.tenant} counts the herons in March.", type="project", why="it was said")
+            queue.put("dream", project="app-1a2b3c4d")
+    assert [row for row in work(worker_url, both[0]) if "failed" in row[1]] == []
+    for one in both:
+        with closing(JobQueue(one.database or "", one.tenant or "")) as queue:
+            assert [(row.kind, row.status) for row in queue.jobs()] == [("dream", "succeeded")]
 
 
 def test_a_timer_queues_its_next_run(queue: JobQueue, worker_url: str, settings: Settings) -> None:

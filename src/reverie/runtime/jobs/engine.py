@@ -29,6 +29,12 @@ _GRANTS: Final = (
     "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
     "REVOKE INSERT, UPDATE, DELETE ON {schema}.worker_roles FROM {role}",
 )
+_WORKERS_SEE_ALL: Final = """
+CREATE POLICY workers ON {schema}.procrastinate_jobs
+USING (EXISTS (SELECT FROM {schema}.worker_roles WHERE role IN (current_user, session_user)))
+"""
+"""The session's user counts too: what a foreign key does to jobs when a worker's row goes, it does as their owner."""
+_HAS_POLICY: Final = "SELECT FROM pg_policies WHERE schemaname = %s AND policyname = 'workers'"
 
 
 def install(url: str, *, grant: str = "", worker: str = "") -> bool:
@@ -46,6 +52,8 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
                 connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(SCHEMA)))
                 connection.execute(SchemaManager.get_schema().encode())  # several statements, so without parameters
                 connection.execute(files("reverie.runtime.jobs").joinpath("engine.sql").read_bytes())
+            if not connection.execute(_HAS_POLICY, (SCHEMA,)).rowcount:
+                connection.execute(sql.SQL(_WORKERS_SEE_ALL).format(schema=sql.Identifier(SCHEMA)))
             for role in filter(None, (grant, worker)):
                 for text in _GRANTS:
                     named = {"schema": sql.Identifier(SCHEMA), "role": sql.Identifier(role)}

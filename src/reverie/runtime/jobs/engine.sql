@@ -8,10 +8,7 @@ CREATE TABLE worker_roles (role name PRIMARY KEY);
 
 ALTER TABLE procrastinate_jobs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE procrastinate_jobs FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant ON procrastinate_jobs USING (
-    tenant = current_setting('reverie.tenant', true)
-    OR EXISTS (SELECT FROM reverie_jobs.worker_roles WHERE role = current_user)
-);
+CREATE POLICY tenant ON procrastinate_jobs USING (tenant = current_setting('reverie.tenant', true));
 ALTER TABLE procrastinate_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE procrastinate_events FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON procrastinate_events USING (

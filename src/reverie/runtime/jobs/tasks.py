@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
+from hashlib import sha256
 from typing import Final
 
 import anyio
@@ -40,7 +41,8 @@ MODEL: Final = "worker"
 
 def run_job(job: JobArguments, url: str, settings: Settings) -> str:
     """Do the work of a job and return a sentence about its result; this may block."""
-    own = replace(settings, database=url, tenant=job.tenant)
+    home = settings.home / "tenants" / sha256(job.tenant.encode()).hexdigest()[:16]  # projects may have one name
+    own = replace(settings, home=home, database=url, tenant=job.tenant)
     work = _WORK.get(job.kind)
     if work is None:
         raise InputError(f"this version knows no job {job.kind!r}; upgrade the worker")
