@@ -170,3 +170,10 @@ def test_trust_is_the_worst_of_the_inputs_and_no_word_makes_it_better(inputs: li
     assert found in inputs
     if word not in (*TRUSTS, ""):
         assert claimed(word) == "unconfirmed"
+
+
+@pytest.mark.parametrize(("said", "is_fault"), [("until Thursday", True), ("until Thursday 2026-11-19", False)])
+def test_lint_takes_a_weekday_with_its_date_for_a_date(said: str, is_fault: bool) -> None:
+    body = f"We freeze merges {said}.\n\n**Why:** the release"
+    memory = MemoryRecord("x.md", "merge freeze", "merges are frozen for the release", "project", body=body)
+    assert bool(lint_memory(memory)) is is_fault

@@ -182,7 +182,7 @@ _VAGUE: Final = frozenset(
 _RELATIVE: Final = re.compile(
     r"\b(?:today|tomorrow|yesterday|tonight"
     r"|(?:next|last|this|coming) (?:week|month|quarter|year|sprint|mon|tues|wednes|thurs|fri|satur|sun)\w*"
-    r"|(?:by|on|until|before|after) (?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|(?:by|on|until|before|after) (?:mon|tues|wednes|thurs|fri|satur|sun)day(?! \d{4}-)"
     r"|in \w+ (?:days|weeks|months)|\w+ (?:days|weeks|months) ago)\b",
     re.IGNORECASE,
 )
