@@ -53,8 +53,11 @@ def is_old(sentence: str) -> bool:
 
 
 def texts_of(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield every docstring, error text, other string with a space in it, and comment of a module."""
+    """Yield every docstring, error text, other string with a space, and comment of a module; or the prose of a page."""
     source = path.read_text()
+    if path.suffix == ".md":
+        yield from _blocks(source)
+        return
     nodes = list(ast.walk(ast.parse(source)))
     raised = {
         id(part)
@@ -77,6 +80,15 @@ def texts_of(path: Path) -> Iterator[tuple[int, str, str]]:
     yield from _comments(source)
 
 
+def _blocks(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yield paragraphs, items of lists and cells of tables of a Markdown page, without its blocks of code."""
+    prose = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), source, flags=re.MULTILINE | re.DOTALL)
+    for block in re.finditer(r"(?:^.*\S.*\n?)(?:^(?! *[-*|#]| *\d+\. ).*\S.*\n?)*", prose, flags=re.MULTILINE):
+        line = prose.count("\n", 0, block.start()) + 1
+        for cell in re.split(r"\s\|\s", block[0].strip("| \n")):
+            yield line, "text", re.sub(r"\]\([^)]*\)", "]", cell)
+
+
 def _comments(source: str) -> Iterator[tuple[int, str, str]]:
     """Yield comments, those of neighbouring lines joined."""
     block: list[str] = []
@@ -96,7 +108,7 @@ def _comments(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def old_sentences(*places: Path) -> list[Sentence]:
-    """Return every sentence in the old voice in the modules of these files and folders."""
+    """Return every sentence in the old voice in these files, and in the modules of these folders."""
     paths = sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*.py")))
     return [
         Sentence(path, line, kind, " ".join(sentence.split()))

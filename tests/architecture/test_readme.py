@@ -50,6 +50,37 @@ def test_a_link_to_nowhere_would_be_caught() -> None:
     ]
 
 
+def missing_sources(page: str) -> list[str]:
+    """Return the files that a page names in its line "Source:" and that do not exist."""
+    (named,) = re.findall(r"^Source:(.*?)\n\n", page, flags=re.MULTILINE | re.DOTALL) or [""]
+    place, missing = REPOSITORY, list[str]()
+    for name in re.findall(r"`([\w./-]+\.(?:py|toml)|[\w./-]+/)`", named):
+        if name.startswith(("src/", "examples/", "benchmarks/")):
+            found = REPOSITORY / name
+            place = found if found.is_dir() else found.parent
+        else:  # beside or below the one named before
+            found = next((path / name for path in (place, *place.parents) if (path / name).exists()), place / name)
+        missing += [] if found.exists() else [name]
+    return missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_the_sources_that_a_page_names_exist(document: Path) -> None:
+    assert missing_sources(document.read_text()) == []
+
+
+def test_a_source_that_is_gone_would_be_caught() -> None:
+    page = "# A\n\nSource: `src/reverie/runtime/guard/hooks.py`, `rules.py`, `hook_commands.py`; `examples/no.py`.\n\n"
+    assert missing_sources(page) == ["hook_commands.py", "examples/no.py"]
+
+
+def test_the_telemetry_page_lists_every_metric() -> None:
+    source = (REPOSITORY / "src" / "reverie" / "telemetry" / "otel.py").read_text()
+    metrics = re.findall(r'(?:counter|histogram)\("([\w.]+)"', source)
+    assert len(metrics) > 20
+    assert set(metrics) - set(re.findall(r"`([\w.]+)`", (REPOSITORY / "docs/guides/telemetry.md").read_text())) == set()
+
+
 def test_the_settings_page_lists_every_switch_with_its_default() -> None:
     from dataclasses import asdict
 
@@ -90,14 +121,24 @@ def test_the_page_of_errors_lists_every_error_with_its_kind() -> None:
     assert {**listed, "ReverieError": "Exception"} == {name: kind.__bases__[0].__name__ for name, kind in kinds.items()}
 
 
-def test_the_pages_of_layers_2_and_4_list_every_setting_and_the_terminal_page_every_command() -> None:
+def test_each_group_of_settings_has_a_page_that_lists_them_and_the_terminal_page_has_every_command() -> None:
     from reverie.cli.terminal.commands import COMMANDS as SLASH_COMMANDS
     from reverie.cli.terminal.commands import KEYS
-    from reverie.layers.l2_trim import TrimPolicy
-    from reverie.layers.l4_compact import CompactPolicy
+    from reverie.settings import Settings
 
-    for page, policy in (("layers/l2-trim.md", TrimPolicy), ("layers/l4-compact.md", CompactPolicy)):
-        assert set(fields_of(policy)) - names_in_first_column(page) == set()
+    settings = Settings()
+    pages = {
+        "trim": "layers/l2-trim.md",
+        "notes": "layers/l3-notes.md",
+        "compact": "layers/l4-compact.md",
+        "extract": "layers/l5-extract.md",
+        "dream": "layers/l6-dream.md",
+        "relay": "layers/l7-relay.md",
+        "recall": "guides/recall.md",
+        "agent": "reference/settings.md",
+    }
+    for group, page in pages.items():
+        assert set(fields_of(type(getattr(settings, group)))) - names_in_first_column(page) == set(), page
     told = (REPOSITORY / "docs" / "guides" / "terminal.md").read_text()
     assert [name for name in SLASH_COMMANDS if f"`/{name}`" not in told] == []
     rows = [line for line in told.splitlines() if line.startswith("| ")]

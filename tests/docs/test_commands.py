@@ -188,6 +188,27 @@ def test_every_command_in_a_sentence_and_its_options_exist(document: Path) -> No
     assert {" ".join(call): unknown_words(call) for call in inline_calls(text) if unknown_words(call)} == {}
 
 
+def options_of(command: click.Command, path: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the long options of a command and of its subcommands, by the command and the first of them."""
+    found = {f"{path} {each.opts[-1]}": (*each.opts, *each.secondary_opts) for each in command.params if each.opts}
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            each = command.get_command(click.Context(command), name)
+            assert each is not None
+            found |= options_of(each, f"{path} {name}")
+    return {name: options for name, options in found.items() if any(each.startswith("--") for each in options)}
+
+
+def test_every_option_is_explained_on_the_page_of_commands_or_on_the_guide_of_the_command() -> None:
+    pages = "".join(
+        path.read_text() for folder in ("reference", "guides") for path in (REPOSITORY / "docs" / folder).glob("*.md")
+    )
+    told = set(re.findall(r"--[a-z][a-z-]*", pages))
+    options = options_of(group)
+    assert len(options) > 150
+    assert {name for name, forms in options.items() if not set(forms) & told} == set()
+
+
 def test_every_excepted_command_is_still_in_a_document() -> None:
     shown = {line for path in DOCUMENTS for line in shell_lines(path.read_text())}
     assert set(EXCEPTED) - shown == set()

@@ -1,7 +1,7 @@
 """Layer 4, compact: replace the past by a summary that can be read back and undone.
 
-It runs before a request if the window is nearly full, or earlier if the provider's cache is cold and compacting saves
-money. It costs nothing from notes, or one forked call. The prefix moves by a logged decision that holds the summary.
+It runs before a request if the window is nearly full, or earlier when carrying it has cost more than compacting.
+It costs nothing from notes, or one forked call. The prefix moves by a logged decision that holds the summary.
 """
 
 from __future__ import annotations

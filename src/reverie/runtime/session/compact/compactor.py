@@ -107,7 +107,7 @@ class Compactor:
         self._check(at.blocking)
 
     async def _by_size(self, tokens: int, at: Thresholds) -> None:
-        """Compact at the threshold, begin in the background before it, or compact early if the cache is cold."""
+        """Compact at the threshold, begin in the background before it, or compact early by price."""
         session = self._session
         policy = session.settings.compact
         may_snip = session.settings.switches.snip and self._may_cut("snip")
