@@ -224,6 +224,8 @@ def test_jobs_are_listed_queued_and_checked_from_the_command_line(
     jsonschema.validate(listed, closed(schema_of("db-jobs")))
     assert [(one["kind"], one["status"]) for one in listed["jobs"]] == [("retain", "todo")]
     assert "retain" in reverie("db", "jobs")[1]
+    code, _, err = reverie("db", "queue", "notes", "--project", project_slug("."), "--session", "mistyped")
+    assert (code, "no session mistyped in project" in err) == (2, True)
     talk(settings, "one", "hello")
     assert asked("stats", "--days", "36500")["jobs"] == {"todo": 1}
     assert "1 waiting" in reverie("stats", "--days", "36500")[1]

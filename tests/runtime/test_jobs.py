@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, nullcontext
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import psycopg
 import pytest
 from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Status
+from procrastinate.manager import JobManager
 
 from postgres_server import TENANT_ROLE, WORKER_ROLE, PostgresServer
 from reverie import Session
 from reverie.errors import InputError, StorageError
 from reverie.runtime.jobs import worker
-from reverie.runtime.jobs.engine import install
-from reverie.runtime.jobs.queue import JobArguments, JobQueue
+from reverie.runtime.jobs.engine import install, worker_app
+from reverie.runtime.jobs.queue import JobArguments, JobQueue, Kind
 from reverie.runtime.jobs.worker import run_worker
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.memory.shared_journal import StoredJournal
@@ -94,8 +97,8 @@ def test_the_same_job_waits_once_and_runs_once(
     assert queue.put("notes", project=project, session="one")
     assert not queue.put("notes", project=project, session="one")
     assert [row.status for row in queue.jobs()] == ["todo"]
-    work(worker_url, settings)
-    assert [(row.kind, row.status) for row in queue.jobs()] == [("notes", "succeeded")]
+    assert work(worker_url, settings) == [("notes", "updated 5 sections of the notes")]
+    assert queue.jobs() == [], "the rows of jobs that are done would only grow in number"
 
 
 @pytest.mark.requirement("X4")
@@ -203,14 +206,14 @@ def test_a_worker_dreams_for_two_tenants_with_projects_of_one_name(worker_url: s
     assert [row for row in work(worker_url, both[0]) if "failed" in row[1]] == []
     for one in both:
         with closing(JobQueue(one.database or "", one.tenant or "")) as queue:
-            assert [(row.kind, row.status) for row in queue.jobs()] == [("dream", "succeeded")]
+            assert queue.jobs() == []
 
 
 def test_a_timer_queues_its_next_run(queue: JobQueue, worker_url: str, settings: Settings) -> None:
     kept = Settings(home=settings.home, database=settings.database, tenant=settings.tenant, retention_days=30)
     queue.put("retain", every_seconds=3_600)
     assert work(worker_url, kept) == [("retain", "deleted 0 sessions")]
-    assert [(row.status, row.at is not None) for row in queue.jobs()] == [("succeeded", False), ("todo", True)]
+    assert [(row.status, row.at is not None) for row in queue.jobs()] == [("todo", True)]
 
 
 def test_a_failed_job_is_shown_and_can_be_queued_again(queue: JobQueue, worker_url: str, settings: Settings) -> None:
@@ -220,6 +223,32 @@ def test_a_failed_job_is_shown_and_can_be_queued_again(queue: JobQueue, worker_u
     assert queue.retry_failed() == 1
     kept = Settings(home=settings.home, database=settings.database, tenant=settings.tenant, retention_days=30)
     assert work(worker_url, kept) == [("retain", "deleted 0 sessions")]
+
+
+@pytest.mark.requirement("X4")
+def test_a_failure_is_told_in_one_line_and_its_reason_stays_with_the_job(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    queue.put("retain", every_seconds=3_600)
+    environ = {**os.environ, "REVERIE_HOME": str(settings.home)}
+    command = [sys.executable, "-m", "reverie", "worker", "--database", worker_url, "--once"]
+    ran = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
+    reason = "nothing says how long sessions are kept: set retention_days in config.toml"
+    assert f"{settings.tenant} retain  : failed: {reason}" in ran.stdout
+    assert [(row.status, row.problem) for row in queue.jobs()] == [("failed", reason), ("todo", None)]
+    assert queue.retry_failed() == 1
+    assert [(row.status, row.at) for row in queue.jobs()] == [("todo", None)], "the next run of the timer, at once"
+
+
+@pytest.mark.requirement("X4")
+@pytest.mark.parametrize("kind", ["notes", "extract"])
+def test_a_job_of_a_session_that_does_not_exist_makes_none(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path, kind: Kind
+) -> None:
+    queue.put(kind, project=project_slug(tmp_path), session="gone")
+    assert work(worker_url, settings) == [(kind, "there is no such session")]
+    assert contents(settings) == {}
 
 
 @pytest.mark.requirement("X5")
@@ -295,7 +324,7 @@ def test_a_worker_waits_for_a_database_that_goes_away(
         async with anyio.create_task_group() as group:
             group.start_soon(partial(run_worker, worker_url, settings))
             with anyio.fail_after(60):
-                while [row.status for row in queue.jobs()] != ["succeeded"]:
+                while queue.jobs():
                     await anyio.sleep(0.05)
             group.cancel_scope.cancel()
 
@@ -320,7 +349,7 @@ def test_a_worker_that_others_counted_as_dead_registers_again(
                 assert connection.execute(count_as_dead, (job.tenant,)).rowcount == 1
 
     anyio.run(partial(run_worker, worker_url, settings, listener=told, once=True))
-    assert [row.status for row in queue.jobs()] == ["succeeded", "succeeded"]
+    assert queue.jobs() == []
     assert [record.message for record in caplog.records if "registers again" in record.message]
 
 
@@ -335,29 +364,24 @@ def test_a_worker_that_may_not_use_the_tables_any_more_ends_with_the_reason(
         anyio.run(partial(run_worker, worker_url, settings))
 
 
-@pytest.mark.parametrize(
-    ("cause", "taken"),
-    [(psycopg.errors.RaiseException("invalid status"), ["second"]), (psycopg.OperationalError("away"), None)],
-    ids=["another worker was first", "the database is away"],
-)
-def test_a_job_that_another_worker_took_up_first_does_not_keep_the_next_one_waiting(
-    cause: psycopg.Error, taken: list[str] | None
+@pytest.mark.parametrize("act", ["retry_job_by_id_async", "finish_job_by_id_async"])
+@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "known-bad"])
+def test_a_worker_that_comes_back_finds_its_job_ended_by_another(
+    queue: JobQueue, worker_url: str, act: str, is_ours: bool
 ) -> None:
-    done: list[str] = []
+    queue.put("retain", session="gone")
+    (row,) = queue.jobs()
+    assert queue.forget(["gone"]) == 1
+    given = (datetime.now(UTC),) if act.startswith("retry") else (Status.FAILED, False)
 
-    class Jobs:
-        async def get_stalled_jobs(self, **_: Any) -> list[str]:
-            return ["first", "second"]
+    async def run() -> None:
+        app = worker_app(worker_url)
+        async with app.open_async():
+            jobs = app.job_manager if is_ours else JobManager(app.connector)
+            await getattr(jobs, act)(row.id, *given)
 
-        async def retry_job(self, job: str) -> None:
-            if job == "first":
-                raise ConnectorException from cause
-            done.append(job)
-
-    app = cast(Any, SimpleNamespace(job_manager=Jobs()))
-    with nullcontext() if taken else pytest.raises(ConnectorException):
-        anyio.run(worker._take_up, app, 1.0)
-    assert done == (taken or [])
+    with nullcontext() if is_ours else pytest.raises(ConnectorException):
+        anyio.run(run)
 
 
 _DYING = """
@@ -390,7 +414,7 @@ def test_a_job_whose_worker_was_killed_is_taken_up_by_another(
     until = time.monotonic() + 60
     while queue.jobs(status="doing") and time.monotonic() < until:
         work(worker_url, settings, stalled_seconds=1.0)
-    assert [(row.kind, row.status) for row in queue.jobs()] == [("notes", "succeeded")]
+    assert queue.jobs() == []
 
 
 @pytest.mark.requirement("X4")
@@ -407,7 +431,7 @@ def test_a_job_of_a_killed_worker_that_was_queued_again_runs_once(
     until = time.monotonic() + 60
     while queue.jobs(status="doing") + queue.jobs(status="todo") and time.monotonic() < until:
         work(worker_url, settings, stalled_seconds=1.0)
-    assert sorted((row.kind, row.status) for row in queue.jobs()) == [("notes", "aborted"), ("notes", "succeeded")]
+    assert queue.jobs() == []
 
 
 _WORKING = """
@@ -445,7 +469,7 @@ def test_workers_that_are_killed_at_any_time_have_one_effect_per_job(
 
         workers = [start() for _ in range(3 if torture else 2)]
         until = time.monotonic() + (900 if torture else 60)
-        while (left := [row for row in queue.jobs() if row.status != "succeeded"]) and time.monotonic() < until:
+        while (left := queue.jobs()) and time.monotonic() < until:
             if kills and rng.random() < 0.5:
                 victim = workers.pop(rng.randrange(len(workers)))
                 _end(victim)
@@ -453,7 +477,6 @@ def test_workers_that_are_killed_at_any_time_have_one_effect_per_job(
                 kills -= 1
             time.sleep(rng.random() * 0.5)  # another process: polled, with a bound
     assert left == []
-    assert len(queue.jobs()) == sessions
     logs = {key: data for key, data in contents(settings).items() if key.endswith(".jsonl") and data}
     assert len(logs) == sessions
     assert {data.count(b'"notes_updated"') for data in logs.values()} == {1}

@@ -9,7 +9,7 @@ import anyio
 import psycopg
 import pytest
 
-from postgres_kills import Crowd, Outcome, run, stale_entries, take_turns
+from postgres_kills import Crowd, run, stale_entries, take_turns
 from postgres_server import PostgresServer
 from reverie import Session
 from reverie.errors import StorageError
@@ -17,11 +17,6 @@ from reverie.settings import Settings
 from reverie.storage.postgres.storage import PostgresStorage
 
 pytestmark = [pytest.mark.slow, pytest.mark.requirement("X1"), pytest.mark.usefixtures("alone_with_jobs")]
-
-
-def unharmed(outcome: Outcome) -> bool:
-    harm = (outcome.lost, outcome.unequal, outcome.forked, outcome.stale, outcome.doubled, outcome.undone)
-    return not any(harm) and outcome.acknowledged > 0 and outcome.jobs > 0
 
 
 @pytest.mark.requirement("X1", "X2", "X4")
@@ -32,7 +27,7 @@ def test_killed_processes_of_three_machines_lose_nothing_and_fork_nothing(
     sizes = {"processes": 16, "sessions": 100, "jobs": 20, "seconds": 60, "pause": 0.5} if torture else {}
     small = {"processes": 8, "sessions": 12, "jobs": 2, "seconds": 2, "pause": 0.4, "ttl": 1}
     outcome = run(postgres_server, tenant, tmp_path, **{**small, **sizes}, restarts=0, seed=seed)
-    assert unharmed(outcome), outcome
+    assert outcome.is_unharmed, outcome
     assert outcome.kills >= 3
 
 

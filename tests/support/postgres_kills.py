@@ -69,6 +69,12 @@ class Outcome:
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Errors by type; a database that is away for long is one."""
 
+    @property
+    def is_unharmed(self) -> bool:
+        """Whether turns and jobs were done, and none was lost, changed, forked, stale, doubled or left undone."""
+        harm = (self.lost, self.unequal, self.forked, self.stale, self.doubled, self.undone)
+        return not any(harm) and self.acknowledged > 0 and self.jobs > 0
+
 
 def stable(messages: list[dict[str, Any]]) -> list[str]:
     """Return each message as text, in blocks and without the marks of the cache, which move to the end."""
@@ -375,7 +381,7 @@ def finish_jobs(url: str, tenant: str, home: Path, ttl: float) -> None:
 
     settings, queue = Settings(home=home / "last", database=url, tenant=tenant), JobQueue(url, tenant)
     until = time.monotonic() + PATIENCE_SECONDS * 5
-    while [row for row in queue.jobs() if row.status != "succeeded"] and time.monotonic() < until:
+    while queue.jobs() and time.monotonic() < until:
         anyio.run(partial(run_worker, worker_url(url), settings, once=True, stalled_seconds=2 * ttl))
         time.sleep(0.2)
     queue.close()
@@ -415,7 +421,7 @@ def run(server: PostgresServer, tenant: str, home: Path, *, restarts: int, **giv
     return outcome
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser()
     for name, default in (("processes", 64), ("sessions", 1_000), ("jobs", 100), ("restarts", 2), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -427,7 +433,7 @@ def main() -> None:
     given: dict[str, Any] = vars(parser.parse_args())
     if given["url"]:
         print(json.dumps(asdict(run_here(given))))
-        return
+        return 0
     with tempfile.TemporaryDirectory(prefix="reverie-kills-") as name:
         Path(name).chmod(0o755)
         server = PostgresServer(Path(name) / "server", durable=True)
@@ -438,11 +444,13 @@ def main() -> None:
             homes = Path(name) / "homes"
             homes.mkdir()
             started = time.monotonic()
-            print(run(server, **{**given, "tenant": "kills", "home": homes}), f"{time.monotonic() - started:.0f} s")
+            outcome = run(server, **{**given, "tenant": "kills", "home": homes})
+            print(outcome, f"{time.monotonic() - started:.0f} s")
+            return 0 if outcome.is_unharmed else 1
         finally:
             with suppress(OSError):
                 server.stop()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

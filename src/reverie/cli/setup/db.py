@@ -10,9 +10,10 @@ import click
 
 from ...errors import InputError, SettingsError
 from ...extras import install_command
+from ...runtime.places.projects import log_key
 from ...runtime.places.storage import database_of, storage_of
 from ...settings import load_settings
-from ..output import counted, emit_json, say, table, warn
+from ..output import counted, emit_json, listing, say, table, warn
 
 if TYPE_CHECKING:
     from ...runtime.jobs.queue import JobQueue
@@ -89,9 +90,9 @@ def show_status(url: str | None, as_json: bool) -> int:
 @click.option("--dry-run", is_flag=True, help="With --retry: count the failed jobs and change nothing.")
 @_JSON
 def jobs(retry: bool, dry_run: bool, as_json: bool) -> int:
-    """List the background jobs of the tenant: waiting, running, failed."""
+    """List the background jobs of the tenant: waiting, running, failed, and why the last attempt failed."""
     with closing(_queue()) as queue:
-        found = [row for row in queue.jobs() if row.status != "succeeded"]
+        found = queue.jobs()
         failed = sum(row.status == "failed" for row in found)
         if retry and not dry_run:
             queue.retry_failed()
@@ -102,8 +103,8 @@ def jobs(retry: bool, dry_run: bool, as_json: bool) -> int:
     elif not found:
         say("No jobs wait.")
     else:
-        rows = [(row.id, row.kind, row.project, row.session, row.status, row.attempts) for row in found]
-        table(["job", "kind", "project", "session", "status", "tries"], rows, right=(0, 5), cut=3)
+        rows = [(one.id, one.kind, one.project, one.session, one.status, one.attempts, one.problem) for one in found]
+        listing(["job", "kind", "project", "session", "status", "tries", "problem"], rows)
     return 1 if failed and not retry else 0
 
 
@@ -123,6 +124,8 @@ def queue(kind: Any, project: str, session: str, every: float | None, dry_run: b
         raise InputError("dream needs --project")
     is_new = True
     with closing(_queue()) as jobs:
+        if session and not _exists(log_key(project, session)):
+            raise InputError(f"no session {session} in project {project}: 'reverie sessions --json' lists them")
         if not dry_run:
             seconds = round((every or 0) * 3_600)
             is_new = jobs.put(kind, project=project, session=session, every_seconds=seconds)
@@ -156,6 +159,11 @@ def audit(since: str, limit: int, as_json: bool) -> int:
         ]
         table(["time", "who", "act", "detail"], shown, cut=3)
     return 0
+
+
+def _exists(key: str) -> bool:
+    with closing(storage_of(load_settings())) as storage:
+        return storage.load(key, 0, 1) is not None
 
 
 def _queue() -> JobQueue:

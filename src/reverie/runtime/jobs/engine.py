@@ -6,12 +6,14 @@ that may be applied twice, and the take-up of jobs whose worker died.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 import psycopg
 from procrastinate import App, PsycopgConnector
-from procrastinate.exceptions import UniqueViolation
+from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.jobs import Status
 from procrastinate.manager import JobManager
 from procrastinate.schema import SchemaManager
@@ -34,7 +36,13 @@ CREATE POLICY workers ON {schema}.procrastinate_jobs
 USING (EXISTS (SELECT FROM {schema}.worker_roles WHERE role IN (current_user, session_user)))
 """
 """The session's user counts too: what a foreign key does to jobs when a worker's row goes, it does as their owner."""
-_HAS_POLICY: Final = "SELECT FROM pg_policies WHERE schemaname = %s AND policyname = 'workers'"
+_LATER: Final[dict[LiteralString, LiteralString]] = {
+    "SELECT FROM pg_policies WHERE schemaname = %s AND policyname = 'workers'": _WORKERS_SEE_ALL,
+    "SELECT FROM information_schema.columns WHERE table_schema = %s AND column_name = 'problem'": (
+        "ALTER TABLE {schema}.procrastinate_jobs ADD COLUMN problem text"
+    ),
+}
+"""Later changes of the tables, by the query that finds each if it was made."""
 
 
 def install(url: str, *, grant: str = "", worker: str = "") -> bool:
@@ -52,8 +60,9 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
                 connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(SCHEMA)))
                 connection.execute(SchemaManager.get_schema().encode())  # several statements, so without parameters
                 connection.execute(files("reverie.runtime.jobs").joinpath("engine.sql").read_bytes())
-            if not connection.execute(_HAS_POLICY, (SCHEMA,)).rowcount:
-                connection.execute(sql.SQL(_WORKERS_SEE_ALL).format(schema=sql.Identifier(SCHEMA)))
+            for is_there, change in _LATER.items():
+                if not connection.execute(is_there.encode(), (SCHEMA,)).rowcount:
+                    connection.execute(sql.SQL(change).format(schema=sql.Identifier(SCHEMA)))
             for role in filter(None, (grant, worker)):
                 for text in _GRANTS:
                     named = {"schema": sql.Identifier(SCHEMA), "role": sql.Identifier(role)}
@@ -68,16 +77,32 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
 
 
 class _Jobs(JobManager):
-    """The engine's access to jobs; one that should run again, while the same job waits already, is over."""
+    """The engine's access to jobs, which another worker may have taken up and ended while this one was away."""
+
+    async def finish_job_by_id_async(self, *args: Any, **kwargs: Any) -> None:
+        """End a job, unless another worker has."""
+        with _ended_already():
+            await super().finish_job_by_id_async(*args, **kwargs)
 
     async def retry_job_by_id_async(self, job_id: int, *args: Any, **kwargs: Any) -> None:
-        """Queue a job again, or end it as aborted if its successor waits: the next run of a timer, for one."""
+        """Queue a job again, or delete it if its successor waits: the next run of a timer, for one."""
         try:
-            await super().retry_job_by_id_async(job_id, *args, **kwargs)
+            with _ended_already():
+                await super().retry_job_by_id_async(job_id, *args, **kwargs)
         except (UniqueViolation, AssertionError) as error:  # the engine asserts a detail that row-level security hides
             if not isinstance(error.__context__, psycopg.errors.UniqueViolation):
                 raise
-            await self.finish_job_by_id_async(job_id, Status.ABORTED, delete_job=False)
+            await self.finish_job_by_id_async(job_id, Status.ABORTED, delete_job=True)
+
+
+@contextmanager
+def _ended_already() -> Generator[None]:
+    """Ignore the error of a job that is no longer in the state from which it should be changed."""
+    try:
+        yield
+    except ConnectorException as error:
+        if not isinstance(error.__cause__, psycopg.errors.RaiseException):
+            raise
 
 
 def worker_app(url: str) -> App:

@@ -1,5 +1,5 @@
 -- The tables of procrastinate carry the tenant of each job. A program sees the jobs of its own tenant, a worker those of
--- all: its role stands in worker_roles.
+-- all: its role stands in worker_roles. engine.py adds later columns and policies, also to tables that are there.
 
 ALTER TABLE procrastinate_jobs ADD COLUMN tenant text GENERATED ALWAYS AS (args ->> 'tenant') STORED;
 ALTER TABLE procrastinate_jobs ADD CONSTRAINT has_tenant CHECK (tenant <> '' AND tenant IS NOT NULL);

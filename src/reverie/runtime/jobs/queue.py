@@ -29,12 +29,24 @@ VALUES (%s, %s, %s, %s, %s, CASE WHEN %s > 0 THEN clock_timestamp() + make_inter
 ON CONFLICT DO NOTHING RETURNING id
 """
 _LIST: Final = """
-SELECT id, task_name, args, status::text, attempts, scheduled_at FROM procrastinate_jobs
+SELECT id, task_name, args, status::text, attempts, scheduled_at, problem FROM procrastinate_jobs
 WHERE tenant = %s AND (%s::text IS NULL OR status::text = %s) ORDER BY id
 """
 _DROP: Final = """
-DELETE FROM procrastinate_jobs WHERE tenant = %s AND id = ANY(%s) AND status <> 'doing' RETURNING args
+DELETE FROM procrastinate_jobs WHERE tenant = %s AND id = ANY(%s) AND status <> 'doing' RETURNING id
 """
+# The same job may wait already, such as the next run of a timer: it runs at once.
+_RETRY: Final = """
+WITH failed AS (DELETE FROM procrastinate_jobs WHERE tenant = %s AND status = 'failed' RETURNING *),
+queued AS (
+    INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
+    SELECT DISTINCT ON (queueing_lock) queue_name, task_name, lock, queueing_lock, args FROM failed
+    ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE SET scheduled_at = NULL
+)
+SELECT count(*) FROM failed
+"""
+_NOTE: Final = "UPDATE procrastinate_jobs SET problem = %s WHERE tenant = %s AND id = %s RETURNING id"
+_MAX_PROBLEM_CHARS: Final = 300
 
 
 @record
@@ -65,6 +77,8 @@ class JobRow:
     attempts: int
     at: datetime | None
     """When it may run, None if at once."""
+    problem: str | None
+    """Why the last attempt failed."""
 
 
 class JobQueue:
@@ -90,7 +104,10 @@ class JobQueue:
         return bool(self._asked(_PUT, (*names, json.dumps(given), delay_seconds, delay_seconds)))
 
     def jobs(self, *, status: str | None = None) -> list[JobRow]:
-        """Return the jobs of the tenant, oldest first; ``status`` is such as ``todo``, ``doing`` or ``failed``."""
+        """Return the jobs of the tenant, oldest first; ``status`` is ``todo``, ``doing`` or ``failed``.
+
+        The row of a job that is done is deleted.
+        """
         return [
             JobRow(id, task.removeprefix(_TASK), given.get("project", ""), given.get("session", ""), *rest)
             for id, task, given, *rest in self._asked(_LIST, (self._tenant, status, status))
@@ -98,12 +115,11 @@ class JobQueue:
 
     def retry_failed(self) -> int:
         """Queue every failed job again and return how many there were."""
-        failed = self.jobs(status="failed")
-        for row in failed:
-            for (given,) in self._asked(_DROP, (self._tenant, [row.id])):
-                wanted: Any = row.kind
-                self.put(wanted, **{name: value for name, value in given.items() if name != "tenant"})
-        return len(failed)
+        return self._asked(_RETRY, (self._tenant,))[0][0]
+
+    def note_problem(self, id: int, problem: str) -> None:
+        """Keep the reason for which an attempt of a job failed."""
+        self._asked(_NOTE, (problem[:_MAX_PROBLEM_CHARS], self._tenant, id))
 
     def forget(self, sessions: Iterable[str], *, dry_run: bool = False) -> int:
         """Delete the jobs of these sessions that do not run just now, or only count them."""

@@ -29,6 +29,7 @@ from ..memory.extract.extractor import Extractor, ExtractorOptions
 from ..memory.extract.past_sessions import PastSessions
 from ..memory.memory import Memory
 from ..memory.shared_journal import StoredJournal
+from ..places.projects import log_key
 from ..places.storage import storage_of
 from ..search.shared_words import index_logs, words_of
 from ..session.parts import SessionOptions
@@ -47,6 +48,8 @@ def run_job(job: JobArguments, url: str, settings: Settings) -> str:
     if work is None:
         raise InputError(f"this version knows no job {job.kind!r}; upgrade the worker")
     with closing(storage_of(own)) as storage:
+        if job.session and storage.load(log_key(job.project, job.session), 0, 1) is None:
+            return "there is no such session"  # it was deleted: to open it would make an empty one
         return anyio.run(work, job, storage, own)
 
 

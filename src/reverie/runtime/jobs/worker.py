@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final
 
 import anyio
 import psycopg
-from procrastinate import App, RetryStrategy
+from procrastinate import App, JobContext, RetryStrategy
 from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import DeleteJobCondition
 
 from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
@@ -36,6 +37,7 @@ Listener = Callable[[JobArguments, str], None]
 """Gets each job that ended, with a sentence about its result."""
 
 _log = logging.getLogger(__name__)
+logging.getLogger("procrastinate").addHandler(logging.NullHandler())  # it reports failed jobs, as is done here
 
 
 async def run_worker(
@@ -85,6 +87,7 @@ async def _run(
             queues=[QUEUE],
             wait=not once,
             concurrency=concurrency,
+            delete_jobs=DeleteJobCondition.SUCCESSFUL,
             install_signal_handlers=False,
             update_heartbeat_interval=min(HEARTBEAT_SECONDS, stalled_seconds / 3),
             stalled_worker_timeout=stalled_seconds,
@@ -106,19 +109,23 @@ def _database_problem(error: BaseException) -> psycopg.Error | None:
 def _add_task(app: App, kind: Kind, url: str, settings: Settings, listener: Listener | None) -> None:
     retry = RetryStrategy(max_attempts=_MAX_ATTEMPTS, exponential_wait=3, retry_exceptions=_PASSING)
 
-    @app.task(name=task_name(kind), queue=QUEUE, retry=retry)
-    async def run(**given: Any) -> str:  # pyright: ignore[reportUnusedFunction]
+    @app.task(name=task_name(kind), queue=QUEUE, retry=retry, pass_context=True)
+    async def run(context: JobContext, **given: Any) -> str:  # pyright: ignore[reportUnusedFunction]
         job = JobArguments(kind=kind, **given)
         if job.every_seconds:
             await anyio.to_thread.run_sync(_queue_next, job, url)
         result = "stopped"
         try:
             result = await anyio.to_thread.run_sync(run_job, job, url, settings)
-        except ReverieError as error:
-            result = f"failed: {error}"
-            raise
-        except BaseException as error:
-            result = f"failed: {type(error).__name__}: {error}"
+        except Exception as error:
+            is_known = isinstance(error, ReverieError)
+            if not is_known:
+                _log.exception("a fault in the program ended %s", context.job.call_string)
+            result = f"failed: {error}" if is_known else f"failed: {type(error).__name__}: {error}"
+            is_plain = is_known and settings.encryption_key is None
+            shown = str(error) if is_plain else f"{type(error).__name__}: the worker's output has more"
+            with suppress(StorageError):
+                await anyio.to_thread.run_sync(_note_problem, job, url, context.job.id or 0, shown)
             raise
         finally:
             if listener is not None:
@@ -133,6 +140,12 @@ def _queue_next(job: JobArguments, url: str) -> None:
         queue.put(job.kind, project=job.project, session=job.session, every_seconds=every, delay_seconds=every)
 
 
+def _note_problem(job: JobArguments, url: str, id: int, problem: str) -> None:
+    """Keep the reason for which a job failed in its row."""
+    with closing(JobQueue(url, job.tenant)) as queue:
+        queue.note_problem(id, problem)
+
+
 async def _watch_stalled(app: App, stalled_seconds: float) -> None:
     while True:
         await anyio.sleep(stalled_seconds / 3)
@@ -145,9 +158,4 @@ async def _watch_stalled(app: App, stalled_seconds: float) -> None:
 async def _take_up(app: App, stalled_seconds: float) -> None:
     """Queue the jobs of dead workers again; the engine would leave them, and their locks, for ever."""
     for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=stalled_seconds):
-        try:
-            await app.job_manager.retry_job(job)
-        except ConnectorException as error:
-            if not isinstance(error.__cause__, psycopg.errors.RaiseException):
-                raise
-            # Another worker took it up in between.
+        await app.job_manager.retry_job(job)

@@ -55,7 +55,7 @@ class Stats:
     notice: str = ""
     """A sentence about a ledger that was damaged and rebuilt; empty otherwise."""
     jobs: Mapping[str, int] | None = None
-    """The jobs of the tenant by status, without those that succeeded; None without a database."""
+    """The jobs of the tenant that are not done, by status; None without a database."""
 
     def by(self, axis: LedgerAxis) -> Mapping[str, Totals]:
         """Return the totals by session, day, project or layer."""
@@ -124,7 +124,7 @@ def _jobs(settings: Settings) -> dict[str, int] | None:
     from ..jobs.queue import JobQueue
 
     with suppress(StorageError), closing(JobQueue(settings.database, settings.tenant or "")) as queue:
-        return dict(Counter(row.status for row in queue.jobs() if row.status != "succeeded"))
+        return dict(Counter(row.status for row in queue.jobs()))
     return None
 
 

@@ -146,7 +146,7 @@ function jobsSaid(jobs) {
 function jobParts(jobs, state) {
   if (!jobs.length) return [];
   return [h("h2", null, "Background jobs"),
-    table("Background jobs", [["Job", (one) => one.kind], ["State", (one) => h("span", { class: JOB_STATES[one.status][1] }, JOB_STATES[one.status][0]), "word"], ["Project", (one) => one.project || "–", true], ["Session", (one) => one.session || "–", true], ["Tries", (one) => count(one.attempts)], ["Not before", (one) => (one.at ? `${minute(one.at)} UTC` : "–")]], jobs),
+    table("Background jobs", [["Job", (one) => one.kind], ["State", (one) => h("span", { class: JOB_STATES[one.status][1] }, JOB_STATES[one.status][0]), "word"], ["Project", (one) => one.project || "–", true], ["Session", (one) => one.session || "–", true], ["Tries", (one) => count(one.attempts)], ["Not before", (one) => (one.at ? `${minute(one.at)} UTC` : "–")], ["Last failure", (one) => one.problem || "–", true]], jobs),
     jobs.some((one) => one.status === "failed") ? h("p", null, actButton(state, "try the failed jobs again", "retry-jobs", {})) : null].filter(Boolean);
 }
 
