@@ -781,7 +781,7 @@ COMPACTION: Final = [
     ),
     Rule(
         "compaction-beside",
-        "compaction stands without context_management, stop_sequences, format, forced tool, task_budget.remaining.",
+        "compaction excludes context_management, stop_sequences, format, forced tool, task_budget.remaining.",
         "build-with-claude/compaction-on-demand",
         [
             refused({**SUMMARIZE, **edits(CLEAR_USES)}, "context_management: context_management may not", COMPACTING),
