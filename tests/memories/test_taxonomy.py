@@ -35,6 +35,8 @@ KEPT = [
     ("project", "The outage of 2026-10-02 came from a config change that nobody reviewed"),
     ("reference", "Pipeline bugs are tracked in the Linear project INGEST"),
     ("reference", "The dashboard at grafana.internal/d/api-latency is what on-call watches"),
+    ("project", "The terminal signs its webhooks with Ed25519 over the raw body, and ssh with ed25519"),
+    ("project", "The asset tag B01ABCDEF belongs to the shared phone"),
     ("reference", "The decision is explained in commit 3f9a2b1c of the handbook repository"),
 ]
 REFUSED = [

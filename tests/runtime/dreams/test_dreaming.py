@@ -426,6 +426,7 @@ def test_a_dream_that_is_cancelled_is_killed_and_nothing_is_changed(house: House
     assert status.ended.state == "killed"
     assert status.report is not None
     assert status.report.state == "killed"
+    assert status.report.seconds > 0
     assert run(dreams).state == "completed"
 
 

@@ -78,6 +78,21 @@ def test_a_contradicted_memory_is_marked_keeps_its_file_and_leaves_recall_and_in
 
 
 @pytest.mark.requirement("L6.4", "L6.6")
+def test_in_a_directory_of_two_a_dream_may_supersede_one_memory_and_then_asks_no_more_about_it(house: House) -> None:
+    for file in [one.file for one in house.memory.list() if one.file not in (OLD, NEW)]:
+        house.memory.forget(file)
+    house.memory.update(NEW, "Deploys of the ward app go out on Thursdays", why="agreed in May")
+    [asked] = house.dream().questions
+    assert set(asked.files) == {OLD, NEW}
+    gutted = [use("Write", file_path=OLD, content=BANANAS), *SUPERSEDING]
+    assert house.dream(gutted, "Done.").changes == ()
+    report = house.dream(SUPERSEDING, "Done.")
+    assert [(one.file, one.act) for one in report.changes] == [(OLD, "changed")]
+    assert report.questions == ()
+    assert house.dreams().questions() == []
+
+
+@pytest.mark.requirement("L6.4", "L6.6")
 @pytest.mark.parametrize(
     ("calls", "why"),
     [

@@ -227,7 +227,7 @@ class _DreamCommand:
             say(f"last report: {status.report.dream}, {status.report.state}: {_summary(status.report)}")
         questions = self._dreams().questions()
         if questions:
-            say(f"{counted(len(questions), 'open question')}: 'reverie dream --report' shows them")
+            say(f"{counted(len(questions), 'open question')}: 'reverie memory review' asks them")
 
     # -- past dreams
 

@@ -59,16 +59,22 @@ def validation(
         wrong = {file: why for file, why in undone.items() if file in kept} or check.wrong(kept)
         if not wrong:
             losses = check.losses(kept)
-            wrong = {} if confirmed else _over_limit(losses, by, len(before), policy)
+            least = int(all(check.is_whole(kept[file]) for file in losses))
+            wrong = {} if confirmed else _over_limit(losses, by, len(before), policy, least=least)
         wrong = wrong or check.too_many_added(kept, by)
         if not wrong:
             return Validation(tuple(kept.values()), tuple(refused), tuple(check.losses(kept)))
         refused += [SkippedChange(file, kept.pop(file).act, why, by[file]) for file, why in wrong.items()]
 
 
-def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, policy: DreamPolicy) -> dict[str, str]:
-    """Return the reason by file for deletions over the limit: surplus local ones, and all or none of a model's."""
-    allowed = min(policy.max_deleted_files, int(policy.max_deleted_share * files))
+def _over_limit(
+    losses: Mapping[str, str], by: Mapping[str, str], files: int, policy: DreamPolicy, *, least: int
+) -> dict[str, str]:
+    """Return the reason by file for deletions over the limit: surplus local ones, and all or none of a model's.
+
+    ``least`` is 1 if no text is lost: one memory may be superseded in a directory of any size.
+    """
+    allowed = min(policy.max_deleted_files, max(least, int(policy.max_deleted_share * files)))
     own = [file for file in losses if by.get(file) == "local"]
     others = [file for file in losses if by.get(file) != "local"]
     over = own[allowed:]
@@ -225,6 +231,10 @@ class _Check:
             if lost:
                 found[file] = "nothing would say " + "; ".join(repr(one) for one in lost[:2])
         return found
+
+    def is_whole(self, change: FileChange) -> bool:
+        """Say whether a change leaves the text of its file as it was, for example if it only supersedes it."""
+        return change.after is not None and self._read(change.file, change.after).body == self._old[change.file].body
 
     def _lost(self, change: FileChange, kept: Mapping[str, FileChange]) -> list[str]:
         old = self._old[change.file]

@@ -70,7 +70,7 @@ _PASSING: Final = re.compile(
     re.IGNORECASE,
 )
 _HISTORY: Final = re.compile(
-    r"(?<![\w-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])(?:[0-9a-f]{40}|[0-9a-f]{7,12})\b(?!-)"
+    r"(?<![\w-])(?-i:(?=[0-9]*[a-f])(?![a-f]+[0-9]*\b)(?:[0-9a-f]{40}|[0-9a-f]{7,12}))\b(?!-)"  # not Ed25519, a name
     r"|\b(?:(?:pr|pull request|merge request|mr) #?\d+ (?:was |has been )?"
     r"(?:merged|closed|opened|changed|adds?|added|fixe[sd])"
     r"|(?:merged|closed|opened|reverted) (?:pr|pull request|merge request|mr) #?\d+"

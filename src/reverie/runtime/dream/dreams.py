@@ -150,6 +150,7 @@ class Dreams:
             report = await self._phases(report, progress, options, started)
         except BaseException as error:
             killed = isinstance(error, anyio.get_cancelled_exc_class())
+            report = replace(report, seconds=round(time.monotonic() - started, 3))
             await self._report_failure(report, progress, killed=killed, problem="" if killed else str(error))
             raise
         progress.change("completed", _summary(report))

@@ -173,7 +173,9 @@ def _questions(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> t
     found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
     for dreamed in dreams:
         for one in dreamed.questions:
-            versions = tuple(version_of(after[file]) if file in after else "" for file in one.files)
+            if any(file not in after or read_record(file, after[file]).superseded_by for file in one.files):
+                continue  # the dream itself settled it
+            versions = tuple(version_of(after[file]) for file in one.files)
             found.setdefault((one.topic, one.files), OpenQuestion(one.topic, one.files, one.text, versions))
     return tuple(found.values())
 
