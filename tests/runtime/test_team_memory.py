@@ -92,6 +92,7 @@ def by_extraction_tools(house: House) -> None:
 def by_extraction_answer(house: House) -> None:
     memory = {"type": "user", "name": "Profile", "description": ABOUT, "text": ABOUT, "scope": "team"}
     extracted(house, [json.dumps({"memories": [memory]})], tools=False)
+    assert "user" in [one.type for one in house.memory.list()], "it is kept, for the user alone"
 
 
 def by_memory_tool(house: House) -> None:
@@ -114,18 +115,28 @@ def by_mcp(house: House) -> None:
 
 
 def by_hooks(house: House) -> None:
-    home = Path(os.environ["REVERIE_HOME"])
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "settings.toml").write_text(f'team_memory = "{house.team}"\n')
+    from reverie.testing.messages_server import MessagesServer
+
     said = "Remember that I am a nurse who works at night and writes Haskell."
     file = house.project.parent / "transcript.jsonl"
-    common = {"sessionId": "abc", "cwd": str(house.project), "version": "2.1.0", "isSidechain": False, "uuid": "u0"}
-    line = {**common, "type": "user", "message": {"role": "user", "content": said}, "timestamp": "2026-11-16T10:00:00Z"}
-    file.write_text(json.dumps(line) + "\n")
-    for event, more in (("UserPromptSubmit", {"prompt": said}), ("Stop", {})):
-        body = {"session_id": "abc", "cwd": str(house.project), "transcript_path": str(file), "hook_event_name": event}
-        answer(["--host", "claude-code", event], json.dumps({**body, **more}).encode())
-    work(home)
+    reply = {"id": "m", "role": "assistant", "model": MODEL, "content": [{"type": "text", "text": "Understood."}]}
+    common = {"sessionId": "abc", "cwd": str(house.project), "version": "2.1.0", "isSidechain": False}
+    stamped = {**common, "timestamp": "2026-11-16T10:00:00Z"}
+    asked = {**stamped, "type": "user", "message": {"role": "user", "content": said}, "uuid": "u0", "parentUuid": None}
+    told = {**stamped, "type": "assistant", "message": reply, "uuid": "a0", "parentUuid": "u0"}
+    file.write_text(json.dumps(asked) + "\n" + json.dumps(told) + "\n")
+    made = {"type": "user", "name": "Profile", "description": ABOUT, "text": ABOUT, "scope": "team"}
+    answers = json.dumps({"memories": [made]})
+    with MessagesServer(lambda request: answers) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        patch.setenv("ANTHROPIC_API_KEY", "test")
+        patch.setenv("REVERIE_MODEL_ALIASES", f"worker=anthropic:{MODEL}")
+        patch.setenv("REVERIE_TEAM_MEMORY", str(house.team))
+        for event, more in (("UserPromptSubmit", {"prompt": said}), ("Stop", {})):
+            body = {"session_id": "abc", "cwd": str(house.project), "transcript_path": str(file)}
+            answer(["--host", "claude-code", event], json.dumps({**body, "hook_event_name": event, **more}).encode())
+        [ran] = work(Path(os.environ["REVERIE_HOME"]))
+    assert (ran.problem, ran.by, ran.refused, len(ran.saved)) == ("", "model", 0, 1), "kept, for the user alone"
 
 
 def by_sdk_tool(house: House) -> None:

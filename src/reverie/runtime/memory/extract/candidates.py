@@ -138,4 +138,7 @@ class CandidateWriter:
 
 
 def _scope(one: MemoryProposal) -> Scope | None:
-    return "team" if one.scope == "team" else "private" if one.scope == "private" else None
+    """Return the scope that a model asked for; a memory about the user is private, whatever it asked."""
+    if one.type == "user" or one.scope not in ("private", "team"):
+        return None
+    return one.scope
