@@ -8,40 +8,35 @@ from typing import Any, Final
 from ..errors import ReverieError
 from ..ports import AgentRequest
 from .context import ToolContext
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
 _NONE_HERE: Final = "no agents can be started from here: do the work yourself, and list the steps that remain"
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "description": {"type": "string", "minLength": 1, "description": "The task in three to five words"},
-        "prompt": {
-            "type": "string",
-            "minLength": 1,
-            "description": "The whole task. An agent of a type knows nothing else; a fork knows this conversation",
-        },
-        "kind": {"type": "string", "description": "The type, as it is listed; left out: a fork of this conversation"},
-        "background": {
-            "type": "boolean",
-            "description": "Return at once; the result comes by itself in a later turn. Never wait by polling",
-        },
-        "isolation": {
-            "type": "string",
-            "enum": ["none", "worktree"],
-            "description": "worktree: a checkout of its own, kept on a branch if it changes something",
-        },
-        "model": {"type": "string", "description": "One of the user's names for models, where another one is wanted"},
+_INPUT: Final = object_schema(
+    ("description", "prompt"),
+    description={"type": "string", "minLength": 1, "description": "The task in three to five words"},
+    prompt={
+        "type": "string",
+        "minLength": 1,
+        "description": "The whole task. An agent of a type knows nothing else; a fork knows this conversation",
     },
-    "required": ["description", "prompt"],
-    "additionalProperties": False,
-}
+    kind={"type": "string", "description": "The type, as it is listed; left out: a fork of this conversation"},
+    background={
+        "type": "boolean",
+        "description": "Return at once; the result comes by itself in a later turn. Never wait by polling",
+    },
+    isolation={
+        "type": "string",
+        "enum": ["none", "worktree"],
+        "description": "worktree: a checkout of its own, kept on a branch if it changes something",
+    },
+    model={"type": "string", "description": "One of the user's names for models, where another one is wanted"},
+)
 
 
 class AgentTool(NoPreview):
     """The tool Agent: starts another agent and returns its result, or its id if it runs in the background."""
 
     name = "Agent"
-    max_chars: float | None = None
     description = (
         "Hand a task to another agent and get back its result. With a kind it begins with a context of its own and "
         "knows only the prompt: for searches through much text, and for tasks with a complete description. Without a "
@@ -78,19 +73,15 @@ class AgentTool(NoPreview):
         return Output(started.text, is_error=started.status in ("failed", "killed"))
 
 
-_STOP_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"agent": {"type": "string", "minLength": 1, "description": "The id that Agent returned"}},
-    "required": ["agent"],
-    "additionalProperties": False,
-}
+_STOP_INPUT: Final = object_schema(
+    ("agent",), agent={"type": "string", "minLength": 1, "description": "The id that Agent returned"}
+)
 
 
 class AgentStop(NoPreview):
     """The tool AgentStop: stops an agent and everything that agent started."""
 
     name = "AgentStop"
-    max_chars: float | None = None
     description = "Stop an agent that runs in the background, with everything it started. Its changes stay."
     input_schema = _STOP_INPUT
 

@@ -13,7 +13,7 @@ from ..errors import SandboxUnavailable
 from ..settings import AgentPolicy
 from .context import ToolContext
 from .shell.shells import Shell
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
 # There is no person to page through output or to type a password.
 _ENVIRONMENT: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
@@ -24,20 +24,16 @@ _HIDDEN: Final = "[a file that a rule denies can be opened only by a command tha
 _SHELL_ID: Final[dict[str, Any]] = {"type": "string", "description": "The id that Bash returned, such as shell_1"}
 
 
-_BASH_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "string", "minLength": 1, "description": "The command line"},
-        "description": {"type": "string", "description": "Its purpose in a few words, for the user"},
-        "timeout_seconds": {"type": "number", "exclusiveMinimum": 0, "description": "When to stop it"},
-        "run_in_background": {
-            "type": "boolean",
-            "description": "Return at once with an id; for servers, watchers and long builds",
-        },
+_BASH_INPUT: Final = object_schema(
+    ("command",),
+    command={"type": "string", "minLength": 1, "description": "The command line"},
+    description={"type": "string", "description": "Its purpose in a few words, for the user"},
+    timeout_seconds={"type": "number", "exclusiveMinimum": 0, "description": "When to stop it"},
+    run_in_background={
+        "type": "boolean",
+        "description": "Return at once with an id; for servers, watchers and long builds",
     },
-    "required": ["command"],
-    "additionalProperties": False,
-}
+)
 _FOREGROUND_INPUT: Final = {
     **_BASH_INPUT,
     "properties": {key: value for key, value in _BASH_INPUT["properties"].items() if key != "run_in_background"},
@@ -110,15 +106,11 @@ class Bash(NoPreview):
             return await _run_to_end(shell, _timeout(input, context.policy), wall)
 
 
-_BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "shell_id": _SHELL_ID,
-        "wait_seconds": {"type": "number", "minimum": 0, "description": "How long to wait for news"},
-    },
-    "required": ["shell_id"],
-    "additionalProperties": False,
-}
+_BASH_OUTPUT_INPUT: Final = object_schema(
+    ("shell_id",),
+    shell_id=_SHELL_ID,
+    wait_seconds={"type": "number", "minimum": 0, "description": "How long to wait for news"},
+)
 
 
 class _BackgroundShellTool(NoPreview):
@@ -159,19 +151,13 @@ class BashOutput(_BackgroundShellTool):
         return Output(f"{_lines(shell.new_output())}[{name}: {state}]")
 
 
-_KILL_SHELL_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"shell_id": _SHELL_ID},
-    "required": ["shell_id"],
-    "additionalProperties": False,
-}
+_KILL_SHELL_INPUT: Final = object_schema(("shell_id",), shell_id=_SHELL_ID)
 
 
 class KillShell(_BackgroundShellTool):
     """The tool KillShell: stops a background command and everything the command started."""
 
     name = "KillShell"
-    max_chars: float | None = None
     description = "Stop a command that runs in the background, with everything it started."
     input_schema = _KILL_SHELL_INPUT
 

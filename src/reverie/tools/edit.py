@@ -11,20 +11,16 @@ from .context import ToolContext
 from .files.read_state import FileRead
 from .files.replacement import text_edit
 from .files.text_files import load
-from .tool import Output
+from .tool import Output, object_schema
 from .write import FileChange, FileChanger, check_writable, load_read, refuse_notebook, refuse_unread
 
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "file_path": {"type": "string", "description": "Path of the file"},
-        "old_string": {"type": "string", "minLength": 1, "description": "The passage, exactly as it is in the file"},
-        "new_string": {"type": "string", "description": "The passage that replaces it"},
-        "replace_all": {"type": "boolean", "description": "Replace every occurrence"},
-    },
-    "required": ["file_path", "old_string", "new_string"],
-    "additionalProperties": False,
-}
+_INPUT: Final = object_schema(
+    ("file_path", "old_string", "new_string"),
+    file_path={"type": "string", "description": "Path of the file"},
+    old_string={"type": "string", "minLength": 1, "description": "The passage, exactly as it is in the file"},
+    new_string={"type": "string", "description": "The passage that replaces it"},
+    replace_all={"type": "boolean", "description": "Replace every occurrence"},
+)
 
 
 class Edit(FileChanger):

@@ -18,25 +18,20 @@ from .files.search_root import label_of, rules_above
 from .files.tree_walk import walk
 from .files.workspace import access_to, open_folder
 from .read import not_found
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
 MAX_FOUND: Final = 1_000
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "pattern": {"type": "string", "minLength": 1, "description": "Such as **/*.py or src/**/*.{ts,tsx}"},
-        "path": {"type": "string", "description": "Directory to start from; the working directory if left out"},
-    },
-    "required": ["pattern"],
-    "additionalProperties": False,
-}
+_INPUT: Final = object_schema(
+    ("pattern",),
+    pattern={"type": "string", "minLength": 1, "description": "Such as **/*.py or src/**/*.{ts,tsx}"},
+    path={"type": "string", "description": "Directory to start from; the working directory if left out"},
+)
 
 
 class Glob(NoPreview):
     """The tool Glob: finds files whose path matches a pattern, newest first."""
 
     name = "Glob"
-    max_chars: float | None = None
     description = (
         "Find files by name, newest first. '*' and '?' stay within a name, '**' matches any directories, {a,b} is "
         "a choice: '*.py' is only the top directory, '**/*.py' all of them. Hidden files are found only where the "

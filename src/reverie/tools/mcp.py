@@ -24,8 +24,6 @@ _MAX_DESCRIPTION_CHARS: Final = 4_000
 class McpTool(NoPreview):
     """A tool of an MCP server, under a name and with an input schema that the provider accepts."""
 
-    max_chars: float | None = None
-
     def __init__(self, name: str, connection: McpConnection, listed: Mapping[str, Any]) -> None:
         self.name = name
         self.input_schema, self.problem = schema_of(listed.get("inputSchema"))

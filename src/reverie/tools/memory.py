@@ -14,7 +14,7 @@ from ..memories.rules.taxonomy import TYPES, MemoryType
 from ..memories.store.records import MemoryRecord, Scope
 from ..memories.store.trust import Trust
 from .context import ToolContext
-from .tool import Access, Output, error_output
+from .tool import Access, Output, error_output, object_schema
 
 AUTHOR: Final = "agent"
 _LIMITS: Final = {"text": 8_000, "why": 2_000, "how": 2_000, "name": 120, "description": 400, "file": 200}
@@ -25,25 +25,21 @@ _NEEDS: Final = {
     "show": ("file",),
     "log": ("text",),
 }
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "action": {"enum": ["save", "update", "forget", "list", "show"]},
-        "type": {"enum": list(TYPES), "description": "The kind of memory; needed to save"},
-        "text": {"type": "string", "maxLength": _LIMITS["text"], "description": "The rule or fact, first things first"},
-        "why": {"type": "string", "maxLength": _LIMITS["why"], "description": "The reason the user gave"},
-        "how": {"type": "string", "maxLength": _LIMITS["how"], "description": "When and how it applies"},
-        "name": {"type": "string", "maxLength": _LIMITS["name"], "description": "A short title"},
-        "description": {
-            "type": "string",
-            "maxLength": _LIMITS["description"],
-            "description": "One line that a later search finds: name the things, people and rules",
-        },
-        "file": {"type": "string", "maxLength": _LIMITS["file"], "description": "File or name of a memory there is"},
+_INPUT: Final = object_schema(
+    ("action",),
+    action={"enum": ["save", "update", "forget", "list", "show"]},
+    type={"enum": list(TYPES), "description": "The kind of memory; needed to save"},
+    text={"type": "string", "maxLength": _LIMITS["text"], "description": "The rule or fact, first things first"},
+    why={"type": "string", "maxLength": _LIMITS["why"], "description": "The reason the user gave"},
+    how={"type": "string", "maxLength": _LIMITS["how"], "description": "When and how it applies"},
+    name={"type": "string", "maxLength": _LIMITS["name"], "description": "A short title"},
+    description={
+        "type": "string",
+        "maxLength": _LIMITS["description"],
+        "description": "One line that a later search finds: name the things, people and rules",
     },
-    "required": ["action"],
-    "additionalProperties": False,
-}
+    file={"type": "string", "maxLength": _LIMITS["file"], "description": "File or name of a memory there is"},
+)
 
 
 _SCOPE: Final[dict[str, Any]] = {

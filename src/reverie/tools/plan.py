@@ -7,30 +7,25 @@ from typing import Any, Final
 
 from ..errors import ReverieError
 from .context import ToolContext
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
 MAX_PLAN_CHARS: Final = 50_000
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "action": {"enum": ["write", "done"]},
-        "text": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_PLAN_CHARS,
-            "description": "With write: the whole plan in Markdown, its steps as a list of boxes (- [ ] step)",
-        },
+_INPUT: Final = object_schema(
+    ("action",),
+    action={"enum": ["write", "done"]},
+    text={
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_PLAN_CHARS,
+        "description": "With write: the whole plan in Markdown, its steps as a list of boxes (- [ ] step)",
     },
-    "required": ["action"],
-    "additionalProperties": False,
-}
+)
 
 
 class PlanTool(NoPreview):
     """The tool Plan: writes the plan of the session, asks for its approval, and ends it."""
 
     name = "Plan"
-    max_chars: float | None = None
     description = (
         "Write the plan of this session; also allowed in plan mode. The action write gives the whole plan: it "
         "replaces the one before and is shown for approval, and the result is the answer. Ticking boxes of an approved "

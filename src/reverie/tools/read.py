@@ -23,7 +23,7 @@ from .files.read_state import FileRead, version_of
 from .files.stored_results import access_to_text, stored_result
 from .files.text_files import MAX_EDIT_BYTES, decoded_text
 from .files.workspace import open_plain_file, resolved_path
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
 _SCAN_BYTES: Final = 1_048_576
 _IMAGES: Final = (
@@ -32,22 +32,18 @@ _IMAGES: Final = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_READ_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "file_path": {"type": "string", "description": "Path of the file, or handle of an earlier result"},
-        "offset": {"type": "integer", "minimum": 0, "description": "First line to show, counted from 1"},
-        "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show"},
-        "byte_offset": {
-            "type": "integer",
-            "minimum": 0,
-            "description": "Show raw text from this byte instead, without line numbers: for very long lines",
-        },
-        "byte_limit": {"type": "integer", "minimum": 1, "description": "How many bytes, with byte_offset"},
+_READ_INPUT: Final = object_schema(
+    ("file_path",),
+    file_path={"type": "string", "description": "Path of the file, or handle of an earlier result"},
+    offset={"type": "integer", "minimum": 0, "description": "First line to show, counted from 1"},
+    limit={"type": "integer", "minimum": 1, "description": "How many lines to show"},
+    byte_offset={
+        "type": "integer",
+        "minimum": 0,
+        "description": "Show raw text from this byte instead, without line numbers: for very long lines",
     },
-    "required": ["file_path"],
-    "additionalProperties": False,
-}
+    byte_limit={"type": "integer", "minimum": 1, "description": "How many bytes, with byte_offset"},
+)
 MAX_LINE_CHARS: Final = 2_000
 
 

@@ -8,52 +8,47 @@ from typing import Any, Final, cast
 from ..errors import ReverieError
 from ..layers.l7_relay import CONTROLS, MAX_SUMMARY_CHARS
 from .context import ToolContext
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "to": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": 1_000,
-            "description": "An agent's name, 'user', '*' for all agents but you, 'uds:<path>' or 'bridge:<id>'",
-        },
-        "message": {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {
-                    "type": "object",
-                    "properties": {
-                        "type": {"enum": [one for one in CONTROLS if one != "plan_approval_request"]},
-                        "request_id": {"type": "string", "minLength": 1, "maxLength": 200},
-                        "approve": {"type": "boolean"},
-                        "reason": {"type": "string"},
-                        "feedback": {"type": "string"},
-                        "summary": {"type": "string"},
-                    },
-                    "required": ["type"],
-                    "additionalProperties": False,
-                },
-            ],
-            "description": "The text, or a control message such as the answer to a shutdown_request",
-        },
-        "summary": {
-            "type": "string",
-            "maxLength": MAX_SUMMARY_CHARS,
-            "description": "The subject, in 5 to 10 words",
-        },
+_INPUT: Final = object_schema(
+    ("to", "message"),
+    to={
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 1_000,
+        "description": "An agent's name, 'user', '*' for all agents but you, 'uds:<path>' or 'bridge:<id>'",
     },
-    "required": ["to", "message"],
-    "additionalProperties": False,
-}
+    message={
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {
+                "type": "object",
+                "properties": {
+                    "type": {"enum": [one for one in CONTROLS if one != "plan_approval_request"]},
+                    "request_id": {"type": "string", "minLength": 1, "maxLength": 200},
+                    "approve": {"type": "boolean"},
+                    "reason": {"type": "string"},
+                    "feedback": {"type": "string"},
+                    "summary": {"type": "string"},
+                },
+                "required": ["type"],
+                "additionalProperties": False,
+            },
+        ],
+        "description": "The text, or a control message such as the answer to a shutdown_request",
+    },
+    summary={
+        "type": "string",
+        "maxLength": MAX_SUMMARY_CHARS,
+        "description": "The subject, in 5 to 10 words",
+    },
+)
 
 
 class SendMessage(NoPreview):
     """The tool SendMessage: sends a message to other agents or the user in the name of the calling agent."""
 
     name = "SendMessage"
-    max_chars: float | None = None
     description = (
         "Write to another agent, with '*' to all other agents, or with 'user' to the person: it is shown at once. "
         "Agents read it before their next step; an answer comes to you the same way, as a message. Other agents do not "

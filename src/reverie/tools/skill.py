@@ -13,24 +13,19 @@ from ..errors import ReverieError
 from .context import ToolContext
 from .loaded_skills import SKILL_TOOL, called_skill
 from .skills import Skill, SkillSource, find_skills, load_skill, skill_folders
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "minLength": 1, "description": "The skill, as it is listed"},
-        "arguments": {"type": "string", "description": "The input for the skill"},
-    },
-    "required": ["name"],
-    "additionalProperties": False,
-}
+_INPUT: Final = object_schema(
+    ("name",),
+    name={"type": "string", "minLength": 1, "description": "The skill, as it is listed"},
+    arguments={"type": "string", "description": "The input for the skill"},
+)
 
 
 class SkillTool(NoPreview):
     """The tool Skill: returns the instructions of a skill."""
 
     name = SKILL_TOOL
-    max_chars: float | None = None
     description = (
         "Load a skill: instructions, written for this user or project, for a kind of task. When a task fits one of the "
         "skills that are listed, load it first and follow it."

@@ -6,37 +6,32 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .context import Todo, ToolContext
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
 MAX_TODOS: Final = 100
 _MARKS: Final = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "todos": {
-            "type": "array",
-            "maxItems": MAX_TODOS,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "content": {"type": "string", "minLength": 1, "maxLength": 500, "description": "The step"},
-                    "status": {"enum": list(_MARKS)},
-                },
-                "required": ["content", "status"],
-                "additionalProperties": False,
+_INPUT: Final = object_schema(
+    ("todos",),
+    todos={
+        "type": "array",
+        "maxItems": MAX_TODOS,
+        "items": {
+            "type": "object",
+            "properties": {
+                "content": {"type": "string", "minLength": 1, "maxLength": 500, "description": "The step"},
+                "status": {"enum": list(_MARKS)},
             },
-        }
+            "required": ["content", "status"],
+            "additionalProperties": False,
+        },
     },
-    "required": ["todos"],
-    "additionalProperties": False,
-}
+)
 
 
 class TodoWrite(NoPreview):
     """The tool TodoWrite: replaces the agent's to-do list."""
 
     name = "TodoWrite"
-    max_chars: float | None = None
     description = (
         "Keep a list of steps for work that has three or more of them. Give the whole list each time: it replaces the "
         "one before. At most one step is in_progress; mark a step completed as soon as it is done. Not for small tasks."

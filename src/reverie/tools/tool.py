@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ..conversation.file_reads import FileRead
@@ -109,8 +109,16 @@ def declaration(tool: Tool, others: Collection[str] = ()) -> dict[str, Any]:
     return {"name": tool.name, "description": description, "input_schema": tool.input_schema}
 
 
+def object_schema(required: Sequence[str], /, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others."""
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
 class NoPreview:
     """Base class of tools without a preview: their access already says everything, or they change nothing."""
+
+    max_chars: float | None = None
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
         """Return an empty text."""

@@ -14,7 +14,7 @@ from ..memories.recall.search import MemoryIndex
 from ..memories.store.records import MemoryRecord
 from ..text.counts import counted
 from .context import ToolContext
-from .tool import Access, NoPreview, Output, Tool, declaration, error_output
+from .tool import Access, NoPreview, Output, Tool, declaration, error_output, object_schema
 
 NAME: Final = "ToolSearch"
 _MOST: Final = 5
@@ -26,26 +26,22 @@ _DESCRIPTION_CHARS: Final = 300
 _SCHEMA_CHARS: Final = 2_000
 _LINE_CHARS: Final = 100
 
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "query": {"type": "string", "description": f"Words about the task; at most {_MOST} tools are found"},
-        "names": {
-            "type": "array",
-            "items": {"type": "string"},
-            "maxItems": _MOST_NAMES,
-            "description": "Exact names from the list of deferred tools",
-        },
+_INPUT: Final = object_schema(
+    (),
+    query={"type": "string", "description": f"Words about the task; at most {_MOST} tools are found"},
+    names={
+        "type": "array",
+        "items": {"type": "string"},
+        "maxItems": _MOST_NAMES,
+        "description": "Exact names from the list of deferred tools",
     },
-    "additionalProperties": False,
-}
+)
 
 
 class ToolSearch(NoPreview):
     """The tool ToolSearch: finds deferred tools, which requests declare from then on."""
 
     name = NAME
-    max_chars: float | None = None
     description = (
         "Find deferred tools. The list of deferred tools names tools that you cannot call yet. Give the names of all "
         "that you need in one call, or a query if no name fits; you can call the found tools from your next turn on, "

@@ -18,16 +18,13 @@ from ..errors import InputError
 from ..extras import install_command
 from ..values import record
 from .context import ToolContext, WebAccess
-from .tool import Access, NoPreview, Output, error_output
+from .tool import Access, NoPreview, Output, error_output, object_schema
 
 MAX_TEXT_CHARS: Final = 200_000
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml")
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"url": {"type": "string", "minLength": 1, "description": "An http or https address"}},
-    "required": ["url"],
-    "additionalProperties": False,
-}
+_INPUT: Final = object_schema(
+    ("url",), url={"type": "string", "minLength": 1, "description": "An http or https address"}
+)
 MAX_BYTES: Final = 3_000_000
 SECONDS: Final = 30.0
 _MAX_REDIRECTS: Final = 5
@@ -53,7 +50,6 @@ class WebFetch(NoPreview):
     """The tool WebFetch: fetches a web page and returns its text."""
 
     name = "WebFetch"
-    max_chars: float | None = None
     description = (
         "Fetch a public web page and return its text (HTML without its markup; JSON and plain text as they are). A "
         "redirect to another host is reported, not followed: call again with the new address. The text of a page is "

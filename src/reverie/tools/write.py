@@ -18,17 +18,13 @@ from .files.readable import read_scope
 from .files.text_files import TextFile, encoded_text, load, replace_text
 from .files.workspace import access_to, needs_grant, resolved_path
 from .read import not_found
-from .tool import Access, Output, error_output
+from .tool import Access, Output, error_output, object_schema
 
-_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "file_path": {"type": "string", "description": "Path of the file"},
-        "content": {"type": "string", "description": "All of its text"},
-    },
-    "required": ["file_path", "content"],
-    "additionalProperties": False,
-}
+_INPUT: Final = object_schema(
+    ("file_path", "content"),
+    file_path={"type": "string", "description": "Path of the file"},
+    content={"type": "string", "description": "All of its text"},
+)
 _CONTEXT: Final = 3
 _MAX_COMPARED: Final = 2_000
 _NO_NEWLINE: Final = "\\ No newline at end of file"
