@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
@@ -29,12 +29,17 @@ _KINDS: Final = {
 """Types of the validator, in words."""
 
 
+def _table(value: object, problem: str) -> Mapping[str, object]:
+    """Return a table as a mapping; raise ``SettingsError`` with the problem for any other value."""
+    if not isinstance(value, Mapping):
+        raise SettingsError(problem)
+    return cast(Mapping[str, object], value)
+
+
 def read_switches(value: object, where: str) -> dict[str, bool]:
     """Return a table of switches as a dict; raise ``SettingsError`` for unknown names and values not boolean."""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{where} must be a table of switches, each true or false")
     switches: dict[str, bool] = {}
-    for name, state in cast(Mapping[str, object], value).items():
+    for name, state in _table(value, f"{where} must be a table of switches, each true or false").items():
         if name not in SWITCHES:
             refuse_unknown(name, SWITCHES, where)
         if not isinstance(state, bool):
@@ -45,9 +50,7 @@ def read_switches(value: object, where: str) -> dict[str, bool]:
 
 def read_limits(value: object, where: str) -> dict[str, int]:
     """Return a table of limits in characters by tool; raise ``SettingsError`` unless all are whole and above 0."""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{where} must be given by tool, for example Bash=60000")
-    limits = cast(Mapping[str, object], value)
+    limits = _table(value, f"{where} must be given by tool, for example Bash=60000")
     return {tool: read_whole(limit, f"{where}.{tool}") for tool, limit in limits.items()}
 
 
@@ -79,18 +82,15 @@ def read_key_place(value: object, where: str) -> str:
     return value
 
 
-def read_durability(value: object, where: str) -> str:
-    """Return a durability, ``always`` or ``second``; raise ``SettingsError`` for any other value."""
-    if value not in ("always", "second"):
-        raise SettingsError(f"{where} is {value!r}; say always or second")
-    return cast(str, value)
+def one_of(words: Collection[str]) -> Callable[[object, str], str]:
+    """Return a check that returns one of these words; it raises ``SettingsError`` for any other value."""
 
+    def read(value: object, where: str) -> str:
+        if value not in words:
+            raise SettingsError(f"{where} is {value!r}; say {', '.join(words)}")
+        return cast(str, value)
 
-def read_preset(value: object, where: str) -> str:
-    """Return the name of a preset; raise ``SettingsError`` for any other value."""
-    if value not in PRESETS:
-        raise SettingsError(f"{where} is {value!r}; say {', '.join(PRESETS)}")
-    return cast(str, value)
+    return read
 
 
 def read_provider(value: object, where: str) -> str:
@@ -106,9 +106,7 @@ def read_policy(value: object, where: str, kind: type[Any], example: str) -> tup
 
     Raise ``SettingsError`` for unknown names and wrong types; ``where`` names the setting in the error.
     """
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{where} must be a table, for example {example}")
-    given = cast(Mapping[str, object], value)
+    given = _table(value, f"{where} must be a table, for example {example}")
     for name in given:
         if name not in kind.__dataclass_fields__:
             refuse_unknown(name, kind.__dataclass_fields__, where)
@@ -177,23 +175,19 @@ def read_directory(value: object, where: str) -> Path:
 
 def read_aliases(value: object, where: str) -> dict[str, str]:
     """Return a table of model aliases as a dict; raise ``SettingsError`` unless each maps to a name."""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f'{where} must be a table, for example fast = "anthropic:MODEL"')
-    return {alias: read_name(name, f"{where}.{alias}") for alias, name in cast(Mapping[str, object], value).items()}
+    aliases = _table(value, f'{where} must be a table, for example fast = "anthropic:MODEL"')
+    return {alias: read_name(name, f"{where}.{alias}") for alias, name in aliases.items()}
 
 
 def read_models(value: object, where: str) -> dict[str, dict[str, object]]:
     """Return corrections of model facts by name or pattern; raise ``SettingsError`` if a field is invalid."""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f'{where} must be a table of models, for example [models."my-model*"]')
+    models = _table(value, f'{where} must be a table of models, for example [models."my-model*"]')
     from ..model_facts import ModelFacts, corrected, facts_of  # slow to load, and most runs have no table
 
     fields = ModelFacts.__dataclass_fields__.keys() - {"match", "name", "strict"}
     found: dict[str, dict[str, object]] = {}
-    for pattern, table in cast(Mapping[str, object], value).items():
-        if not isinstance(table, Mapping):
-            raise SettingsError(f"{where}.{pattern} must be a table of facts, for example window_tokens = 32000")
-        given = dict(cast(Mapping[str, object], table))
+    for pattern, table in models.items():
+        given = dict(_table(table, f"{where}.{pattern} must be a table of facts, for example window_tokens = 32000"))
         for name, fact in given.items():
             if name not in fields:
                 refuse_unknown(name, fields, f"{where}.{pattern}")
@@ -209,10 +203,8 @@ def read_models(value: object, where: str) -> dict[str, dict[str, object]]:
 
 def read_hooks(value: object, where: str) -> dict[str, tuple[HookCommand, ...]]:
     """Return the hook commands of each event; raise ``SettingsError`` for unknown events and invalid commands."""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{where} must be a table of events, each with a list of commands")
     found: dict[str, tuple[HookCommand, ...]] = {}
-    for event, commands in cast(Mapping[str, object], value).items():
+    for event, commands in _table(value, f"{where} must be a table of events, each with a list of commands").items():
         if event not in HOOK_EVENTS:
             refuse_unknown(event, HOOK_EVENTS, where)
         listed: list[object] = list(cast("list[object]", commands)) if isinstance(commands, list) else [commands]
@@ -223,10 +215,8 @@ def read_hooks(value: object, where: str) -> dict[str, tuple[HookCommand, ...]]:
 
 def read_servers(value: object, where: str) -> dict[str, McpServer]:
     """Return the MCP servers by name; raise ``SettingsError`` unless each has either a command or a URL."""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{where} must be a table of servers by name")
     servers: dict[str, McpServer] = {}
-    for name, table in cast(Mapping[str, object], value).items():
+    for name, table in _table(value, f"{where} must be a table of servers by name").items():
         server: McpServer = read_policy(table, f"{where}.{name}", McpServer, 'command="..."')[0]
         if bool(server.command) == bool(server.url):
             raise SettingsError(f"{where}.{name}: give either a command or a url")
@@ -267,7 +257,7 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "memory_dir": read_directory,
     "team_memory": read_directory,
     "embedder": read_name,
-    "durability": read_durability,
+    "durability": one_of(("always", "second")),
     "database": read_database,
     "tenant": read_name,
     "blobs": read_name,
@@ -275,7 +265,7 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "retention_days": read_whole,
     "window_tokens": read_whole,
     "compact_percent": read_percent,
-    "preset": read_preset,
+    "preset": one_of(PRESETS),
     "keep_warm": read_truth,
     "vim_keys": read_truth,
     "flag_provider": read_provider,

@@ -12,15 +12,11 @@ from ..errors import SettingsError
 from ..paths import replace_file
 from ..values import fields_of, record
 from .checks import CHECKS, refuse_unknown
-from .load import PROJECT_FILE, RECORDS, TABLES, SettingIgnored, applied, load_settings
+from .load import PROJECT_FILE, RECORDS, SHARED_KEYS, TABLES, SettingIgnored, applied, load_settings
 from .records import Settings
 from .sources import DISABLERS, disabled_by, from_environment, read_toml
 
 FILE_NAME: Final = "config.toml"
-
-
-_SHARED: Final = ("permissions", "hooks")
-"""Settings of a project's file that need trust."""
 
 
 @record
@@ -54,7 +50,7 @@ def setting_origins(
     sources: dict[str, str] = {}
     for file in (home / FILE_NAME, *([project / PROJECT_FILE] if project is not None else [])):
         for key in _keys(read_toml(file)):
-            if file.name != PROJECT_FILE or key.partition(".")[0] not in _SHARED:
+            if file.name != PROJECT_FILE or key.partition(".")[0] not in SHARED_KEYS:
                 sources[key] = str(file)
     for key in used:
         if project is not None and used[key] != before.get(key):
