@@ -12,8 +12,8 @@ import click
 from ..errors import InputError, NewerVersion
 from ..settings import PRESETS, Mode, Preset, Settings, load_settings
 from ..values import replace
+from .options import number_option, subject_option
 from .output import paint, warn
-from .subject import subject_option
 from .terminal.options import WAIT_SECONDS, Options
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ CARRY_OUT = "Carry out the plan."
 )
 @click.option("--allow", metavar="RULE", multiple=True, help="Allow without asking, for example 'Bash(git status:*)'.")
 @click.option("--deny", metavar="RULE", multiple=True, help="Never allow, for example 'Edit(secrets/**)'.")
-@click.option(
-    "--max-turns", metavar="N", type=click.IntRange(min=1), help="Maximum number of model replies per prompt."
-)
+@number_option("--max-turns", "Maximum number of model replies per prompt.", 1)
 @click.option("--budget", metavar="USD", type=click.FloatRange(min=0), help="Maximum cost of the session, in dollars.")
 @click.option("--name", metavar="NAME", default="", help="The name that other agents use to write to this one.")
 @subject_option("Your id of the person the session is about, for export and erasure.")

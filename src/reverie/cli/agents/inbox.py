@@ -15,6 +15,7 @@ from ...layers.l7_relay import USER, Letter
 from ...runtime.mail.mailbox import Mailbox
 from ...runtime.mail.stored_mailbox import open_mailbox, team_owners
 from ...settings import load_settings
+from ..options import number_option
 from ..output import counted, emit_json, paint, say, warn
 
 WATCH_SECONDS = 0.5
@@ -23,14 +24,7 @@ WATCH_SECONDS = 0.5
 @click.command()
 @click.argument("name", default=USER)
 @click.option("--team", metavar="NAME", help="The team; default: the one in the settings.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 100_000),
-    default=100,
-    show_default=True,
-    help="Maximum number of messages.",
-)
+@number_option("--limit", "Maximum number of messages.", 1, 100_000, default=100)
 @click.option("--all", "everything", is_flag=True, help="Also show messages that were read.")
 @click.option("--take", is_flag=True, help="Mark the shown messages as read.")
 @click.option("--dry-run", is_flag=True, help="With --take: only show the messages that would be marked.")

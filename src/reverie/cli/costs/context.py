@@ -9,6 +9,7 @@ import click
 
 from ...cache.prices import listed_window
 from ...settings import load_settings
+from ..options import number_option
 from ..output import (
     StyledCell,
     bar,
@@ -53,12 +54,10 @@ MAX_BAR: Final = 100
 @click.option(
     "--model", metavar="NAME", default="", help="Use this model's context window; NAME[1m] means one million tokens."
 )
-@click.option(
-    "--window", "window_tokens", metavar="N", type=click.IntRange(min=1), help="Use a smaller window than the model's."
-)
+@number_option("--window", "Use a smaller window than the model's.", 1)
 @click.option("--whole", is_flag=True, help="Count all messages, including those that layers removed from view.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(session: str, model: str, window_tokens: int | None, whole: bool, as_json: bool) -> None:
+def command(session: str, model: str, window: int | None, whole: bool, as_json: bool) -> None:
     """Show the context usage of a session or a recording.
 
     Prints tokens by category and tool, files included more than once, and tokens left to each threshold. Categories
@@ -67,9 +66,7 @@ def command(session: str, model: str, window_tokens: int | None, whole: bool, as
     """
     settings = load_settings()
     found = [
-        window_usage(
-            one, settings=settings, lookup=listed_window, model=model, window_tokens=window_tokens, whole=whole
-        )
+        window_usage(one, settings=settings, lookup=listed_window, model=model, window_tokens=window, whole=whole)
         for one in tracked(recordings(session), "counting")
     ]
     if as_json:

@@ -14,6 +14,7 @@ from ...runtime.agent.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings
+from ..options import number_option
 from ..output import bar, console, counted, dollars, emit_json, folded, is_fitted, say, sparkline, table, tracked, warn
 from ..sessions.recordings import SESSION, recordings, slug_of
 from ..sessions.sessions import RANDOM_NAME
@@ -32,14 +33,7 @@ _FIGURES = (
 
 @click.command()
 @click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1, type=SESSION)
-@click.option(
-    "--days",
-    metavar="N",
-    type=click.IntRange(1, 36500),
-    default=30,
-    show_default=True,
-    help="Number of days, including today.",
-)
+@number_option("--days", "Number of days, including today.", 1, 36_500, default=30)
 @click.option("--by", "axis", type=click.Choice(AXES), help="Only a table of tokens, cost and losses by this.")
 @click.option("--project", metavar="DIR", help="Only the project that contains this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")

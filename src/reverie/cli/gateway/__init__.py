@@ -12,6 +12,7 @@ import click
 
 from ...errors import InputError
 from ...settings import load_settings
+from ..options import number_option
 from ..output import say, warn
 from .check import check
 from .env import env
@@ -25,9 +26,7 @@ TOKEN_FILE: Final = "gateway-token"
 
 @click.group(name="gateway", invoke_without_command=True)
 @click.option("--upstream", metavar="URL", help="The server behind; default: the provider whose API a request speaks.")
-@click.option(
-    "--port", metavar="PORT", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 for a free one."
-)
+@number_option("--port", "0 for a free one.", 0, 65_535, default=PORT, metavar="PORT")
 @click.option("--listen", metavar="ADDRESS", default="127.0.0.1", help="Another address than loopback needs the token.")
 @click.option("--save", is_flag=True, help="Move big new tool results to disk, once and for good.")
 @click.option("--no-record", is_flag=True, help="Pass requests only.")

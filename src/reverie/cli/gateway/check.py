@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ...errors import InputError
+from ..options import number_option
 from ..output import emit_json, say, table
 
 if TYPE_CHECKING:
@@ -20,14 +21,7 @@ _KEY: Final = "sk-check-0123456789"
 
 @click.command(short_help="Check whether a proxy is correct for agents.")
 @click.argument("url", required=False)
-@click.option(
-    "--server-port",
-    metavar="PORT",
-    type=click.IntRange(0, 65_535),
-    default=8788,
-    show_default=True,
-    help="Of our server.",
-)
+@number_option("--server-port", "Of our server.", 0, 65_535, default=8788, metavar="PORT")
 @click.option("--model", help="The model to name in requests; default: the first of our list.")
 @click.option("--key", default=_KEY, help="The key to send, where the proxy has keys of its own.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -13,6 +13,7 @@ import click
 from ...errors import InputError
 from ...extras import install_command
 from ...settings import Mode, load_settings
+from ..options import number_option
 from ..output import warn
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ ON_A_SCREEN: Final = frozenset({"help", "vim", "undo", "rewind", "resume", "clea
 @click.command()
 @click.option("--model", metavar="NAME", help="The model to use; default: setting model.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Which actions need no approval at first.")
-@click.option(
-    "--max-turns", metavar="N", type=click.IntRange(min=1), help="Maximum number of model replies per prompt."
-)
+@number_option("--max-turns", "Maximum number of model replies per prompt.", 1)
 @click.option("--budget", metavar="USD", type=click.FloatRange(min=0), help="Maximum cost of a session, in dollars.")
 def command(model: str | None, permission_mode: str | None, max_turns: int | None, budget: float | None) -> None:
     """Serve the agent to an editor, such as Zed, over the Agent Client Protocol.

@@ -14,6 +14,7 @@ import click
 from ...errors import InputError
 from ...extras import install_command
 from ...settings import load_settings
+from ..options import number_option
 from ..output import printable
 
 TOKEN_FILE = "mcp-token"
@@ -29,14 +30,7 @@ TOKEN_FILE = "mcp-token"
 )
 @click.option("--all-projects", is_flag=True, help="Allow searches over the sessions of all projects.")
 @click.option("--http", "over_http", is_flag=True, help="Serve HTTP on loopback instead of stdin and stdout.")
-@click.option(
-    "--port",
-    metavar="PORT",
-    type=click.IntRange(0, 65_535),
-    default=0,
-    show_default=True,
-    help="The port for --http; 0 means any free port.",
-)
+@number_option("--port", "The port for --http; 0 means any free port.", 0, 65_535, default=0, metavar="PORT")
 @click.option("--new-token", is_flag=True, help="Create a new token for --http and revoke the old one.")
 @click.option("--json", "as_json", is_flag=True, help="With --http: print the address as JSON.")
 def command(

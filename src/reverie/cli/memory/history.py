@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
+from ..options import number_option
 from ..output import emit_json, listing, say, warn
 from .project_store import as_change, opened, print_change
 
 
 @click.command(short_help="Show the history of changes.")
 @click.argument("name", required=False)
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of changes."
-)
+@number_option("--limit", "Maximum number of changes.", 1, default=50)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def log(name: str | None, limit: int, as_json: bool) -> None:
     """Show the changes of one memory or of all, newest first: time, author, action, files and reason."""

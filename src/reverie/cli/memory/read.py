@@ -11,6 +11,7 @@ from ...errors import InputError
 from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import LABELS, Trust
+from ..options import number_option
 from ..output import StyledCell, emit_json, listing, say, warn
 from .project_store import as_head, opened
 
@@ -92,14 +93,7 @@ def _found(memory: Memory, name: str) -> MemoryRecord:
 
 @click.command(short_help="Find memories by their text.")
 @click.argument("query", nargs=-1, required=True)
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 100),
-    default=10,
-    show_default=True,
-    help="Maximum number of memories.",
-)
+@number_option("--limit", "Maximum number of memories.", 1, 100, default=10)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, best match first.")
 def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find memories by their words and, with an embedder, by their meaning, best match first."""

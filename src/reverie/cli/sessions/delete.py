@@ -22,8 +22,8 @@ from ...runtime.library import Library
 from ...runtime.places.projects import project_slug
 from ...settings import Settings, load_settings
 from ...values import fields_of
+from ..options import subject_option
 from ..output import confirmed, counted, emit_json, say, tracked, warn
-from ..subject import subject_option
 from .recordings import opened_storage, slug_of
 
 _WORKER_SECONDS = 10.0

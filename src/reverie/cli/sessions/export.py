@@ -19,8 +19,8 @@ from ...runtime.deletion.selection import SessionFilter, documents_about
 from ...runtime.library import Library
 from ...runtime.places.storage import database_of
 from ...settings import load_settings
+from ..options import subject_option
 from ..output import counted, emit_json, printable, say, size
-from ..subject import subject_option
 from .recordings import SESSION, newest_session, opened_library, opened_storage
 
 

@@ -19,8 +19,8 @@ from ...runtime.search.shared_words import index_logs, words_of
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ...values import record
+from ..options import subject_option
 from ..output import console, counted, emit_json, progressing, say, table, tracked, warn
-from ..subject import subject_option
 from .recordings import opened_library, opened_storage
 
 IMPORTED, EXTENDED, PLANNED, KNOWN = "imported", "extended", "would be imported", "already there"

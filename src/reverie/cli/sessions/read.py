@@ -11,6 +11,7 @@ from ...errors import InputError
 from ...runtime.library import Library
 from ...runtime.session.offload.read_back import ReadBack, StoredContent
 from ...values import replace
+from ..options import number_option
 from ..output import emit_json, say
 from .export import pour, text_or_base64
 from .recordings import SESSION, opened_storage
@@ -19,12 +20,8 @@ from .recordings import SESSION, opened_storage
 @click.command()
 @click.argument("session", type=SESSION)
 @click.argument("handle")
-@click.option(
-    "--offset", metavar="N", type=click.IntRange(min=0), help="First line, counted from 1; with --bytes, bytes to skip."
-)
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(min=0), help="Maximum number of lines, or with --bytes of bytes."
-)
+@number_option("--offset", "First line, counted from 1; with --bytes, bytes to skip.", 0)
+@number_option("--limit", "Maximum number of lines, or with --bytes of bytes.", 0)
 @click.option("--bytes", "by_bytes", is_flag=True, help="Count --offset and --limit in bytes and write raw bytes.")
 @click.option("--search", "pattern", metavar="PATTERN", help="Only matching lines, with line numbers.")
 @click.option("--expand", is_flag=True, help="Of a summary only the list of the messages it replaced, with handles.")

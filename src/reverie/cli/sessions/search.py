@@ -14,6 +14,7 @@ from ...runtime.search.hits import SearchHit
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
+from ..options import number_option
 from ..output import emit_json, folded, is_fitted, paint, say, warn
 from .recordings import opened_library, opened_storage, slug_of
 from .sessions import RANDOM_NAME
@@ -22,14 +23,7 @@ from .sessions import RANDOM_NAME
 @click.command()
 @click.argument("words", metavar="WORDS...", nargs=-1)
 @click.option("--project", metavar="DIR", help="Only sessions of the project that contains this directory.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 1_000),
-    default=10,
-    show_default=True,
-    help="Maximum number of messages.",
-)
+@number_option("--limit", "Maximum number of messages.", 1, 1_000, default=10)
 @click.option("--json", "as_json", is_flag=True, help="Print the messages as JSON.")
 def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bool) -> None:
     """Find messages in past sessions by their words and, with an embedder, by their meaning, best match first.

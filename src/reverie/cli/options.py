@@ -1,4 +1,4 @@
-"""The option ``--subject``: the user's id of the person that sessions are about."""
+"""Options that several commands have: whole numbers, and ``--subject``, the id of the person of a session."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ import click
 from ..errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def number_option(
+    name: str, help: str, least: int, most: int | None = None, *, default: int | None = None, metavar: str = "N"
+) -> Callable[[F], F]:
+    """Return the option of a command for a whole number in a range; its default, if it has one, is in the help."""
+    kind = click.IntRange(least, most)
+    return click.option(name, metavar=metavar, type=kind, default=default, show_default=default is not None, help=help)
 
 
 def subject_option(help: str) -> Callable[[F], F]:
