@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 
 import msgspec
 
@@ -49,9 +48,7 @@ class JsonLines:
     def __enter__(self) -> JsonLines:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _line(self, event: Event) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from importlib import import_module
-from types import TracebackType
 from typing import Any, Final
 
 import anyio
@@ -75,9 +74,7 @@ class McpTools:
         self._collect()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         for connection in self.connections:
             connection.close()
         # An exception of the body is not passed on: the task group would wrap it in a group.

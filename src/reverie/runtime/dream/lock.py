@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...errors import StorageError
@@ -304,9 +303,7 @@ class HeldLock:
     def __enter__(self) -> HeldLock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.fail()
 
 

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from ...conversation.authorship import own_words
@@ -88,9 +87,7 @@ class SessionSearch:
     def __enter__(self) -> SessionSearch:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
