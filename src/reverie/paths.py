@@ -176,11 +176,8 @@ def open_root(root: str, *, create: bool = False) -> int:
         if not create:
             raise
     above = os.path.dirname(root)
-    parent = open_root(above, create=above != root)
-    try:
+    with closed_after(open_root(above, create=above != root)) as parent:
         os.close(_make_folder(parent, os.path.basename(root)))
-    finally:
-        os.close(parent)
     return os.open(root, _FOLDER_FLAGS)
 
 
@@ -218,13 +215,19 @@ def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int
 
 
 @contextmanager
+def closed_after(descriptor: int) -> Generator[int]:
+    """Yield a descriptor, and close it after the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def opened_folder(root: str, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
     """Open a folder as ``open_folder`` does, yield its descriptor, and close it after the block."""
-    folder = open_folder(root, parts, create=create)
-    try:
+    with closed_after(open_folder(root, parts, create=create)) as folder:
         yield folder
-    finally:
-        os.close(folder)
 
 
 def _make_folder(parent: int, name: str) -> int:

@@ -20,7 +20,7 @@ from ..memories.store.index import INDEX
 from ..memories.store.names import is_memory
 from ..memories.store.records import MemoryRecord, Scope, read_record
 from ..memories.store.trust_history import TrustHistory
-from ..paths import append_line, open_file, refuse_shared_link, replace_file
+from ..paths import append_line, closed_after, open_file, refuse_shared_link, replace_file
 from ..values import replace
 from .queue import FOLDER
 
@@ -171,11 +171,8 @@ def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = json.dumps({"session": session, "files": sorted(files), "time": time})
     key = f"{_JOURNAL}/{_SURFACED}"
-    descriptor = open_file(directory, key, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    try:
+    with closed_after(open_file(directory, key, os.O_RDWR | os.O_CREAT | os.O_APPEND)) as descriptor:
         append_line(descriptor, line.encode(), path=os.path.join(directory, key))
-    finally:
-        os.close(descriptor)
 
 
 def names_file(project: str) -> str:
@@ -231,11 +228,8 @@ def journal_trusts(root: str, files: Collection[str]) -> TrustHistory:
 
 def _head(path: str, size: int) -> bytes:
     """Return the first bytes of a file."""
-    descriptor = os.open(path, _FLAGS)
-    try:
+    with closed_after(os.open(path, _FLAGS)) as descriptor:
         data = os.read(descriptor, size)
         while len(data) < size and (more := os.read(descriptor, size - len(data))):
             data += more
         return data
-    finally:
-        os.close(descriptor)

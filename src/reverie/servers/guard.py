@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ..errors import InputError
-from ..paths import explained, open_plain, open_root, read_all, replace_file
+from ..paths import closed_after, explained, open_plain, open_root, read_all, replace_file
 from ..values import record
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -172,16 +172,12 @@ def load_token(home: Path, name: str = "mcp-token", *, renew: bool = False) -> s
     Raise ``InputError`` if other users can read the file or it holds no valid token.
     """
     path = home / name
-    with explained("read", str(path)):
-        folder = open_root(str(home), create=True)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # two servers that start at once share one token
-            token = None if renew else _read(folder, name, path)
-            if token is None:
-                token = secrets.token_urlsafe(32)
-                replace_file(str(home), name, f"{token}\n".encode())
-        finally:
-            os.close(folder)
+    with explained("read", str(path)), closed_after(open_root(str(home), create=True)) as folder:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # two servers that start at once share one token
+        token = None if renew else _read(folder, name, path)
+        if token is None:
+            token = secrets.token_urlsafe(32)
+            replace_file(str(home), name, f"{token}\n".encode())
     return token
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ..paths import open_root
+from ..paths import closed_after, open_root
 
 DATABASE_ENDINGS: Final = ("", "-wal", "-shm")
 """The endings of the files of a database: its own, and those of its write-ahead log."""
@@ -74,14 +74,10 @@ def _make_private(path: Path) -> None:
     and another process could then remove the write-ahead log that they use.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    folder = open_root(str(path.parent), create=True)
-    try:
+    with closed_after(open_root(str(path.parent), create=True)) as folder:
         with suppress(FileExistsError):
-            descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
-            try:
+            with closed_after(os.open(path.name, flags, 0o600, dir_fd=folder)) as descriptor:
                 os.fchmod(descriptor, 0o600)  # the umask may take rights of the owner
-            finally:
-                os.close(descriptor)
             return
         mode = os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode
         _refuse_other_kinds(path, mode)
@@ -89,8 +85,6 @@ def _make_private(path: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         if stat.S_IMODE(mode) != 0o600:
             os.chmod(path.name, 0o600, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 def _refuse_other_kinds(path: Path, mode: int) -> None:

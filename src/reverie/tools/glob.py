@@ -10,6 +10,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
+from ..paths import closed_after
 from ..text.globs import literal_prefix, path_regex
 from .context import ToolContext
 from .files.ignore_rules import parse_ignore_rules
@@ -76,8 +77,7 @@ def _glob(input: Mapping[str, Any], context: ToolContext) -> str:
         label = label_of(target, context)
         rules = rules_above(target, context)
         above = [parse_ignore_rules(text, prefix=prefix) for prefix, text in rules or ()]
-        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-        try:
+        with closed_after(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)) as readable:
             files = walk(
                 readable,
                 hidden=hidden,
@@ -89,8 +89,6 @@ def _glob(input: Mapping[str, Any], context: ToolContext) -> str:
                 if wanted.fullmatch(walked.path) and not scope.is_hidden(os.path.join(target, walked.path), target):
                     changed = os.stat(walked.name, dir_fd=walked.folder, follow_symlinks=False).st_mtime_ns
                     found.append((-changed, os.path.join(label, walked.path)))
-        finally:
-            os.close(readable)
     found.sort()
     if not found:
         return f"No files match {input['pattern']} under {target}."

@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
+from ..paths import closed_after
 from ..text.globs import path_regex
 from .context import ToolContext
 from .files.readable import is_beneath, read_scope
@@ -176,23 +177,21 @@ async def _search_files(path: str, request: dict[str, Any], context: ToolContext
     target = resolved_path(path, context).target
     if target and _is_file(target):
         opened = await anyio.to_thread.run_sync(open_plain_file, path, context)
-        try:
-            request |= {"descriptor": opened.descriptor, "is_folder": False, "label": label_of(opened.target, context)}
-            return await _search(request, (opened.descriptor,))
-        finally:
-            os.close(opened.descriptor)
-    with open_folder(path, context) as (folder, target):
-        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            rules = await anyio.to_thread.run_sync(rules_above, target, context)
-            request |= {"descriptor": readable, "is_folder": True, "label": label_of(target, context)}
-            request |= {"rules": rules or [], "ignore": rules is not None, "folder": target}
-            scope = read_scope(context)
-            request |= {"scope": [scope.cwd, scope.home, scope.roots, scope.denied]}
-            request |= {"linked": is_beneath(target, context.granted)}
-            return await _search(request, (readable,))
-        finally:
-            os.close(readable)
+        with closed_after(opened.descriptor) as file:
+            request |= {"descriptor": file, "is_folder": False, "label": label_of(opened.target, context)}
+            return await _search(request, (file,))
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with (
+        open_folder(path, context) as (folder, target),
+        closed_after(os.open(".", flags, dir_fd=folder)) as readable,
+    ):
+        rules = await anyio.to_thread.run_sync(rules_above, target, context)
+        request |= {"descriptor": readable, "is_folder": True, "label": label_of(target, context)}
+        request |= {"rules": rules or [], "ignore": rules is not None, "folder": target}
+        scope = read_scope(context)
+        request |= {"scope": [scope.cwd, scope.home, scope.roots, scope.denied]}
+        request |= {"linked": is_beneath(target, context.granted)}
+        return await _search(request, (readable,))
 
 
 def _is_file(target: str) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 from ...errors import StorageError
 from ...paths import (
     TEMPORARY_PREFIX,
+    closed_after,
     open_file,
     open_folder,
     open_plain,
@@ -85,8 +86,7 @@ def refuse_large(size: int, file: str) -> None:
 
 def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
     """Return the first bytes of a file, as far as its front matter can reach, and its status; raise if special."""
-    descriptor = os.open(name, READ_FLAGS, dir_fd=folder)
-    try:
+    with closed_after(os.open(name, READ_FLAGS, dir_fd=folder)) as descriptor:
         found = os.fstat(descriptor)
         if found.st_mode & _KIND != _REGULAR or found.st_nlink > 1:
             refuse_unless_plain(found, file)
@@ -95,8 +95,6 @@ def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]
         if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
             head += os.read(descriptor, _MAX_HEAD_BYTES)
         return head, found
-    finally:
-        os.close(descriptor)
 
 
 def print_of(found: os.stat_result) -> int:
@@ -230,13 +228,10 @@ class HeadCache:
         """
         with opened_folder(self._root, (JOURNAL,)) as folder:
             path = os.path.join(self._root, JOURNAL, LOCK)
-            lock = open_plain(folder, LOCK, os.O_RDWR, path)
-            try:
+            with closed_after(open_plain(folder, LOCK, os.O_RDWR, path)) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.path.samestat(os.fstat(lock), os.stat(path, follow_symlinks=False)):
                     self._put(folder, _encoded(self._root, heads))
-            finally:
-                os.close(lock)
 
     def _put(self, folder: int, body: bytes) -> None:
         name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"

@@ -24,6 +24,7 @@ from ...keys import check_key
 from ...paths import (
     TEMPORARY_PREFIX,
     append_line,
+    closed_after,
     explained,
     open_plain,
     opened_folder,
@@ -127,11 +128,8 @@ class JournalFiles:
     def is_settled(self) -> bool:
         """Say whether every line is applied, as far as is visible without the lock; True without a journal."""
         try:
-            lock = os.open(self._lock_path, READ_FLAGS)
-            try:
+            with closed_after(os.open(self._lock_path, READ_FLAGS)) as lock:
                 mark = os.read(lock, _MARK_DIGITS)
-            finally:
-                os.close(lock)
             return mark == b"%0*d" % (_MARK_DIGITS, os.stat(self._lines_path, follow_symlinks=False).st_size)
         except OSError:
             return True  # no journal exists here, or it is not readable
@@ -156,11 +154,8 @@ class JournalFiles:
         return self._standings
 
     def _read_standings(self, start: int, end: int) -> None:
-        lines = os.open(self._lines_path, READ_FLAGS)
-        try:
+        with closed_after(os.open(self._lines_path, READ_FLAGS)) as lines:
             data = _read_from(lines, start, end - start)
-        finally:
-            os.close(lines)
         try:
             entries = _brief.decode_lines(data)
         except (msgspec.MsgspecError, ValueError):
@@ -235,13 +230,10 @@ class JournalFiles:
     def _lines(self) -> Generator[int]:
         with self._folder() as folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            descriptor = open_plain(folder, _LINES, flags, self.path(_LINES))
-            try:
+            with closed_after(open_plain(folder, _LINES, flags, self.path(_LINES))) as descriptor:
                 if os.fstat(descriptor).st_size == 0:
                     sync_folder(folder)  # its name must be as durable as its first line
                 yield descriptor
-            finally:
-                os.close(descriptor)
 
     def _catch_up(self) -> None:
         """Read lines that others appended, apply the unapplied ones, and cut off an incomplete last line."""
@@ -460,11 +452,8 @@ def _digits(said: bytes) -> int | None:
 
 def _tail(path: str, size: int) -> bytes:
     """Return the last bytes of a file of this size, enough to tell one journal from another."""
-    descriptor = os.open(path, READ_FLAGS)
-    try:
+    with closed_after(os.open(path, READ_FLAGS)) as descriptor:
         return _read_from(descriptor, max(0, size - _COMPARED_BYTES), min(size, _COMPARED_BYTES))
-    finally:
-        os.close(descriptor)
 
 
 def _read_from(descriptor: int, start: int, size: int) -> bytes:
@@ -479,9 +468,6 @@ def _read_from(descriptor: int, start: int, size: int) -> bytes:
 def _write_beside(folder: int, data: bytes) -> str:
     """Write a durable temporary file into a folder, and return its unique name."""
     name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
-    descriptor = open_plain(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, name)
-    try:
+    with closed_after(open_plain(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, name)) as descriptor:
         write_durably(descriptor, data)
-    finally:
-        os.close(descriptor)
     return name

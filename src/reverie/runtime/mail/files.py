@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from ...errors import InputError, StorageError, UnsafePath
 from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, Letter, check_name
-from ...paths import explained, open_beneath, open_plain, opened_folder, sync_folder, temporary_file
+from ...paths import closed_after, explained, open_beneath, open_plain, opened_folder, sync_folder, temporary_file
 from ...values import record
 
 AGENT: Final = "agent.json"
@@ -102,12 +102,12 @@ def key_of(home: str, team: str, agent: str) -> bytes | None:
     parts = folders_of(team, agent)
     path = os.path.join(home, *parts, KEY)
     try:
-        with explained("read", path), opened_folder(home, parts) as folder:
-            descriptor = open_plain(folder, KEY, os.O_RDONLY, path)
-            try:
-                data = os.read(descriptor, 4 * KEY_BYTES)
-            finally:
-                os.close(descriptor)
+        with (
+            explained("read", path),
+            opened_folder(home, parts) as folder,
+            closed_after(open_plain(folder, KEY, os.O_RDONLY, path)) as descriptor,
+        ):
+            data = os.read(descriptor, 4 * KEY_BYTES)
         key = bytes.fromhex(data.decode("ascii").strip())
     except (UnsafePath, ValueError):
         return None
@@ -225,11 +225,8 @@ def _exists(folder: int, name: str) -> bool:
 
 @contextmanager
 def _below(mailbox: int, *parts: str) -> Generator[int]:
-    folder = open_beneath(mailbox, "/".join(parts), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closed_after(open_beneath(mailbox, "/".join(parts), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder:
         yield folder
-    finally:
-        os.close(folder)
 
 
 def listed(mailbox: int, *parts: str) -> list[str]:

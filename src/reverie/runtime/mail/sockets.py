@@ -25,7 +25,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ...errors import InputError, StorageError
 from ...layers.l7_relay import MAX_LETTER_BYTES
-from ...paths import open_folder
+from ...paths import closed_after, open_folder
 from .files import SOCKET
 from .mailbox import Mailbox
 
@@ -55,8 +55,7 @@ def peer_uid(connection: socket.socket) -> int | None:
 @contextmanager
 def _address(home: str, parts: Sequence[str]) -> Generator[tuple[int, str]]:
     """Yield a mailbox's open folder and a path of its socket that is short enough for the system, in a context."""
-    folder = open_folder(home, parts)
-    try:
+    with closed_after(open_folder(home, parts)) as folder:
         short = f"/proc/self/fd/{folder}/{SOCKET}"
         whole = os.path.join(home, *parts, SOCKET)
         if os.path.isdir(f"/proc/self/fd/{folder}"):
@@ -65,8 +64,6 @@ def _address(home: str, parts: Sequence[str]) -> Generator[tuple[int, str]]:
             yield folder, whole
         else:
             raise OSError(errno.ENAMETOOLONG, "the path of the socket is too long for this system", whole)
-    finally:
-        os.close(folder)
 
 
 # -- frames

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from ...conversation.entries import seconds
 from ...errors import InputError, StorageError
 from ...keys import OWN_PREFIX
-from ...paths import explained, open_file, read_all, replace_file
+from ...paths import closed_after, explained, open_file, read_all, replace_file
 from ...values import record
 
 _AT_FDCWD: Final = -100
@@ -102,13 +102,10 @@ class DirectoryFile:
     @contextmanager
     def _lock(self) -> Generator[None]:
         """Lock the file against other processes for the ``with`` block."""
-        with explained("lock", str(self._home / self._lock_file)):
-            lock = open_file(str(self._home), self._lock_file, os.O_RDWR | os.O_CREAT)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(lock)
+        opened = explained("lock", str(self._home / self._lock_file))
+        with opened, closed_after(open_file(str(self._home), self._lock_file, os.O_RDWR | os.O_CREAT)) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
 
 def entry_for(directory: Path, doing: str, rule: str = "", settings: str = "") -> DirectoryEntry:

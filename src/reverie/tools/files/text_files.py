@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from ...errors import InputError, UnsafePath
-from ...paths import TEMPORARY_PREFIX, remove_orphans, write_durably
+from ...paths import TEMPORARY_PREFIX, closed_after, remove_orphans, write_durably
 from ...values import record
 from ..context import ToolContext
 from .read_state import version_of
@@ -140,12 +140,9 @@ def remove_text(before: TextFile, context: ToolContext) -> None:
 
 def _remove_orphans(folder: int) -> None:
     """Remove files that killed writers left in the folder, if it may be listed."""
-    with suppress(OSError):
-        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            remove_orphans(listed)
-        finally:
-            os.close(listed)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with suppress(OSError), closed_after(os.open(".", flags, dir_fd=folder)) as listed:
+        remove_orphans(listed)
 
 
 def _keep_rights(descriptor: int, before: os.stat_result) -> None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ...errors import InputError, UnsafePath
-from ...paths import open_beneath
+from ...paths import closed_after, open_beneath
 from ...values import record
 from ..context import ToolContext
 from ..tool import Access, AccessKind
@@ -191,8 +191,7 @@ def _root_for(place: ResolvedPath, context: ToolContext) -> str:
 
 
 def _open_below(root: str, below: str, create: bool) -> int:
-    base = os.open(root, _FOLDER)
-    try:
+    with closed_after(os.open(root, _FOLDER)) as base:
         if below == ".":
             return os.dup(base)
         try:
@@ -211,8 +210,6 @@ def _open_below(root: str, below: str, create: bool) -> int:
             return os.dup(current)
         finally:
             os.close(current)
-    finally:
-        os.close(base)
 
 
 def _check_plain(found: os.stat_result, target: str, context: ToolContext) -> None:
