@@ -87,7 +87,7 @@ def one_of(words: Collection[str]) -> Callable[[object, str], str]:
 
     def read(value: object, where: str) -> str:
         if value not in words:
-            raise SettingsError(f"{where} is {value!r}; say {' or '.join(words)}")
+            raise SettingsError(f"{where} is {value!r}; say {(', ' if len(words) > 2 else ' or ').join(words)}")
         return cast(str, value)
 
     return read
