@@ -26,6 +26,7 @@ from reverie.runtime.memory.recall import SessionRecall
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.session.ledger import LedgerStore
 from reverie.runtime.session.log import MAX_LATER, SessionLog, StorageThread
+from reverie.runtime.session.standing_context import StandingContext
 from reverie.settings import Switches
 from reverie.storage import log_files
 from reverie.storage.files import FileStorage
@@ -165,6 +166,39 @@ def test_the_count_detects_a_turn_that_waits_for_each_line(place: Place, disk: D
     assert hops > 5
 
 
+@pytest.mark.requirement("K2")
+@pytest.mark.parametrize("logs", [False, True])
+def test_the_disk_writes_while_the_request_is_built_and_the_request_waits_for_lines_logged_meanwhile(
+    place: Place, disk: Disk, monkeypatch: pytest.MonkeyPatch, logs: bool
+):
+    begun, seen = threading.Event(), list[bool]()
+    flush, before_request = log_files.flush, StandingContext.before_request
+
+    def flushed(descriptor: int) -> None:
+        begun.set()
+        flush(descriptor)
+
+    async def built(standing: StandingContext) -> None:
+        seen.append(begun.wait(10))
+        if logs:
+            await place.session.log.append(META, {"note": 1}, sync=False)
+        await before_request(standing)
+
+    async def steps() -> None:
+        async with place.session as session:
+            await session.say("go")
+            await place.prepare()
+            monkeypatch.setattr(StandingContext, "before_request", built)
+            monkeypatch.setattr(log_files, "flush", flushed)
+            for turn in range(1, 4):
+                begun.clear()
+                await place.turn()
+                assert seen == [True] * turn
+                assert disk.is_safe(place.log)
+
+    anyio.run(steps)
+
+
 async def unsafe_moments(place: Place, disk: Disk) -> list[str]:
     """Return the calls that returned before the whole log was on disk, of those that promise it."""
     found: list[str] = []
@@ -206,6 +240,7 @@ def test_the_look_at_the_disk_detects_a_request_that_does_not_wait(
         pass
 
     monkeypatch.setattr(SessionLog, "sync_briefly", never)
+    monkeypatch.setattr(SessionLog, "begin_sync", lambda self: None)  # its flush may end before the request does
     assert "second prepare" in anyio.run(unsafe_moments, place, disk)
 
 

@@ -143,6 +143,10 @@ class FileStorage:
         """
         return self._logs.unsynced(key)
 
+    def flush(self, key: str) -> None:
+        """Flush the lines of an open log; the next ``sync`` or ``append`` reports a failure."""
+        self._logs.flush_early(key)
+
     def sync(self, key: str, *, expect: int) -> None:
         """Return when every line of a log of ``expect`` bytes is as safe as ``durability`` says.
 

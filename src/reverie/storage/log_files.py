@@ -195,6 +195,14 @@ class LogFiles:
         finally:
             self._unsynced.discard(key)
 
+    def flush_early(self, key: str) -> None:
+        """Flush the lines of a log if it is open; ``sync`` or the next append raises the error of a failure."""
+        with self._lock:
+            log = self._logs.get(key)
+        if log is not None and self._durability == "always":
+            with suppress(StorageError):
+                log.flush()
+
     def sync(self, key: str, expect: int) -> None:
         """Return when every line of a log is as safe as ``durability`` requires; raise ``LogLost`` if it is gone."""
         if self._durability != "always":

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event as ThreadEvent
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Final, Literal, TypeVar
 from weakref import finalize
 
-from anyio import CancelScope, Lock, to_thread
+from anyio import CancelScope, to_thread
+from anyio import Lock as AsyncLock
 
 from ...conversation.decisions import Decision, Unknown, body_of, decision_of
 from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
@@ -31,13 +32,15 @@ MAX_LATER: Final = 8
 """Functions of ``run_later`` that may wait for another entry."""
 
 
-Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+_MAX_START_SECONDS: Final = 0.001
+
+Job = Callable[[], object]
 
 
 class StorageThread:
     """A thread that waits for one log's disk; it starts with its first job and ends when it is closed.
 
-    A turn goes there once. A worker of ``to_thread`` costs the event loop three rounds more.
+    A turn waits for it once. A worker of ``to_thread`` costs the event loop three rounds more.
     """
 
     def __init__(self) -> None:
@@ -45,16 +48,44 @@ class StorageThread:
 
     async def run(self, act: Callable[[], T]) -> T:
         """Run a function in the thread and return its result; as with ``to_thread``, nothing stops the function."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def job() -> None:
+            tell: Callable[[asyncio.Future[T], Any], None] = _succeed
+            try:
+                outcome: Any = act()
+            except BaseException as error:
+                tell, outcome = _fail, error
+            with suppress(RuntimeError):  # the event loop was closed meanwhile
+                loop.call_soon_threadsafe(tell, done, outcome)
+
+        self._put(job)
+        with CancelScope(shield=True):
+            await done
+        return done.result()
+
+    def begin(self, act: Callable[[], object]) -> None:
+        """Run a function in the thread beside the caller; it must not raise.
+
+        Wait a moment until it runs: a thread that only just woke up gets no turn while another one computes.
+        """
+        running = Lock()
+        running.acquire()
+
+        def job() -> None:
+            running.release()
+            act()
+
+        self._put(job)
+        running.acquire(timeout=_MAX_START_SECONDS)
+
+    def _put(self, job: Job) -> None:
         if self._jobs is None:
             self._jobs = SimpleQueue()
             Thread(target=_run_jobs, args=(self._jobs,), name="reverie-log", daemon=True).start()
             finalize(self, self._jobs.put, None)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((act, loop, done))
-        with CancelScope(shield=True):
-            await done
-        return done.result()
+        self._jobs.put(job)
 
     def close(self) -> None:
         """End the thread after its jobs; a later job starts another."""
@@ -65,14 +96,8 @@ class StorageThread:
 
 def _run_jobs(jobs: SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
-        act, loop, done = job
-        try:
-            tell, outcome = _succeed, act()
-        except BaseException as error:
-            tell, outcome = _fail, error
-        with suppress(RuntimeError):  # the event loop was closed meanwhile
-            loop.call_soon_threadsafe(tell, done, outcome)
-        del job, act, done, outcome  # an idle thread keeps no session alive
+        job()
+        del job  # an idle thread keeps no session alive
 
 
 def _succeed(done: asyncio.Future[Any], outcome: Any) -> None:
@@ -97,7 +122,7 @@ class SessionLog:
         self._inline = isinstance(storage, InMemoryStorage)
         self._hands_over = isinstance(storage, FileStorage | InMemoryStorage)
         self._thread = StorageThread()
-        self._lock = Lock(fast_acquire=True)
+        self._lock = AsyncLock(fast_acquire=True)
         self._listeners: list[Listener] = []
         self._since_request: list[Decision | Unknown] = []
         self._told = ""
@@ -146,6 +171,11 @@ class SessionLog:
         if self._writer.is_unsynced or self._later:
             async with self._lock:
                 await self._written(self._writer.sync)
+
+    def begin_sync(self) -> None:
+        """Let the disk write the entries so far while the next request is built; ``sync_briefly`` waits for it."""
+        if self._writer.is_unsynced:
+            self._thread.begin(self._writer.flush)
 
     async def sync_briefly(self) -> None:
         """Return when every entry is on disk; a few functions of ``run_later`` are left for later.

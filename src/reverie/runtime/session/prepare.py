@@ -32,6 +32,7 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=capabilities)
     await parts.offload.before_request(log)  # layer 1: results of one message
     await parts.trim.before_request(log, summary_at=parts.compact.summary_at)  # layer 2: old results
+    log.begin_sync()  # what follows logs nothing in most turns, and the disk needs as long as it
     await parts.compact.before_request()  # layer 4: the past
     await parts.standing.before_request()  # standing context: new and changed items, and those that a cut took
     await log.decide_all(repairs(log.view), sync=False)
@@ -41,11 +42,12 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
         is_cut = is_other_model or log.view.cuts != parts.cache.cuts
         await amend_prefix(log, asked, facts, binds=binds, declares=declares, anew=anew, is_cut=is_cut)
     request = await parts.thinking.request(log, facts)
+    request = _marked(log, parts, request)
     await log.sync_briefly()  # a request leaves only after its log is on disk
-    parts.sent = _marked(log, parts, request)
+    parts.sent = request
     tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
     log.emit(RequestPrepared(log.name, len(request["messages"]), tokens, window))
-    return parts.sent
+    return request
 
 
 def _reason_to_render(log: SessionLog, parts: SessionParts) -> str:

@@ -168,6 +168,11 @@ class LogWriter:
             self.view = self.view.fold(entry, place)
             return entry
 
+    def flush(self) -> None:
+        """Begin to make the entries durable, beside later appends; ``sync`` reports a failure."""
+        if isinstance(self._storage, FileStorage):
+            self._storage.flush(self.key)
+
     def sync(self) -> None:
         """Return when every entry is durable."""
         with self._appending:
