@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from reverie.settings import Mode, PermissionRules
 from reverie.tools import Access
 from reverie.tools.shell import computed, sandbox
 from reverie.tools.shell.computed import judged_line
+from reverie.tools.shell.git_program import loader_of
 from shell_world import CANARY, DENY, GIT, ShellWorld
 
 Case: TypeAlias = dict[str, str]
@@ -107,7 +109,22 @@ EVALUATED = [
     "x=$(cat subscript.txt); echo $((x + 1))",
     "x='a[$(. ./payload.sh >&2)]'; [[ $x -eq 1 ]]",
     "x='a[$(source payload.sh >&2)]'; for ((i = x; i < 1; i++)); do echo \"$i\"; done",
+    # Bash sets $_ to the last word of the last command; errors in an output are not a number.
+    ": 'a[$(. ./payload.sh >&2)]'; echo $(($_))",
+    "for _ in 1; do : 'a[$(. ./payload.sh >&2)]'; echo $((_)); done",
+    "x=1; _x='a[$(. ./payload.sh >&2)]'; echo $(($_x))",
+    "n=$(grep -c x 'a[$(. ./payload.sh >&2)]' 2>&1); echo $((0 ? $n : 1))",
+    "echo $((0 ? $(grep -c x 'a[$(. ./payload.sh >&2)]' 2>&1) : 1))",
 ]
+# Code in a subscript, and the reason why it starts no program of the repository where nothing judged the line.
+STARTED = {
+    "cd ${loader%/*}; /proc/self/cwd/${loader##*/} $OLDPWD/tool PAYLOAD-%s RAN": "required file not found",
+    "cd ${loader%/*}; /proc/self/cwd/./${loader##*/} $OLDPWD/tool PAYLOAD-%s RAN": "required file not found",
+    "/dev/../proc/self/root$(command -v ls)": "its path means another file in each process",
+    "LD_PRELOAD=$PWD/tool ls": "the line sets LD_PRELOAD for it",
+    "HOME=$PWD git status": "the line sets HOME for it",
+    "BASH_ENV=payload.sh xargs ls": "the line sets BASH_ENV for it",
+}
 
 
 @pytest.mark.slow
@@ -127,6 +144,22 @@ def test_each_layer_holds_where_another_one_is_missing(world: ShellWorld, monkey
     monkeypatch.setattr(sandbox, "confined_command", lambda argv, watched=(), **given: plain(argv, **given))
     assert effects(world, [*INJECTED, *EVALUATED], "default") == [*INJECTED, *EVALUATED]
     judged_line.cache_clear()
+
+
+def test_code_in_a_value_starts_no_program_by_a_path_or_a_variable(
+    world: ShellWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.furnish("cp $(command -v printf) tool", repository=True)
+    (loader,) = loader_of(shutil.which("printf") or "") or ("",)
+    monkeypatch.setattr(computed, "script_problem", lambda script: "")
+    judged_line.cache_clear()
+    lines = [f"loader={loader}; x='a[$({code} >&2)]'; [[ $x -eq 1 ]]" for code in STARTED]
+    ran = world.run(*lines)
+    judged_line.cache_clear()
+    assert all(ran.allowed)
+    assert [(line, text) for line, text in zip(lines, ran.results, strict=True) if RAN in text] == []
+    said = dict(zip(STARTED, ran.results, strict=True))
+    assert {code: text for code, text in said.items() if STARTED[code] not in text} == {}
 
 
 EVERYDAY = [

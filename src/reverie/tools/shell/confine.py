@@ -130,7 +130,8 @@ def run(
     child = os.fork()
     if child:
         if channels:
-            load_watch().watch_programs(channels, child, watched or [], own_git(), judge)
+            variables = safe_environment(dict(os.environ))
+            load_watch().watch_programs(channels, child, command, variables, watched or [], own_git(), judge)
         code = wait_for(child)
         sweep()
         return code

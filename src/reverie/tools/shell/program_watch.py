@@ -2,8 +2,9 @@
 
 The kernel stops a process at ``execve`` and asks the launcher (a seccomp listener). The launcher reads the path and the
 arguments from the memory of the process, and the lists of ``read_only`` decide. So no value that bash computed can
-become an option, a program or a script that the lists do not allow. Nothing runs between the answer and the start that
-could change that memory: no hostile program starts. ``confine.py`` loads this module without the package.
+become an option, a program or a script that the lists do not allow. A program starts with the variables of the sandbox:
+others could make it load code. Nothing runs between the answer and the start that could change that memory: no hostile
+program starts. ``confine.py`` loads this module without the package.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ RECEIVE, ANSWER, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 LOAD, EQUAL, FINISH = 0x20, 0x15, 0x06
 ALLOW, NOTIFY, REFUSE = 0x7FFF0000, 0x7FC00000, 0x00050001
 MAX_ARGUMENTS, MAX_BYTES = 100_000, 4 << 20
+# The variables that a line may change for a program, and those that bash changes itself.
+CHANGED = ("LANG", "TZ", "PAGER", "GIT_PAGER", "NO_COLOR", "TERM", "COLUMNS", "_", "PWD", "OLDPWD", "SHLVL")
 __all__ = ["ProgramWatch", "listen", "socketpair", "watch_programs"]
 PACKAGE = os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", ".."))
 
@@ -64,7 +67,13 @@ def listen(channels: tuple[socket.socket, socket.socket], processor: str) -> Non
 
 
 def watch_programs(
-    channels: tuple[socket.socket, socket.socket], child: int, roots: list[str], git: list[str], judge: Judge | None
+    channels: tuple[socket.socket, socket.socket],
+    child: int,
+    command: list[str],
+    variables: dict[str, str],
+    roots: list[str],
+    git: list[str],
+    judge: Judge | None,
 ) -> None:
     """Answer the kernel in a thread, from when the child has its restrictions: which programs may start."""
     here, there = channels
@@ -72,16 +81,31 @@ def watch_programs(
     _, extra, _, _ = here.recvmsg(1, socket.CMSG_LEN(4))
     here.close()
     if extra:  # otherwise the child has ended
-        ProgramWatch(struct.unpack("i", extra[0][2][:4])[0], child, roots, git, judge).start()
+        descriptor = struct.unpack("i", extra[0][2][:4])[0]
+        ProgramWatch(descriptor, child, command, variables, roots, git, judge).start()
 
 
 class ProgramWatch:
     """Answers the kernel for one command: which of its programs may start."""
 
-    def __init__(self, descriptor: int, first: int, roots: list[str], git: list[str], judge: Judge | None) -> None:
-        """Watch by a descriptor; the process ``first`` starts the command itself, nothing beneath ``roots`` starts."""
+    def __init__(
+        self,
+        descriptor: int,
+        first: int,
+        command: list[str],
+        variables: dict[str, str],
+        roots: list[str],
+        git: list[str],
+        judge: Judge | None,
+    ) -> None:
+        """Watch by a descriptor; the process ``first`` starts the command itself, nothing beneath ``roots`` starts.
+
+        The command gives ``variables`` to programs, and no others.
+        """
         self._descriptor = descriptor
         self._first = first
+        self._command = b"".join(os.fsencode(word) + b"\0" for word in command)
+        self._variables = {f"{name}={text}" for name, text in variables.items()}
         self._roots = [*roots, *map(os.path.realpath, roots)]
         self._git = git
         self._judge = judge
@@ -110,39 +134,55 @@ class ProgramWatch:
                     continue
                 return
             number, process = struct.unpack_from("=QI", request)
-            path, arguments = struct.unpack_from("=QQ", request, 32)
             try:
-                allowed = self._may_start(process, path, arguments, number)
+                refusal = self._refusal(process, number, *struct.unpack_from("=QQQ", request, 32))
             except Exception as problem:  # a process must never wait for ever, nor start a program unjudged
                 say(f"confine: a program was not judged ({problem})")
-                allowed = False
-            answer = struct.pack("=QqiI", number, 0, 0 if allowed else -errno.EACCES, CONTINUE if allowed else 0)
+                refusal = errno.EACCES
+            answer = struct.pack("=QqiI", number, 0, -refusal, 0 if refusal else CONTINUE)
             try:
                 fcntl.ioctl(self._descriptor, ANSWER, answer)
             except OSError:
                 continue
 
-    def _may_start(self, process: int, path: int, arguments: int, number: int) -> bool:
+    def _refusal(self, process: int, number: int, path: int, arguments: int, variables: int) -> int:
+        """Return the number of the error with which a start fails; 0 if the program may start."""
         import fcntl
 
         if process == self._first:
             self._first = 0  # the command itself, from a process whose memory may be closed to us
-            return True
+            return 0
         with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
             fcntl.ioctl(self._descriptor, IS_VALID, struct.pack("=Q", number))  # raises for a process that took its id
             given = text_at(memory.fileno(), path)
             argv = texts_at(memory.fileno(), arguments)
+            given_variables = texts_at(memory.fileno(), variables) if self._is_the_command(process) else []
         folder = os.readlink(f"/proc/{process}/cwd")
         program = os.path.realpath(os.path.join(folder, given))
         if not os.path.exists(program):
-            return True  # one place of the search path
-        problem = self._problem(os.path.join(folder, given), program, argv, os.readlink(f"/proc/{process}/exe"))
+            return errno.ENOENT  # one place of the search path, or one that only that process can see
+        problem = self._variables_problem(given_variables) or self._problem(
+            os.path.join(folder, given), program, argv, os.readlink(f"/proc/{process}/exe")
+        )
         if problem:
             say(f"{' '.join(argv)[:200]!a}: not started without asking: {problem}")
-        return not problem
+        return errno.EACCES if problem else 0
+
+    def _is_the_command(self, process: int) -> bool:
+        """Return whether a process is the command or a part of it that has not started another program."""
+        with open(f"/proc/{process}/cmdline", "rb") as file:
+            return file.read() == self._command
+
+    def _variables_problem(self, texts: list[str]) -> str:
+        """Return why a program must not start with these variables: one of them could make it load code."""
+        names = (text.partition("=")[0] for text in texts if text not in self._variables)
+        strange = next((name for name in names if name not in CHANGED and not name.startswith("LC_")), "")
+        return f"the line sets {strange} for it" if strange else ""
 
     def _problem(self, given: str, program: str, argv: list[str], caller: str) -> str:
         """Return why a program must not start, '' if it may: it only reads, or is git's own."""
+        if os.path.normpath(given).startswith(("/proc/", "/dev/")):
+            return "its path means another file in each process"
         if self._is_in_project(program) or self._is_in_project(os.path.normpath(given)):
             return "it is a program of the project"
         name = os.path.basename(given)
@@ -205,15 +245,16 @@ def texts_at(memory: int, address: int) -> list[str]:
     """Return the texts of a list of pointers that ends with a null."""
     found: list[str] = []
     size = 0
-    while address and len(found) < MAX_ARGUMENTS:
-        (pointer,) = struct.unpack("=Q", os.pread(memory, 8, address))
-        if not pointer:
-            return found
-        found.append(text_at(memory, pointer))
-        size += len(found[-1])
-        if size > MAX_BYTES:
+    while address and len(found) < MAX_ARGUMENTS and size <= MAX_BYTES:
+        part = os.pread(memory, 512 - address % 512, address)
+        if len(part) < 8:
             break
-        address += 8
+        for (pointer,) in struct.iter_unpack("=Q", part):
+            if not pointer:
+                return found
+            found.append(text_at(memory, pointer))
+            size += len(found[-1])
+        address += len(part)
     if address:
         raise ValueError("there are too many arguments")
     return found

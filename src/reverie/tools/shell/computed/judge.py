@@ -103,7 +103,7 @@ def _binding_problem(binding: Assignment) -> str:
 
 def _numeric_names(bindings: Iterable[Assignment]) -> frozenset[str]:
     """Return the variables that hold nothing but numbers, by every word that the line gives them."""
-    numbers = {each.name for each in bindings}
+    numbers = {each.name for each in bindings} - {"_"}  # bash itself sets it: the last word of each command
     while True:
         wrong = {
             each.name
@@ -142,7 +142,9 @@ def _is_numeric(value: Value, numbers: Collection[str]) -> bool:
 def _prints_number(command: ScriptCommand, numbers: Collection[str]) -> bool:
     """Return whether a command prints only numbers for any input; no word of it may become an option."""
     words = command.words
-    if not all((word.is_literal and not word.is_pattern) or _is_number(word, numbers) for word in words):
+    if command.is_mixed or not all(
+        (word.is_literal and not word.is_pattern) or _is_number(word, numbers) for word in words
+    ):
         return False
     name, *rest = [word.text or NUMBER for word in words] or [""]
     match name:

@@ -180,12 +180,15 @@ class _ScriptParser(WordParser):
         start = len(self._bindings)
         words: list[ScriptWord] = []
         reads: list[ScriptWord] = []
+        is_mixed = False
         while True:
             self.skip_blanks()
             if self.is_at_word_end():
                 break
+            at = self.at
             if (found := self._redirection()) is not None:
                 reads += found
+                is_mixed = is_mixed or self.source[at : self.at] == "2>&1"
             elif not words and (assigned := _ASSIGNMENT.match(self.source, self.at)):
                 self._read_assignment(assigned)
             else:
@@ -197,7 +200,7 @@ class _ScriptParser(WordParser):
         if words:
             own = self._bindings[start:]
             self._bindings[start:] = [Assignment(one.name, one.words, words[0].text) for one in own]
-        made = ScriptCommand(tuple(words), tuple(reads), time_at)
+        made = ScriptCommand(tuple(words), tuple(reads), time_at, is_mixed)
         if words or reads:
             self._commands.append(made)
         return made

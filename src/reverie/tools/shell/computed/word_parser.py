@@ -24,9 +24,12 @@ _PARAMETER: Final = re.compile(
     r"\$\{(?P<length>#?)(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<all>\[[@*]\]|\[[0-9]+\])?"
     rf"(?P<form>%%?{_LITERAL}|\#\#?{_LITERAL}|//?{_LITERAL}|:[-+](?:{_LETTER}|\$[A-Za-z_])*|:[0-9]+(?::[0-9]+)?|\^\^?|,,?)?\}}"
 )
+_SUBSTITUTED: Final = "\0"
+"""The mark of a substitution in a sum; no line holds this character."""
 # Names, numbers and operators; no subscripts, quotes, substitutions or other number bases.
 _SUM: Final = re.compile(
-    r"(?:[A-Za-z0-9_ +*/%<>=!&|?:,~^-]|(?<![A-Za-z0-9_}])\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}(?![A-Za-z0-9_])))*"
+    r"(?:[A-Za-z0-9_ +*/%<>=!&|?:,~^-]|(?<![A-Za-z0-9_}])\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}(?![A-Za-z0-9_]))"
+    rf"|(?<![A-Za-z0-9_}}]){_SUBSTITUTED}(?![A-Za-z0-9_]))*"
 )
 
 
@@ -229,7 +232,7 @@ class WordParser:
             if self.starts("$(") and not self.starts("$(("):
                 self.at += 2
                 self.counts.append(self._substituted("substitution", is_quoted=False))
-                text += "$_"  # in the place of a variable
+                text += _SUBSTITUTED
                 continue
             text += " " if letter in "()" else letter
             self.at += 1
@@ -238,7 +241,6 @@ class WordParser:
             raise ValueError("an arithmetic expression is not of the few forms that only count")
         if re.search(r"[0-9][A-Za-z_]", text):
             raise ValueError("a number is not plain")
-        text = text.replace("$_", "0")
         self.sums += _NAME.findall(text)
         self.summed += re.findall(r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))", text)
         self.summed += re.findall(r"(?:\+\+|--)\s*([A-Za-z_]\w*)", text)

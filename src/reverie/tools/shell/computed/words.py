@@ -90,6 +90,8 @@ class ScriptCommand:
     reads: tuple[ScriptWord, ...] = ()
     time_at: int | None = None
     """The place of the word ``time`` before it."""
+    is_mixed: bool = False
+    """Whether its errors go where its output goes."""
 
 
 @record

@@ -62,7 +62,8 @@ def _is_only_version(name: str) -> WordCheck:
     return check
 
 
-def _has_no_option_file(given: ParsedArguments) -> str:
+def has_no_option_file(given: ParsedArguments) -> str:
+    """Return a problem, or '' if no argument is read as a file with more options (``@FILE``)."""
     return "an argument names a file of options" if any(text.startswith("@") for text in given.texts) else ""
 
 
@@ -139,7 +140,7 @@ COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
             "cd": _is_directory,
             "date": _is_date,
             "ps": _is_process_list,
-            "strings": _has_no_option_file,
+            "strings": has_no_option_file,
         },
     ),
     **{name: _is_only_version(name) for name in ("bash", "gcc", "node", "python", "python3")},

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..grammar import Word
-from .commands import COMMANDS, VERSIONS, judge_find, judge_xargs
+from .commands import COMMANDS, VERSIONS, has_no_option_file, judge_find, judge_xargs
 from .languages import judge_awk, judge_sed
 from .options import (
     OptionRule,
@@ -150,7 +150,13 @@ def _prints(given: ParsedArguments) -> str:
 
 WATCHED: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     **{name: _asks_version(name) for name in VERSIONS if name not in COMMANDS},
-    **option_rules("watch_rules.toml", {"gzip": _prints, "unzip": _prints}),
+    **option_rules(
+        "watch_rules.toml",
+        {
+            **dict.fromkeys(("gzip", "unzip"), _prints),
+            **dict.fromkeys(("nm", "objdump", "readelf", "size"), has_no_option_file),
+        },
+    ),
     "awk": _checked(_judge_awk),
     "env": _judge_environment,
     "find": lambda words: judge_find(words, nested_problem),
