@@ -57,10 +57,7 @@ def _check_name(key: str, name: str) -> None:
 
 
 def _decoded_name(name: str) -> str | None:
-    """Return the name with every encoding undone that a later reader might undo.
-
-    Return None if it is not valid text or is encoded eight times or more.
-    """
+    """Return the name with every encoding undone; None if it is no valid text or is encoded eight times or more."""
     for _ in range(_MAX_ENCODINGS):
         try:
             plain = unicodedata.normalize("NFKC", _PERCENT.sub(_decoded, name))

@@ -193,10 +193,7 @@ def refuse_shared_link(root: str) -> None:
 
 
 def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int:
-    """Open a folder beneath the root and return its descriptor; with ``create``, make missing folders.
-
-    New folders are private and durable.
-    """
+    """Open a folder beneath the root and return its descriptor; with ``create``, make private, durable folders."""
     current = open_root(root, create=create)
     try:
         if not parts:

@@ -181,10 +181,7 @@ def _precedes(one: BlockPosition, other: BlockPosition) -> bool:
 
 
 def with_marks(request: dict[str, Any], planned: BreakpointPlan, *, own: bool = False) -> dict[str, Any]:
-    """Return the request with its breakpoints; messages without one are the same objects.
-
-    Set ``own`` if no other code holds the request's list of messages; the list is then changed in place.
-    """
+    """Return the request with its breakpoints; with ``own``, its list of messages is changed in place."""
     given = cast("list[Message]", request["messages"])
     messages = given if own else given.copy()
     for place, ttl in planned.marks:

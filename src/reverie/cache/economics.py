@@ -117,10 +117,7 @@ class Verdict:
 
 
 def weigh_clearing(clearing: ClearingOption, forecast: Forecast, *, rates: RelativeRates, room: float = inf) -> Verdict:
-    """Return the verdict on clearing old results now instead of carrying them on.
-
-    ``room`` is the highest price that the session may risk.
-    """
+    """Return the verdict on clearing old results now; ``room`` is the highest price that the session may risk."""
     left = rates.at(forecast.window - clearing.frees)
     # Live tokens would have been read; expired ones are written either way.
     rewrite = (left.write_5m - left.read) * clearing.live

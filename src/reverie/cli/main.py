@@ -272,10 +272,7 @@ def run(arguments: Sequence[str] | None = None, *, commands: click.Command = gro
 
 
 def invoke(commands: click.Command, arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code.
-
-    Bypasses click's own ``main``, which turns a closed pipe into exit code 1.
-    """
+    """Run a command and return its exit code; click's own ``main`` turns a closed pipe into exit code 1."""
     try:
         with warnings.catch_warnings(), commands.make_context("reverie", list(arguments)) as context:
             warnings.simplefilter("default", UserWarning)

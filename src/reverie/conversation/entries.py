@@ -142,10 +142,7 @@ def decode_entry(line: bytes) -> Entry:
 
 
 def _incomplete(fields: dict[str, Any]) -> tuple[Any, ...]:
-    """Return a tuple of the fields of an entry that lacks optional ones, and its extra fields at the end.
-
-    Raise ``ValueError`` if it lacks its kind, uuid or body.
-    """
+    """Return the fields of an entry that lacks optional ones; raise ``ValueError`` without a kind, uuid or body."""
     for key in ("kind", "uuid", "body"):
         if key not in fields:
             raise ValueError(f"not an entry: no {key!r}")
@@ -186,10 +183,7 @@ def reply_id(entry: Entry) -> str:
 
 
 def rounds(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return message entries as a list of rounds, each starting at a reply with a new id.
-
-    The messages before the first reply form a round of their own.
-    """
+    """Return message entries as rounds: those before the first reply, then one from each reply with a new id on."""
     out: list[list[Entry]] = []
     seen: set[str] = set()
     for entry in entries:

@@ -48,10 +48,7 @@ def side_request(
 
 
 def adapted(request: Mapping[str, Any], facts: ModelFacts, *, answer_tokens: int) -> dict[str, Any]:
-    """Return a side query with options that a model with these facts accepts, and room for ``answer_tokens``.
-
-    A forced tool choice is left out, and so is an effort that the model does not take, or not with thinking off.
-    """
+    """Return a side query with the options that a model with these facts accepts, and room for ``answer_tokens``."""
     out = {key: value for key, value in request.items() if facts.sampling or key not in _SAMPLING}
     if _kind(out.get("tool_choice")) in _FORCED:
         del out["tool_choice"]

@@ -131,10 +131,7 @@ def read_hook_event(host: Host, event: str, payload: object, environ: Mapping[st
 
 
 def _event(host: Host, given: str) -> tuple[str, HookKind]:
-    """Return the host's own spelling of an event name, because answers repeat it, and our kind of event.
-
-    An unknown event keeps its name and is of the kind ``other``.
-    """
+    """Return an event's name in the host's own spelling, which answers repeat, and our kind, by default ``other``."""
     folded = given.replace("_", "").replace("-", "").lower()
     for name, kind in EVENTS[host].items():
         if folded == name.lower():

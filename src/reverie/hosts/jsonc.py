@@ -33,10 +33,7 @@ class JsonValue:
 
 
 def read(text: str) -> Any:
-    """Return the content of a JSON text as plain values; an empty text is an empty object.
-
-    Raise ``InputError`` with the line number if the text is not JSON.
-    """
+    """Return the content of a JSON text, {} for an empty one; raise ``InputError`` with the line number if invalid."""
     return scan(text).plain
 
 
@@ -53,10 +50,7 @@ def scan(text: str) -> JsonValue:
 
 
 def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
-    """Return the text with a member added at a path, unless the path exists; missing objects are created.
-
-    Raise ``InputError`` if a value on the path is not an object.
-    """
+    """Return the text with a member added at a path that is new; raise ``InputError`` for a non-object on the path."""
     whole = scan(text)
     if whole.start == whole.end:
         return _new_file(text, _nested(path, plain))
@@ -72,10 +66,7 @@ def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
 
 
 def with_item(text: str, path: tuple[str, ...], plain: Any) -> str:
-    """Return the text with an item added to the end of the list at a path; a missing list is created.
-
-    Raise ``InputError`` if the value at the path is not a list.
-    """
+    """Return the text with an item at the end of the list at a path; raise ``InputError`` if that is not a list."""
     value = scan(text)
     for name in path:
         if name not in value.members:
@@ -213,10 +204,7 @@ def _key_start(text: str, inside: JsonValue, name: str) -> int:
 
 
 def _line_start(text: str, at: int, floor: int) -> int:
-    """Return the start of the line if only spaces precede the position, else the position.
-
-    A start before ``floor`` does not count.
-    """
+    """Return the start of the line, if it is above ``floor`` and only spaces follow it, else the position."""
     start = text.rfind("\n", floor, at) + 1
     return start if start > floor and not text[start:at].strip() else at
 

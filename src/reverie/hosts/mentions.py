@@ -55,10 +55,7 @@ def search_strings(names: Iterable[str]) -> list[str]:
 
 
 def is_about(names: Iterable[str], given: object, exists: Callable[[str], bool]) -> bool:
-    """Return whether the arguments of a tool call name one of these files, or run one of these commands.
-
-    ``exists`` says whether a path is there.
-    """
+    """Return whether a tool call is about one of these files or commands; ``exists`` says whether a path is there."""
     files, commands = _parts(given)
     run = {words[:count] for words in map(_command, commands) for count in (1, 2)}
     for name in names:

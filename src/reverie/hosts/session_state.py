@@ -84,10 +84,7 @@ class SessionState:
         return next((str(line["index"]) for line in reversed(list(self._lines())) if "index" in line), "")
 
     def follow_window(self, transcript: str) -> None:
-        """Forget the shown memories if the last prompt in a chat of Gemini CLI was smaller than at the last call.
-
-        That host does not report a compaction.
-        """
+        """Forget the shown memories if Gemini CLI's last prompt shrank: that host does not report a compaction."""
         before = next((int(line["window"]) for line in reversed(list(self._lines())) if "window" in line), 0)
         now = _prompt_tokens(transcript)
         if 0 < now < before:

@@ -61,10 +61,7 @@ class JobResult:
 
 
 def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[JobResult]:
-    """Run the queued jobs until none is left or ten minutes have passed, and return their results.
-
-    If another worker runs, return at once.
-    """
+    """Run the queued jobs, for ten minutes at most, and return their results; return at once beside another worker."""
     queue = Queue(home)
     done: list[JobResult] = []
     tried: set[tuple[str, bytes]] = set()
@@ -93,10 +90,7 @@ def _untried_jobs(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str
 
 
 def _run_job(queue: Queue, job: Job) -> JobResult:
-    """Run one job and return its result, which also tells of a failure.
-
-    A job at which three workers died is skipped.
-    """
+    """Run one job and return its result, also of a failure; skip a job at which three workers died."""
     state = queue.load_state(job)
     died = int(state.get("begun") or 0)
     if died >= _MAX_DEATHS:
@@ -141,10 +135,7 @@ def _own_entries(job: Job) -> Sequence[Entry]:
 
 
 def _read_recording(queue: Queue, job: Job) -> ImportedSession:
-    """Return the session from its host's transcript, or from the messages that hooks stored if that fails.
-
-    Raise ``InputError`` if there is neither.
-    """
+    """Return the session from its host's transcript, or else from hooks; raise ``InputError`` if there is neither."""
     try:
         if not os.path.isabs(job.transcript):
             raise InputError("its host names no transcript, and no hook stored a prompt")

@@ -99,20 +99,14 @@ def read_session(path: str | Path) -> list[ImportedSession]:
 
 
 def read_sessions(path: str | Path) -> Iterator[ImportedSession]:
-    """Yield the sessions of a file, or of every recognised file below a directory.
-
-    Raise ``InputError`` at a file that cannot be read.
-    """
+    """Yield the sessions of a file or of all below a directory; raise ``InputError`` at one that cannot be read."""
     path = Path(path)
     for file in find_sessions(path) if path.is_dir() else [path]:
         yield from read_session(file)
 
 
 def find_sessions(path: str | Path) -> Iterator[Path]:
-    """Yield the files below a directory that are recorded sessions by their content.
-
-    Raise ``InputError`` if the path is not a directory.
-    """
+    """Yield the recorded sessions below a directory by their content; raise ``InputError`` if it is none."""
     path = Path(path)
     if not path.is_dir():
         raise InputError(f"{path} is not a directory; give one that holds recorded sessions")

@@ -75,10 +75,7 @@ def reply_of(response: Record, fallback_id: str) -> Record:
 
 
 def arguments_of(recorded: Any) -> Record:
-    """Return a call's arguments, recorded as JSON text or as a value, as an object.
-
-    Arguments that are not an object go under the key ``arguments``.
-    """
+    """Return a call's arguments, recorded as JSON text or a value, as an object; others go under ``arguments``."""
     if isinstance(recorded, str):
         try:
             recorded = decode_record(recorded.encode("utf-8", "replace"))
@@ -161,10 +158,7 @@ def image_of(url: str) -> Record:
 
 
 def content_of(content: Any) -> str | list[Record]:
-    """Return chat content in the shape of the Messages API: a string stays a string, parts become blocks.
-
-    An unknown part becomes a text block with its JSON.
-    """
+    """Return chat content in the shape of the Messages API; an unknown part becomes a text block with its JSON."""
     if isinstance(content, str):
         return content
     out: list[Record] = []

@@ -184,10 +184,7 @@ def _session(
 
 
 def _summaries(kept: Sequence[TranscriptLine]) -> dict[str, TranscriptLine | None]:
-    """Return, by the uuid of a compaction boundary, the line with its summary.
-
-    The line is None if no summary comes before the model's next reply.
-    """
+    """Return the line with the summary by compaction boundary; None if none comes before the model's next reply."""
     found: dict[str, TranscriptLine | None] = {}
     open_boundary = ""
     for line in kept:

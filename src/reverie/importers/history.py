@@ -24,10 +24,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return one session per session of the history, with its prompts.
-
-    A prompt without a session id belongs to a session of its directory and day.
-    """
+    """Return one session per session of the history; a prompt without an id belongs to its directory's day."""
     drafts: dict[str, SessionDraft] = {}
     for _, row in source.records:
         at = as_number(row.get("timestamp")) or 1000 * (as_number(row.get("ts")) or 0)

@@ -127,10 +127,7 @@ class SessionDraft:
         self._tools: dict[str, str] = {}
 
     def add(self, kind: str, body: Record, time: str = "", given: str = "") -> Entry:
-        """Append an entry and return it.
-
-        Its uuid is ``given``, or derived from its content if that is empty or taken.
-        """
+        """Append an entry and return it; its uuid is ``given``, or derived from its content if empty or taken."""
         name = given if given and given not in self._seen else self._derived(kind, time, body)
         self._seen.add(name)
         if "message" in body and self._is_ours(object_of(body["message"]).get("content")):
@@ -152,10 +149,7 @@ class SessionDraft:
         return bool(answered) and all(map(is_our_tool, answered))
 
     def say(self, kind: str, role: str, content: Any, time: str = "", given: str = "", **more: Any) -> Entry:
-        """Append a message in the shape of the Messages API and return its entry.
-
-        ``more`` are fields of the entry's body beside the message.
-        """
+        """Append a message of the Messages API, with ``more`` fields of its body beside it, and return its entry."""
         return self.add(kind, {"message": {"role": role, "content": content}, **more}, time, given)
 
     def reply(self, id: str, *, model: str = "", **fields: Any) -> Record:

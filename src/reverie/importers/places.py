@@ -93,10 +93,7 @@ def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
 
 
 def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield the files below a directory that end like a recording and pass ``wanted``, sorted by folder and name.
-
-    Links to other directories are not followed.
-    """
+    """Yield the files below a directory that end like a recording and pass ``wanted``, sorted; follow no links."""
     for folder, names, files in os.walk(root):
         names.sort()
         for name in sorted(files):

@@ -28,10 +28,7 @@ _decoder: Final = json.JSONDecoder()
 
 
 def salvage(data: bytes, line: int = 1) -> tuple[Record, tuple[Damage, ...]] | None:
-    """Return a broken document with the intact members of its main list, and the damage; None if there are none.
-
-    ``line`` is the line number at which the document starts.
-    """
+    """Return a broken document, which starts at ``line``, with its intact main list, and the damage; None without."""
     text = data.decode("utf-8", "surrogateescape")
     for name in _LISTS:
         found = re.search(rf'(?<!\\)"{name}"\s*:\s*\[', text)

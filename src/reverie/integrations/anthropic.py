@@ -120,10 +120,7 @@ class _SessionMiddleware(Middleware):
         return response
 
     async def handle_async(self, request: Any, call_next: Callable[[Any], Any]) -> AsyncAPIResponse[Any]:
-        """Send an asynchronous client's request with the session's view, log the reply, and return the response.
-
-        It does the same as ``handle``.
-        """
+        """Do for an asynchronous client the same as ``handle``."""
         body = messages_body(request)
         if body is None:
             return await call_next(request)

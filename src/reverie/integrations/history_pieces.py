@@ -48,10 +48,7 @@ class HistoryPiece:
 
 
 def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[HistoryPiece]:
-    """Return a list of the pieces of messages in the wire's shape; replies in a row become one piece.
-
-    The results of a message come before its text.
-    """
+    """Return the pieces of messages in the wire's shape, results before text; replies in a row become one piece."""
     pieces: list[HistoryPiece] = []
     for message in messages:
         _read(message, pieces)

@@ -139,10 +139,7 @@ class HostSession:
             beside(request)
 
     async def result(self, call_id: str, output: Any, *, is_error: bool = False) -> str | list[Block] | None:
-        """Log the output of a tool and return the content to show instead.
-
-        Return None, without logging, if the call is unknown or has a result already.
-        """
+        """Log a tool's output and return the content to show; None for an unknown call or one with a result."""
         async with self._lock:
             turns = self._turns()
             owner = turns[-1] if turns else self._first
@@ -248,10 +245,7 @@ class HostSession:
             )
 
     async def _go_on(self, pieces: Sequence[HistoryPiece], previous: str) -> None:
-        """Log the pieces sent by a host whose provider keeps the history.
-
-        Raise ``SessionError`` if ``previous`` is not the id of the last reply.
-        """
+        """Log a host's pieces whose provider keeps the history; raise ``SessionError`` unless they follow a reply."""
         turns = self._turns()
         if not self._asked or previous != self._replied:
             raise SessionError(f"the request continues {previous!r}, not the last reply: it passes unchanged")
@@ -269,10 +263,7 @@ class HostSession:
         return bool(self._followed) and common_length(self._followed, pieces) == len(self._followed)
 
     async def _follow(self, pieces: Sequence[HistoryPiece]) -> None:
-        """Log the differences between the host's history and the log, then attach the memories that were recalled.
-
-        Of a history that only grew, only the new part is compared.
-        """
+        """Log the differences between the host's history and the log, new parts only, then attach recalled memories."""
         turns = self._turns()
         done, met = (len(self._followed), self._met) if self._goes_on(pieces) else (0, 0)
         self._followed = []

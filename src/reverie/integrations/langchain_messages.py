@@ -174,10 +174,7 @@ class LangChainTranslator(HistoryTranslator[AIMessage, AnyMessage]):
         return list(self._wired)
 
     def overridden(self, request: ModelRequest[Any], sent: Body) -> ModelRequest[Any]:
-        """Return the request with the session's view as its messages.
-
-        For Anthropic's models it also has our cache breakpoints, and none of other middlewares.
-        """
+        """Return the request with the session's view as messages, for Anthropic with our cache breakpoints alone."""
         marks = str(getattr(request.model, "_llm_type", "")) == _ANTHROPIC
         with self.lock:
             changes: dict[str, Any] = {"messages": self.translated_back(_movable(sent["messages"]), marks)}
@@ -232,10 +229,7 @@ def _untagged(tool: Any) -> Any:
 
 
 def _movable(messages: Sequence[Body]) -> list[Body]:
-    """Return messages with each breakpoint of a reply moved to the message before it.
-
-    LangChain rebuilds calls and would lose the breakpoint.
-    """
+    """Return messages with each breakpoint of a reply on the message before: LangChain would lose it with the calls."""
     moved = list(messages)
     for at, message in enumerate(messages):
         content = message["content"]

@@ -43,10 +43,7 @@ class _ConversationSession:
         self.translator = PydanticTranslator()
 
     async def prepared(self, context: ModelRequestContext, failure: ModelError | None) -> ModelRequestContext:
-        """Log the changes of the run's history and return the request with the session's view.
-
-        After a ``failure`` change the view first, so that the request is another one; raise it if that cannot help.
-        """
+        """Log the changes of the run's history and return the request, a changed one after a ``failure``."""
         if not self.translator.continues(context.messages):
             self.translator = PydanticTranslator()
         translator = self.translator
@@ -144,10 +141,7 @@ class ReverieCapability(AbstractCapability[Any]):
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: Any, args: Any, result: Any
     ) -> Any:
-        """Log a tool's result and return it, or its preview if it is big.
-
-        A result that holds more than text is returned as it is and not logged.
-        """
+        """Log a tool's result and return it, or a preview of a big one; a result that is no text is not logged."""
         conversation = self._here(ctx)
         text = result if isinstance(result, str) else _text_of(call, result)
         if text is None:

@@ -182,10 +182,7 @@ class PydanticTranslator(HistoryTranslator[ModelResponse, ModelMessage]):
     # -- from the wire to Pydantic AI
 
     def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
-        """Return the context with the session's view as its messages.
-
-        For Anthropic's models it also has our cache breakpoints, and no other cache settings.
-        """
+        """Return the context with the session's view as messages, for Anthropic with our cache breakpoints alone."""
         marks = context.model.system == _ANTHROPIC
         context, systems = self._with_system(context, sent)
         messages = self.translated_back(sent["messages"], (marks, list(systems)))

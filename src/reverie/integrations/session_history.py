@@ -67,10 +67,7 @@ def _run(known: Sequence[bytes], at: int, host: Sequence[bytes], number: int) ->
 
 
 def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
-    """Return a list of the turns in a view's log, without those that a snip removed.
-
-    Results before the first turn are added to ``first``.
-    """
+    """Return the turns in a view's log that no snip removed; add results before the first turn to ``first``."""
     turns: list[LoggedTurn] = []
     replies: dict[str, LoggedTurn] = {}
     blocks: dict[str, list[Any]] = {}

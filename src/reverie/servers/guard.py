@@ -167,10 +167,7 @@ def open_listener(port: int = 0, host: str = HOST) -> socket.socket:
 
 
 def load_token(home: Path, name: str = "mcp-token", *, renew: bool = False) -> str:
-    """Return the token from a file under home; create it if it is missing or ``renew`` is true.
-
-    Raise ``InputError`` if other users can read the file or it holds no valid token.
-    """
+    """Return the token from a file under home, made if missing or ``renew``; raise ``InputError`` if it is unsafe."""
     path = home / name
     with explained("read", str(path)), closed_after(open_root(str(home), create=True)) as folder:
         fcntl.flock(folder, fcntl.LOCK_EX)  # two servers that start at once share one token

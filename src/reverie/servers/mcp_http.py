@@ -25,10 +25,7 @@ _GRACE_SECONDS: Final = 2
 async def serve_http(
     mcp: McpServer, listener: socket.socket, *, token: str, started: Callable[[str], None] | None = None
 ) -> None:
-    """Serve clients that send the token until the process gets a signal; ``started`` is called with the address.
-
-    After Ctrl-C raise ``KeyboardInterrupt``.
-    """
+    """Serve clients that send the token until a signal; Ctrl-C raises, and ``started`` gets the address."""
     import uvicorn
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 

@@ -65,10 +65,7 @@ def setting_origins(
 
 
 def changed_file(home: Path, key: str, value: object | None) -> str:
-    """Return the text of the user's file with one setting changed, or without it if the value is None.
-
-    Raise ``SettingsError`` if there is no such setting or the value is invalid.
-    """
+    """Return the user's file with one setting changed or, for None, removed; raise ``SettingsError`` if invalid."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

@@ -67,10 +67,7 @@ def _is_open_to_others(found: os.stat_result) -> bool:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings in ``REVERIE_`` variables as a dict in the format of the TOML file.
-
-    Raise ``SettingsError`` for an unknown variable with this prefix.
-    """
+    """Return the settings in ``REVERIE_`` variables as TOML would have them; raise ``SettingsError`` if unknown."""
     given: dict[str, object] = {}
     switches: dict[str, object] = {}
     variables = {f"REVERIE_{key.upper()}": key for key in CHECKS if key not in FILE_ONLY}

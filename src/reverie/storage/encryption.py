@@ -264,10 +264,7 @@ class EncryptedStorage:
 
 
 def tenant_key(place: str) -> bytes:
-    """Return the 32 bytes of a tenant's key from ``env:NAME`` or ``file:PATH``, where they are in base64.
-
-    Raise ``SettingsError`` if there is no such key.
-    """
+    """Return a tenant's 32-byte key from base64 in ``env:NAME`` or ``file:PATH``; raise ``SettingsError`` without."""
     kind, _, name = place.partition(":")
     try:
         text = os.environ.get(name, "") if kind == "env" else Path(name).read_text(encoding="ascii")

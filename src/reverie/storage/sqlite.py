@@ -37,10 +37,7 @@ def open_database(path: Path, *, busy_seconds: float, autocommit: bool = False) 
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Open an existing SQLite file that this user cannot write; rows still in a write-ahead log may be missing.
-
-    Raise ``FileNotFoundError`` if there is none.
-    """
+    """Open a SQLite file that this user cannot write, without unmerged rows; raise if there is none."""
     _refuse_other_kinds(path, path.lstat().st_mode)
     for option in ("mode=ro", "immutable=1"):  # without a writable folder, SQLite opens a WAL file only as immutable
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{option}", uri=True, check_same_thread=False)

@@ -327,10 +327,7 @@ def model_attributes(model: str) -> dict[str, Any]:
 
 
 def token_counts(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return the tokens of a reply by kind, without kinds that the usage does not report.
-
-    ``input`` includes cached input, as the conventions define it.
-    """
+    """Return the reported tokens of a reply by kind; ``input`` includes cached input, as the conventions define it."""
     read, written = _whole(usage, "cache_read_input_tokens"), _whole(usage, "cache_creation_input_tokens")
     uncached, output = _whole(usage, "input_tokens"), _whole(usage, "output_tokens")
     counts = {"cache_read": read, "cache_write": written, "output": output}

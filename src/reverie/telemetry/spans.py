@@ -86,10 +86,7 @@ class SessionSpans:
         return start_span(tracer, self.span, f"{names.EXECUTE_TOOL} {name}", attributes, at)
 
     def note_compaction_phase(self, tracer: Tracer, phase: str, at: int) -> None:
-        """Start a compaction's span at its first phase; at the phase ``done`` only note the time.
-
-        The end event may come later.
-        """
+        """Start a compaction's span at its first phase; at ``done`` note the time: the end event may come later."""
         if phase == "done":
             self._done_ns = at
         elif phase in _OPENING_PHASES:

@@ -79,10 +79,7 @@ class Bash(NoPreview):
         )
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Run a command and return its output; stop it at its time limit and end all processes of its group.
-
-        With ``run_in_background``, only start the command and return its id.
-        """
+        """Run a command, or start it in the background, and return its output; end its group at the time limit."""
         command = str(input["command"])
         if problem := await self.check(input, context):
             return error_output(problem)

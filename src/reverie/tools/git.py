@@ -24,10 +24,7 @@ _USERS_OWN: Final = frozenset(
 
 
 def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """Run a git command in a directory and return its exit code and output; this may block.
-
-    Raise ``InputError`` if git is missing, takes too long, or would not be run safely in this repository.
-    """
+    """Run a git command and return its exit code and output; raise ``InputError`` if it fails to run safely."""
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(PROGRAM), *arguments],

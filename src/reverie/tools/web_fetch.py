@@ -113,10 +113,7 @@ class WebPage:
 
 
 async def fetch(url: str, web: WebAccess) -> WebPage:
-    """Fetch a page, following redirects on the same host; cut it at ``MAX_BYTES``.
-
-    A redirect to another host is returned in ``elsewhere``. Raise ``InputError`` with advice if the fetch fails.
-    """
+    """Fetch at most ``MAX_BYTES`` of a page, with redirects on its host; raise ``InputError`` if that fails."""
     try:
         with anyio.fail_after(SECONDS):
             return await _follow(url, web)

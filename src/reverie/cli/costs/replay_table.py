@@ -38,10 +38,7 @@ _LEGEND: Final = "/uncached and /append: cost against that policy; peak and mean
 
 
 def show(report: ReplayReport, since: float | None = None) -> None:
-    """Print the report's tables and notes, laid out for the width of the terminal.
-
-    With ``since``, the bills after that time are compared with the prediction from before.
-    """
+    """Print the report's tables and notes; with ``since``, also the bills after it against the prediction before."""
     found = figures(report)
     if not found:
         say("Nothing was replayed.")

@@ -50,10 +50,7 @@ def window_usage(
     reported: int | None = None,
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Return the context usage of one session as a dict for JSON; ``whole`` counts removed content as well.
-
-    ``reported`` is the window by the provider's own number.
-    """
+    """Return one session's context usage for JSON; ``whole`` counts removed content, ``reported`` is its window."""
     entries = [entry for entry in recording.entries if not whole or not removes(entry)]
     view = View().fold_all(entries)
     model = model or recording.model or view.token_count.model

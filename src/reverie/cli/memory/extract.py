@@ -53,10 +53,7 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
 
 
 def listed(names: Sequence[str], failed: list[dict[str, str]]) -> list[str]:
-    """Return the named sessions and files, with directories expanded; without names, this project's sessions.
-
-    A directory without recordings is added to ``failed``.
-    """
+    """Return the named sessions and files, or this project's sessions; directories without any go to ``failed``."""
     if not names:
         project = project_slug(Path(click.get_current_context().obj or "."))
         with opened_library() as library:

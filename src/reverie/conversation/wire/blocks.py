@@ -125,10 +125,7 @@ def count_images(blocks: list[Block]) -> int:
 
 
 def accepted_message(message: Message, role: str) -> Message | None:
-    """Return the message as a provider accepts it from this role; the same object if it is valid already.
-
-    Return None if none of its content can be shown.
-    """
+    """Return the message as a provider accepts it from this role; None if none of its content can be shown."""
     content = message.get("content")
     plain = len(message) == 2 and message.get("role") == role
     if isinstance(content, str):

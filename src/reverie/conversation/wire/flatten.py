@@ -173,10 +173,7 @@ def missing_results(group: Group) -> list[str]:
 
 
 def render(group: Group, overrides: Overrides, *, last: bool = False) -> Message:
-    """Return the group's message; the logged object itself if nothing has to change.
-
-    Set ``last`` for the view's last group: a call that the provider paused there may still wait for its result.
-    """
+    """Return the group's message; in the ``last`` group a paused call of the provider may still wait for its result."""
     if group.role == "assistant":
         return _assistant(group, overrides.thinking, last and not group.uses)
     if group.role == "system":

@@ -204,10 +204,7 @@ def _tokens(content: Content) -> int:
 
 
 def result_key(folder: str, offload: Offload, *, hashed: bool = False) -> str:
-    """Return the storage key of a result under ``folder``, made of its call id and, if ``hashed``, its hash.
-
-    An id with unsafe characters comes from a model or a file, so only its safe characters and its hash are used.
-    """
+    """Return the storage key of a result: its call id, made safe by a hash, and, if ``hashed``, its own hash."""
     called = offload.tool_use_id
     if not _PLAIN_ID.match(called):
         mark = hashlib.sha256(called.encode("utf-8", "surrogatepass")).hexdigest()[:16]

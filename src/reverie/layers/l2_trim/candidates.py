@@ -62,10 +62,7 @@ class TrimCandidates:
         self.written = 0
 
     def follow(self, view: View) -> None:
-        """Add the results that the view gained since the last call; drop replaced ones.
-
-        After a cut, or where results are shown again, all of the view is read again.
-        """
+        """Add the results that the view gained, drop replaced ones; after a cut read all of the view again."""
         cleared = view.clearing.group + 1 if view.clearing is not None else -1
         shape = view.cuts, view.facts.restorations
         if shape != self._shape or cleared < self._cleared:

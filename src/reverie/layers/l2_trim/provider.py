@@ -88,10 +88,7 @@ def results_left_out(
 
 
 def provider_clearing(view: View, reply: ReplyBody) -> ResultsClearedByProvider | None:
-    """Return the decision that records a reply's report on cleared results; None if it reports nothing new.
-
-    ``view`` ends with the reply.
-    """
+    """Return the decision on results that the provider cleared in the view's last reply; None if none is new."""
     facts = view.facts
     count, tokens, billed = _reported_count(reply), cleared_tokens(reply), billed_tokens(reply)
     size = (billed.input_tokens if billed is not None else 0) + tokens

@@ -202,10 +202,7 @@ class Activity:
         return {name: (count, self._seen[name][1]) for name, count in self.names.items()}
 
     def follow(self, view: View) -> Activity:
-        """Add the entries that the view gained since the last call, and return this activity.
-
-        If the view does not continue the earlier one, the activity is emptied and read from the start.
-        """
+        """Add the entries that the view gained and return this activity; start again if the view is another one."""
         if not self._reader.continues(view):
             self._restart()
         for item in self._reader.items(view):
@@ -367,10 +364,7 @@ def _tests(line: str) -> list[str]:
 
 
 def _program(key: str) -> str:
-    """Return the words of a command before its first option or path, such as ``npm run check`` or ``go test``.
-
-    A module that Python runs is a program: ``python -m pytest`` is ``pytest``.
-    """
+    """Return a command's words before its first option or path, such as ``go test``; of ``python -m`` the module."""
     words: list[str] = []
     for word in _MODULE.sub("", key, count=1).split(" ")[:4]:
         if words and (word.startswith("-") or re.search(r"[^\w:-]", word)):

@@ -32,19 +32,13 @@ _HERE: Final = Path(__file__).parent
 
 @lru_cache(maxsize=16)
 def template_of(policy: NotesPolicy) -> Template:
-    """Return the template of the notes from the policy's file, or ours if none is set.
-
-    Raise ``SettingsError`` if the file cannot be read, ``InputError`` if it is no template.
-    """
+    """Return the template of the notes from the policy's file, or ours; raise if it is unreadable or no template."""
     return parse_template(_text(policy.template_file, "template.md"))
 
 
 @lru_cache(maxsize=16)
 def prompt_of(policy: NotesPolicy, name: str = "update") -> str:
-    """Return the text of the prompt with this name: ``update`` from the policy's file if one is set, else ours.
-
-    Raise ``SettingsError`` if the file cannot be read.
-    """
+    """Return the prompt with this name, or the policy's file for ``update``; raise ``SettingsError`` if unreadable."""
     return _text(policy.prompt_file if name == "update" else "", f"prompts/{name}.md")
 
 

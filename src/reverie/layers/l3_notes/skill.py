@@ -142,10 +142,7 @@ def skill_prompt(material: SkillMaterial, *, tag: str, tokens: int) -> str:
 
 
 def skill_from_answer(answer: str, *, name: str = "") -> Skill:
-    """Return the skill in a model's answer, called ``name`` if that is given.
-
-    Raise ``InputError`` with everything that is wrong with it.
-    """
+    """Return the skill in a model's answer, called ``name`` if given; raise ``InputError`` with all that is wrong."""
     found = parse(_file_in(answer))
     called, description = found.fields.get("name", ""), found.fields.get("description", "")
     if not isinstance(called, str) or not isinstance(description, str):

@@ -37,10 +37,7 @@ def _added(item: Item) -> Iterator[Utterance]:
 
 
 def anchor_list(counts: Mapping[Identifier, int], shown: str, *, tokens: int) -> list[Identifier]:
-    """Return the names to list within a token budget: most uses per token first, without names in ``shown``.
-
-    Symbols are not listed: the code has them, and a bare symbol says nothing.
-    """
+    """Return the names to list within a token budget, most uses per token first, without symbols and ``shown`` ones."""
     weights = {one: float(count) for one, count in counts.items() if one.kind in EXACT}
     return best_identifiers(weights, tokens, present=shown)
 

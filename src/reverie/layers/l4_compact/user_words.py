@@ -89,10 +89,7 @@ class UserMessages:
         self._reader = HistoryReader()
 
     def follow(self, view: View) -> list[UserMessage]:
-        """Add the user messages that the view gained since the last call, and return the list of all of them.
-
-        If the view does not continue the earlier one, the list is built again.
-        """
+        """Add the user messages that the view gained and return all of them; start again if the view is another one."""
         if not self._reader.continues(view):
             self.spoken, self._reader = [], HistoryReader()
         said = user_messages(item.entry for item in self._reader.items(view))

@@ -138,10 +138,7 @@ def sealed(letter: Letter, key: bytes) -> bytes:
 
 
 def read(data: bytes) -> Letter:
-    """Return the letter in these bytes without checking its signature; raise ``InputError`` if it is malformed.
-
-    Raise ``NewerVersion`` if a newer Reverie wrote it.
-    """
+    """Return the letter in these bytes, unverified; raise ``InputError`` if malformed, ``NewerVersion`` if newer."""
     version = _VERSION.match(data)
     if version is not None and is_newer(int(version[1]), LETTER):
         raise newer("a letter", "", "upgrade Reverie to read it; it waits until then")

@@ -224,10 +224,7 @@ class FileSource:
         return self._context.home is not None and path.is_relative_to(self._context.home)
 
     def _text(self, read: FileRead) -> tuple[str, str]:
-        """Return the start of a file from the first line that was read, and its version where this is the whole file.
-
-        The text is empty if the file cannot be read or has no text.
-        """
+        """Return the start of a file and, where it is all of it, its version; an empty text if it cannot be read."""
         first = read.spans[0][0] if read.spans else 1
         try:
             opened = open_plain_file(read.path, self._context)

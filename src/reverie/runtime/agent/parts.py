@@ -64,10 +64,7 @@ class Models:
         self._small: Model | None = None
 
     def open(self, asked: str | Model | None) -> Model:
-        """Open a model, by name or as given, that retries by itself.
-
-        A model that already retries is used as it is.
-        """
+        """Open a model, by name or as given, that retries by itself; one that already retries is used as it is."""
         if isinstance(asked, RetryingModel):
             asked.on_retry = self._on_retry
             self._open.append(asked)

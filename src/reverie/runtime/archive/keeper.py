@@ -83,10 +83,7 @@ class Keeper:
         self._dry_run = dry_run
 
     def keep(self, now: float, track: Callable[[list[_Changed]], Iterable[_Changed]] = iter) -> KeepReport:
-        """Run one pass and return its report; raise ``SessionBusy`` if another pass is running.
-
-        ``track`` passes on the files to read, to show progress.
-        """
+        """Run one pass and return its report; ``track`` shows progress; raise ``SessionBusy`` if another one runs."""
         lease = None if self._dry_run else take_lease(self._home, _LOCK, "keep")
         try:
             return _Pass(self._storage, self._home, self._dry_run).run(self._places, now, track)

@@ -78,10 +78,7 @@ class SessionDeletion:
         self._database = database_of(storage)
 
     def run(self, key: str, *, dry_run: bool = False) -> DeletionReceipt:
-        """Delete a session by the key of its log, or in a dry run only count; return the receipt.
-
-        Raise ``SessionBusy`` if the session or one of its agents is open.
-        """
+        """Delete a session by its log's key, or only count; raise ``SessionBusy`` if it or its agents are open."""
         planned = self._library.remove(key, dry_run=True)
         logs = [*map(agent_log, planned.agents), key]
         names = [*planned.agents, planned.session]

@@ -179,10 +179,7 @@ def _last_waiting(home: str, reader: Sequence[str], sender: str) -> int:
 
 
 def store_letter(home: str, reader: Sequence[str], place: LetterPlace, data: bytes, settled: set[str]) -> None:
-    """Write a letter durably into its reader's ``new`` folder.
-
-    ``settled`` caches the folders whose names are known to be on the disk.
-    """
+    """Write a letter durably into its reader's ``new`` folder; ``settled`` caches folders that are on the disk."""
     path = os.path.join(home, *reader, "new", place.folder, place.bucket, place.file)
     name = f"{place.folder},{place.file},{os.getpid()}.{os.urandom(4).hex()}"
     with explained("deliver", path), opened_folder(home, (*reader, "tmp")) as tmp, temporary_file(tmp, data, name):

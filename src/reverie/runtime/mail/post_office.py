@@ -38,10 +38,7 @@ class Bridge(Protocol):
     """Carries letters to agents outside the mailboxes of this user."""
 
     async def carry(self, id: str, letter: Letter) -> str:
-        """Deliver a letter to the agent with this id and return a sentence about it.
-
-        Raise ``InputError`` if the id is unknown.
-        """
+        """Deliver a letter to the agent with this id, return a sentence; raise ``InputError`` if the id is unknown."""
         ...
 
 

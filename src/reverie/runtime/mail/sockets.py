@@ -135,10 +135,7 @@ class MailSocket:
         self._peers = 0
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Listen until cancelled; raise ``SessionBusy`` if another process reads this mailbox.
-
-        If there can be no socket, set ``problem`` and return.
-        """
+        """Listen until cancelled, or set ``problem``; raise ``SessionBusy`` if another process reads this mailbox."""
         self._threads = CapacityLimiter(_THREADS)
         await to_thread.run_sync(self._mailbox.acquire)
         parts = self._mailbox.path.relative_to(self._mailbox.home).parts

@@ -23,10 +23,7 @@ _MARK_BYTES: Final = 4_096
 
 
 def logs_in(storage: Storage) -> Iterator[Stamp]:
-    """Yield the stamp of each session's log.
-
-    An encrypted storage yields none, because the index of each machine holds words in plain text.
-    """
+    """Yield the stamp of each session's log; none if it is encrypted, because the index holds plain words."""
     if not isinstance(storage, EncryptedStorage):
         yield from log_stamps(storage, "projects/*")
 
@@ -61,10 +58,7 @@ def mark_of(read: Callable[[int, int], bytes], offset: int) -> bytes:
 
 
 def whole_lines(read: Callable[[int, int], bytes], offset: int, end: int) -> bytes:
-    """Return the complete lines between two offsets, at most one chunk; empty if no line is complete.
-
-    A line longer than a chunk is returned whole.
-    """
+    """Return the complete lines between two offsets, at most one chunk, or one longer line; empty without any."""
     wanted = _CHUNK_BYTES
     while True:
         data = read(offset, min(wanted, end - offset))

@@ -241,10 +241,7 @@ class SessionSearch:
         return total
 
     def _embed(self, rows: SearchRows, embedder: Embedder, only: str = "") -> None:
-        """Compute the vectors of people's messages that have none, in all logs or ``only`` one.
-
-        If the embedder fails, words remain.
-        """
+        """Compute missing vectors of people's messages, in all logs or ``only`` one; if that fails, words remain."""
         with self._transaction():
             rows.use_embedder(embedder.name)
         waiting = [row for row in rows.without_vectors() if not only or rows.key_of(row[0]) == only]

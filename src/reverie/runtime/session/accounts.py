@@ -53,10 +53,7 @@ class Accounts:
             self._store.enter_all(logged_calls(self._last, self._session, self._project))
 
     def resume(self, request: Mapping[str, Any], call: CallRecorded, reply: Entry | None) -> None:
-        """Restart the cache watch from the last logged call, its request and its reply.
-
-        Ignore a call without cache time.
-        """
+        """Restart the cache watch from the last logged call, its request and reply, unless it has no cache time."""
         self._cleared_tokens = cleared_tokens(reply.reply) if reply is not None else 0
         at = call.cache.get("at")
         if isinstance(at, int | float) and "model" in request:

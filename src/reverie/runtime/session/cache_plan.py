@@ -181,10 +181,7 @@ class CachePlan:
             self._logged_cache = _cache_after(self._logged_cache, self._logged)
 
     def resume(self, messages: list[Any]) -> None:
-        """Continue from the logged states of all calls and the messages that were sent with the last one.
-
-        Ignore a last state that cannot be read.
-        """
+        """Continue from the logged states of all calls that can be read and the messages sent with the last one."""
         found, self.placed, self._logged_cache = self._logged, self._logged_cache, None
         if found is None:
             self.placed = None

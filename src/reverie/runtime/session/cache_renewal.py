@@ -29,10 +29,7 @@ async def when_idle(parts: SessionParts, pings: int) -> IdleChoice:
 
 
 def warming_request(log: SessionLog, parts: SessionParts) -> dict[str, Any] | None:
-    """Return the last request with ``max_tokens`` 0; None if it cannot be sent so or the cache is cold by now.
-
-    A ping that comes too late would write everything again.
-    """
+    """Return the last request with ``max_tokens`` 0; None if it cannot be sent so or would write a cold cache anew."""
     sent = parts.sent
     if sent is None or parts.cache.life(log.clock()) != "live" or not _may_be_empty(sent):
         return None

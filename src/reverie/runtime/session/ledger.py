@@ -141,10 +141,7 @@ class LedgerStore:
     def by(
         self, axis: LedgerAxis, *, session: str | None = None, project: str | None = None, since: str | None = None
     ) -> dict[str, Totals]:
-        """Return the totals of calls by session, day, project or layer, most expensive first, but days in order.
-
-        ``since`` is the first day that counts, a date in UTC.
-        """
+        """Return the totals of calls by axis since a UTC date, most expensive first, but days in order."""
         where, given = _where(session=session, project=project, since=since)
         column = _AXES[axis]
         order = "key" if axis == "day" else "SUM(COALESCE(usd, 0)) DESC, key"
@@ -199,10 +196,7 @@ class LedgerStore:
     # -- the file
 
     def _asked(self, ask: Callable[[sqlite3.Connection], Any], nothing: Any) -> Any:
-        """Return the result of ``ask``, or ``nothing`` without a file; raise ``StorageError`` if unreadable.
-
-        A damaged ledger is rebuilt from the logs first.
-        """
+        """Return the result of ``ask``, ``nothing`` without a file; rebuild a damaged ledger, raise if unreadable."""
         for can_rebuild in (True, False):
             try:
                 connection = self._opened(create=False)

@@ -164,10 +164,7 @@ class SessionLog:
             await self._written(self._writer.settle)
 
     async def sync(self) -> None:
-        """Return when every entry is on disk and every function of ``run_later`` has run.
-
-        Each tool that changes something waits for this.
-        """
+        """Return when all entries are on disk and ``run_later`` has run; tools that change something wait for this."""
         if self._writer.is_unsynced or self._later:
             async with self._lock:
                 await self._written(self._writer.sync)
@@ -178,10 +175,7 @@ class SessionLog:
             self._thread.begin(self._writer.flush)
 
     async def sync_briefly(self) -> None:
-        """Return when every entry is on disk; a few functions of ``run_later`` are left for later.
-
-        Each request waits for this.
-        """
+        """Return when every entry is on disk, a few of ``run_later`` excepted; each request waits for this."""
         if self._writer.is_unsynced:
             async with self._lock:
                 await self._written(self._writer.sync, briefly=True)

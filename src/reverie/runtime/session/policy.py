@@ -57,10 +57,7 @@ class SessionPolicy:
         self._learned[model] = min(tokens, self._learned.get(model, tokens))
 
     def apply_flags(self, log: SessionLog) -> bool:
-        """Apply the flag provider's switches and limits to the settings; return False if there is no provider.
-
-        The provider's first failure is reported as an event.
-        """
+        """Apply the provider's switches and limits, report its first failure; return False if there is no provider."""
         if self.flags is None:
             return False
 

@@ -85,10 +85,7 @@ class RequestOptions:
         tools: list[dict[str, Any]] | None,
         options: Mapping[str, Any],
     ) -> RequestOptions:
-        """Split the caller's options into body fields and extras.
-
-        Raise ``InputError`` for ``cache_control`` and for an empty model name.
-        """
+        """Split the caller's options into body and extras; raise ``InputError`` for ``cache_control`` or no model."""
         if not model.strip():
             raise InputError("the model's name is empty: pass the name that the provider bills, as model=")
         if "cache_control" in options:

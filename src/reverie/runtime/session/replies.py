@@ -115,10 +115,7 @@ def _is_text_call(entry: Entry) -> bool:
 
 
 def text_call(view: View, command: str) -> dict[str, Any]:
-    """Return the body of an entry that adds a command to the last reply, whose text contains it, as a call.
-
-    Raise ``InputError`` if the conversation does not end with a reply.
-    """
+    """Return an entry's body that adds a command of the last reply's text as a call; raise ``InputError`` if none."""
     last = view.last_reply
     if last is None or not ends_with_reply(view):
         raise InputError("output_of names a command of the last reply: call observe() with that reply first")
@@ -128,10 +125,7 @@ def text_call(view: View, command: str) -> dict[str, Any]:
 
 
 def logged_result(view: View, tool_use_id: str, output: Any) -> Entry | None:
-    """Return the logged result of a call, or the same one that came late; None if only a placeholder was logged.
-
-    The call need not be in the view any more.
-    """
+    """Return the logged result of a call, in view or not, or the late one; None if only a placeholder was logged."""
     late, handle = late_result(tool_use_id, result_content(output)), late_handle(tool_use_id, output)
     for entry in view.latest():
         content: Any = (entry.message or {}).get("content")

@@ -167,10 +167,7 @@ class MessageBody:
         self._expects = b"size"
 
     def take(self, data: Bytes) -> int:
-        """Take the bytes of this body from the start of data and return their number.
-
-        Raise ``BrokenMessage`` if the chunks are invalid.
-        """
+        """Take this body's bytes from the start of data, return their number; raise ``BrokenMessage`` if invalid."""
         if self.done:
             return 0
         if self.until_close:

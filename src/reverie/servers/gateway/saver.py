@@ -178,10 +178,7 @@ def _results(asked: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, bo
 
 
 def spliced(body: bytes, texts: Mapping[str, str]) -> bytes:
-    """Return the bytes of a request with the content of these results replaced, and every other byte as it was.
-
-    Raise ``ValueError`` if the new bytes fail the check.
-    """
+    """Return a request's bytes with only the content of these results replaced; raise ``ValueError`` if that fails."""
     fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     old = bytes(fields["messages"])
     at, pieces = 0, list[bytes]()

@@ -44,10 +44,7 @@ def check_summarized(body: Mapping[str, Any]) -> None:
 
 
 def origin_of(body: Mapping[str, Any]) -> Origin | None:
-    """Return the messages that the signed block at the front of a request replaces; None without a block.
-
-    Raise ``ProviderRefusal`` for a block with another text or with a broken signature.
-    """
+    """Return the messages that a signed block at the front replaces; raise ``ProviderRefusal`` if it was changed."""
     first = content_blocks(body["messages"][0]["content"])[:1]
     if not first or first[0].get("type") != "compaction" or not first[0].get("signature"):
         return None

@@ -29,9 +29,7 @@ Report: TypeAlias = "dict[str, Any]"
 
 
 def count_block_tokens(block: Any) -> int:
-    """Return the tokens of a block: one per 4 bytes of JSON, at least 1; 2,000 per image or PDF page; 0 for
-    signatures.
-    """
+    """Return a block's tokens: one per 4 bytes of JSON; 2,000 per image or PDF page; 0 for signatures."""
     media, bare = _without_media(block)
     return max(1, len(canonical_block(bare, "")) // _BYTES_PER_TOKEN) + media * _MEDIA_TOKENS
 

@@ -99,10 +99,7 @@ class Charge:
 
 
 def charge(simulator: CacheSimulator, prompt: Prompt, now: float, extra_tokens: int = 0) -> Charge:
-    """Send a prompt to the cache and return its charge; call ``streaming_began`` to make its writes readable.
-
-    ``extra_tokens`` follow the prompt and are never cached.
-    """
+    """Charge a prompt and ``extra_tokens``, which are never cached; ``streaming_began`` makes its writes readable."""
     chain = simulator.chain(prompt.digests)
     totals = list(accumulate(prompt.tokens))
     usage = simulator.request_chained(

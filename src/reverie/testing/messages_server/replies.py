@@ -26,10 +26,7 @@ ReplyFunction: TypeAlias = "Callable[[dict[str, Any]], Content | Awaitable[Conte
 
 
 def reply_of(said: Any, next_tool_id: Callable[[], str], ending: str = "end_turn") -> ServerReply:
-    """Return the result of a reply function as a reply with complete blocks, ids assigned.
-
-    ``ending`` is the stop reason of a reply that has none and calls no tool.
-    """
+    """Return a reply function's result as a reply with ids; ``ending`` is its stop reason unless it calls a tool."""
     reply = said if isinstance(said, ServerReply) else ServerReply(said)
     given = [{"type": "text", "text": reply.content}] if isinstance(reply.content, str) else reply.content
     blocks = [_whole(dict(block), next_tool_id) for block in given]

@@ -70,10 +70,7 @@ def behavior_for(body: Mapping[str, Any], facts: ModelFacts, account: Behavior) 
 
 
 def check_thinking(prefix: Prefix, latest: int, reader: Reader) -> ThinkingVerdict:
-    """Return the blocks to drop; raise ``ProviderRefusal`` for thinking that was damaged, changed or is out of place.
-
-    ``latest`` is the index of the latest assistant message.
-    """
+    """Return the blocks to drop before the ``latest`` reply; raise ``ProviderRefusal`` for changed thinking."""
     for place in prefix.places:
         _check_signature(place, latest)
     _check_latest([place for place in prefix.places if place.message == latest])

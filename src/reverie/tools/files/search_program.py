@@ -208,10 +208,7 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _text(descriptor: int, path: str, found: _Rows, *, linked: bool = True) -> str | None:
-    """Read a file and close it; return its text, or None if it is binary, too large, or has hard links.
-
-    With ``linked`` hard links do not matter.
-    """
+    """Read a file and close it; return its text, None if binary, too large, or with hard links unless ``linked``."""
     with open(descriptor, "rb", buffering=0) as file:
         status = os.fstat(descriptor)
         if not linked and has_other_names(status):
