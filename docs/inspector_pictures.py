@@ -32,17 +32,17 @@ PAGE = ROOT / "docs" / "guides" / "inspector-pictures.md"
 OPENED = {"film": "booking", "people": "test_login"}
 """The views before which another session is opened, and a word of its title."""
 VIEWS = {
-    "now": "Now: what runs, how full each window is, what it costs, what waits for you",
+    "now": "Now: running sessions with window and cost, and the questions that wait for you",
     "memories": "Memories: one that waits, and the sentence another one came from",
     "dreams": "Dreams: the changes of a dream as a diff, with its undo",
     "agents": "Agents: the tree of a session's agents, with their messages",
     "costs": "Costs: by day, project, layer and session, with budgets",
     "search": "Search: memories and messages of all sessions",
     "film": "Film: the window of each request, the acts of the layers and the cache breaks",
-    "request": "Request: what changed since the request before, with prices",
-    "said": "Request: what was said beside what the model sees",
+    "request": "Request: the changes since the request before, with prices",
+    "said": "Request: the words of the session beside those that the model sees",
     "compactions": "Compactions: the names that are no longer in view",
-    "bill": "Bill: what a session cost, and why",
+    "bill": "Bill: the cost of a session, and its causes",
     "replay": "Replay: the same session under other policies",
     "people": "Memories and agents of a session",
 }

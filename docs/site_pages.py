@@ -21,21 +21,25 @@ SECTIONS = {
     "Reference": "reference/index.md",
     "Design": "design/README.md",
 }
-LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+\.md)(?:#[^)]*)?\)")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+\.md)(?:#[^)]*)?\)|^## (.+)$", re.MULTILINE)
 OUTSIDE = re.compile(r"(!?\[[^\]]*\])\(((?:\.\./)+)([^)\s]+)\)")
 PROGRAM = re.compile(r"^Program: \[(examples/\w+\.py)\]\([^)]*\)\.?$", re.MULTILINE)
 
 
 def pages_of(index: str) -> list[Any]:
-    """Return an index page and the pages of its folder that it names, in its order; a folder of them is a section."""
+    """Return an index page and the pages of its folder that it names, in order; a folder or heading is a section."""
     folder = (DOCS / index).parent
     named: list[Any] = [index]
-    for words, target in LINK.findall((DOCS / index).read_text()):
+    section = named
+    for words, target, heading in LINK.findall((DOCS / index).read_text()):
         page = (folder / target).resolve()
-        if folder in page.parents and page.exists():
+        if heading:
+            section = list[Any]()
+            named.append({heading: section})
+        elif folder in page.parents and page.exists():
             name = str(page.relative_to(DOCS))
             entry = {words: pages_of(name)} if page.name == "index.md" else name
-            named += [entry] if entry not in named else []
+            section += [entry] if entry not in section else []
     return named
 
 

@@ -52,7 +52,7 @@ def test_a_link_to_nowhere_would_be_caught() -> None:
 
 def missing_sources(page: str) -> list[str]:
     """Return the files that a page names in its line "Source:" and that do not exist."""
-    (named,) = re.findall(r"^Source:(.*?)\n\n", page, flags=re.MULTILINE | re.DOTALL) or [""]
+    (named,) = re.findall(r"^Source:(.*?)(?:\n\n|\Z)", page, flags=re.MULTILINE | re.DOTALL) or [""]
     place, missing = REPOSITORY, list[str]()
     for name in re.findall(r"`([\w./-]+\.(?:py|toml)|[\w./-]+/)`", named):
         if name.startswith(("src/", "examples/", "benchmarks/")):
@@ -146,9 +146,12 @@ def test_each_group_of_settings_has_a_page_that_lists_them_and_the_terminal_page
         assert any(key in row.split(" | ")[0] for row in rows), f"the terminal page has no row for {key}"
 
 
-def test_the_settings_page_lists_every_key_and_its_variable() -> None:
+def test_the_settings_page_lists_every_key_once_and_marks_those_without_a_variable() -> None:
     from reverie.settings.checks import CHECKS
+    from reverie.settings.sources import FILE_ONLY
 
     page = (REPOSITORY / "docs" / "reference" / "settings.md").read_text()
-    listed = re.findall(r"^\| `(\w+)(?:\.<\w+>)?` \| `REVERIE_", page, flags=re.MULTILINE)
-    assert sorted(listed) == sorted(CHECKS)
+    (tables,) = re.findall(r"^## Context and cost.*?(?=^\| switch )", page, flags=re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| `(\w+)(?:\.<\w+>)?`( \*)? \|", tables, flags=re.MULTILINE)
+    assert sorted(key for key, _ in rows) == sorted(CHECKS)
+    assert {key for key, mark in rows if mark} == {*FILE_ONLY, "models"} - {"switches"}

@@ -52,6 +52,19 @@ def test_each_setting_names_the_source_that_it_comes_from(
     assert set(origins(reverie, "compact")) == {key for key in everything if key.startswith("compact.")}
 
 
+def test_a_setting_that_a_project_may_not_make_is_said_and_is_not_named_as_a_source(
+    reverie: Reverie, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".reverie.toml").write_text("[compact]\npatience = 9\n[switches]\ndream = true\nnotes = false\n")
+    assert origins(reverie) == {
+        "preset": ("faithful", str(file)),
+        "compact.patience": (2.0, str(file)),
+        "switches.notes": (False, str(tmp_path / ".reverie.toml")),
+    }
+    assert "a project may not set compact" in reverie("config")[2]
+
+
 def test_shared_rules_are_shown_once_they_are_trusted(
     reverie: Reverie, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

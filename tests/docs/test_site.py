@@ -125,7 +125,11 @@ def test_a_page_that_no_index_names_and_a_link_to_nowhere_are_seen(
         (tmp_path / name).write_text("# Page\n")
     monkeypatch.setattr(pages, "DOCS", tmp_path)
     assert pages.pages_of("guides/index.md") == ["guides/index.md", "guides/a.md", {"Deep": ["guides/deep/index.md"]}]
+    (tmp_path / "guides" / "index.md").write_text("- [A](a.md)\n\n## Deeper\n\n- [Deep](deep/index.md)\n")
+    grouped = ["guides/index.md", "guides/a.md", {"Deeper": [{"Deep": ["guides/deep/index.md"]}]}]
+    assert pages.pages_of("guides/index.md") == grouped
     page = SimpleNamespace(file=SimpleNamespace(src_path="guides/a.md"))
+
     config = SimpleNamespace(repo_url="https://x.example/r")
     monkeypatch.setattr(pages, "REPOSITORY", tmp_path.parent)
     text = pages.on_page_markdown("[a](../b.md) [b](../../gone.md)", page=page, config=config)

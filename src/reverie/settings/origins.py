@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -12,7 +11,7 @@ from ..errors import SettingsError
 from ..paths import replace_file
 from ..values import fields_of, record
 from .checks import CHECKS, refuse_unknown
-from .load import PROJECT_FILE, RECORDS, SHARED_KEYS, TABLES, SettingIgnored, applied, load_settings
+from .load import PROJECT_FILE, RECORDS, SHARED_KEYS, TABLES, applied, load_settings
 from .records import Settings
 from .sources import DISABLERS, disabled_by, from_environment, read_toml
 
@@ -42,19 +41,14 @@ def setting_origins(
     ``shared`` adds the rules and hooks of the project's file, if they are trusted.
     """
     environment = os.environ if environ is None else environ
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SettingIgnored)
-        own = load_settings(home=home, project=project, environ=environment)
-    used, before = dict(_rows(shared(own))), dict(_rows(own))
+    own = load_settings(home=home, project=project, environ=environment)
+    used, alone = dict(_rows(shared(own))), dict(_rows(load_settings(home=home, environ=environment)))
     defaults = dict(_rows(Settings(home=home)))
-    sources: dict[str, str] = {}
-    for file in (home / FILE_NAME, *([project / PROJECT_FILE] if project is not None else [])):
-        for key in _keys(read_toml(file)):
-            if file.name != PROJECT_FILE or key.partition(".")[0] not in SHARED_KEYS:
-                sources[key] = str(file)
+    sources = {key: str(home / FILE_NAME) for key in _keys(read_toml(home / FILE_NAME))}
     for key in used:
-        if project is not None and used[key] != before.get(key):
-            sources[key] = ", ".join(filter(None, (sources.get(key, ""), str(project / PROJECT_FILE))))
+        if project is not None and used[key] != alone.get(key):
+            users = sources.get(key, "") if key.partition(".")[0] in SHARED_KEYS else ""
+            sources[key] = ", ".join(filter(None, (users, str(project / PROJECT_FILE))))
     for key in _keys(from_environment(environment)):
         head, _, rest = key.partition(".")
         sources[key] = f"REVERIE_SWITCH_{rest.upper()}" if head == "switches" else f"REVERIE_{head.upper()}"
