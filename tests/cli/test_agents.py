@@ -72,6 +72,20 @@ def test_running_ended_and_lost_agents_are_told_apart(
     assert "there is no session 'other'" in capsys.readouterr().err
 
 
+def test_a_fork_that_ended_is_not_called_deleted_though_it_has_no_log_of_its_own(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def steps() -> None:
+        settings = Settings(home, switches=Switches(extraction=False, recall=False, dream=False))
+        model = ScriptedModel(lambda request: "All is well.")
+        async with Agent(model=model, cwd=tmp_path, session="s", settings=settings) as agent:
+            await agent.spawn("Look.")
+
+    anyio.run(steps)
+    (fork,) = listed(capsys)
+    assert (fork["kind"], fork["state"], fork["line"]) == ("fork", "completed", "All is well.")
+
+
 def test_no_agents_is_said_and_watching_wants_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["agents"]) == 0
     assert "No agents" in capsys.readouterr().out

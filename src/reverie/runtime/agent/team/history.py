@@ -16,6 +16,8 @@ from ....ports import Storage
 from ....values import record, replace
 from ...library import Library, agent_log
 
+FORK: Final = "fork"
+"""The kind of an agent that goes on in its parent's conversation and has no log of its own."""
 _SPAWNED: Final = b"agent_spawned"
 _FINISHED: Final = b"agent_finished"
 
@@ -51,7 +53,7 @@ def agents_of(storage: Storage) -> list[AgentRecord]:
     logs = set(agents)
     found = [
         one
-        if one.state in ("running", "lost") or agent_log(one.agent) in logs
+        if one.state in ("running", "lost") or one.kind == FORK or agent_log(one.agent) in logs
         else replace(one, state="deleted", line="")
         for key in library.keys() + agents
         for one in _started_in(storage, key)

@@ -29,10 +29,10 @@ from ....ports import AgentRequest, StartedAgent
 from ....text.counts import counted
 from ...session.forks import ForkBatch, forking
 from ...session.session import Session
+from .history import FORK
 from .roster import AgentState, AgentStatus, MemberRun, Roster, RunEnd, TeamMember, stop_all
 from .runner import AgentRunner
 
-FORK: Final = "fork"
 _LAYER: Final = "relay"
 _STATES: Final[Mapping[str, AgentState]] = {"completed": "completed", "killed": "killed"}
 
