@@ -247,6 +247,18 @@ def test_a_damaged_ledger_is_rebuilt_from_the_logs_and_the_costs_come_back(
     assert place.spend() == pytest.approx(spent)
 
 
+@pytest.mark.requirement("C7")
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+def test_a_ledger_that_is_gone_is_made_from_the_logs_again(place: Place, reverie: Reverie, how: str) -> None:
+    spent = place.spend()
+    for file in place.home.glob("ledger.sqlite*"):
+        file.unlink()
+    if how == "emptied":
+        (place.home / "ledger.sqlite").touch()
+    assert reverie("stats")[0] == 0
+    assert place.spend() == pytest.approx(spent)
+
+
 @pytest.mark.slow
 @pytest.mark.requirement("C7")
 def test_a_ledger_with_flipped_bits_is_read_or_rebuilt(

@@ -561,6 +561,8 @@ def test_the_calls_that_a_killed_process_did_not_enter_are_entered_when_the_sess
         async with Session.open("S", cwd=place.work, settings=Settings(place.home)) as session:
             await session.say("again")
 
+    with LedgerStore(place.home) as ledger:
+        assert ledger.enter_all([])
     anyio.run(killed)
     with LedgerStore(place.home) as ledger:
         assert ledger.calls() == []

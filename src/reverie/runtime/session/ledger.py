@@ -221,10 +221,7 @@ class LedgerStore:
                 for ending in DATABASE_ENDINGS:
                     with suppress(FileNotFoundError):
                         os.replace(f"{self.path}{ending}", f"{aside}{ending}")
-                connection = self._opened(create=True)
-                assert connection is not None
-                with connection:
-                    connection.executemany(_INSERT, map(_row, all_logged_calls(self.path.parent)))
+                self._opened(create=True)
         except (sqlite3.Error, OSError, StorageError):
             self.close()
             return False
@@ -238,14 +235,14 @@ class LedgerStore:
     def _opened(self, *, create: bool) -> sqlite3.Connection | None:
         if self._connection is not None and not (create and self._is_newer):
             return self._connection
-        if not create and not self.path.exists():
+        if not create and not self.path.exists() and not any(_log_keys(FileStorage(self.path.parent))):
             return None
         try:
             connection = open_database(self.path, busy_seconds=_BUSY_SECONDS)
         except OSError as error:
             if create or not is_read_only(error):
                 raise
-            self._connection = open_read_only(self.path)
+            self._connection = open_read_only(self.path) if self.path.exists() else None
             return self._connection
         try:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -253,7 +250,7 @@ class LedgerStore:
             if create and self._is_newer:
                 raise newer(f"the ledger {self.path}", str(self.path), "upgrade Reverie to add calls")
             if version < LEDGER:
-                _set_up(connection)
+                _set_up(connection, all_logged_calls(self.path.parent) if version == 0 else ())
         except BaseException:
             connection.close()
             raise
@@ -282,25 +279,31 @@ def open_ledger(
     )
 
 
-def _set_up(connection: sqlite3.Connection) -> None:
+def _set_up(connection: sqlite3.Connection, calls: Iterable[LedgerCall]) -> None:
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
         connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({columns})")
         connection.execute("CREATE INDEX IF NOT EXISTS calls_by_session ON calls (session)")
         connection.execute("CREATE INDEX IF NOT EXISTS calls_by_day ON calls (day, project, usd)")
+        connection.executemany(_INSERT, map(_row, calls))
         connection.execute(f"PRAGMA user_version = {LEDGER}")
 
 
 def all_logged_calls(home: Path) -> Iterator[LedgerCall]:
     """Yield the model calls that the logs of all sessions of a home record."""
     storage = FileStorage(home)
-    for key in storage.list():
+    for key in _log_keys(storage):
         *folders, name = key.split("/")
-        if folders[:1] not in (["projects"], ["agents"]) or len(folders) > 2 or not name.endswith(".jsonl"):
-            continue
         entries = parse_log(storage.load(key) or b"").entries
         yield from logged_calls(entries, name.removesuffix(".jsonl"), "".join(folders[1:]))
+
+
+def _log_keys(storage: Storage) -> Iterator[str]:
+    for key in storage.list():
+        *folders, name = key.split("/")
+        if folders[:1] in (["projects"], ["agents"]) and len(folders) <= 2 and name.endswith(".jsonl"):
+            yield key
 
 
 def logged_calls(entries: Iterable[Entry], session: str, project: str) -> Iterator[LedgerCall]:
