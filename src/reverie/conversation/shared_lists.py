@@ -133,7 +133,7 @@ class IdSet:
 
     __slots__ = ("_layers",)
 
-    def __init__(self, layers: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, layers: tuple[bytes | bytearray, ...] = ()) -> None:
         self._layers = layers
 
     def __contains__(self, id: str) -> bool:
@@ -144,32 +144,35 @@ class IdSet:
 
     def with_ids(self, ids: Iterable[str]) -> IdSet:
         """Return a set that also has these ids."""
-        top, below = b"".join(sorted(map(_digest, ids))), self._layers
+        top: bytes | bytearray = b"".join(sorted(map(_digest, ids)))
+        below = self._layers
         while below and 4 * len(top) >= len(below[0]):
             top, below = _merged(top, below[0]), below[1:]
         return IdSet((top, *below)) if top else self
 
 
-def _merged(one: bytes, two: bytes) -> bytes:
-    """Return two sorted layers as one, without an object for each digest."""
-    out = bytearray()
+def _merged(one: bytes | bytearray, two: bytes | bytearray) -> bytearray:
+    """Return two sorted layers as one, without an object for each digest or a second copy of all."""
+    out = bytearray(len(one) + len(two))
     first = second = 0
     while first < len(one) and second < len(two):
         left, right = one[first : first + _DIGEST_BYTES], two[second : second + _DIGEST_BYTES]
+        at = first + second
         if left < right:
-            out += left
+            out[at : at + _DIGEST_BYTES] = left
             first += _DIGEST_BYTES
         else:
-            out += right
+            out[at : at + _DIGEST_BYTES] = right
             second += _DIGEST_BYTES
-    return bytes(out) + one[first:] + two[second:]
+    out[first + second :] = one[first:] or two[second:]
+    return out
 
 
 def _digest(id: str) -> bytes:
     return bytes.fromhex(hex_of(id.encode("utf-8", "surrogatepass"))[: 2 * _DIGEST_BYTES])
 
 
-def _holds(layer: bytes, digest: bytes) -> bool:
+def _holds(layer: bytes | bytearray, digest: bytes) -> bool:
     """Say whether sorted digests hold one, by halving."""
     low, high = 0, len(layer) // _DIGEST_BYTES
     while low < high:

@@ -95,7 +95,7 @@ class ReplayCompactions:
         self._made += 1
         cause = CompactionCause("auto", reason, f"cut-{self._made:012x}")  # as long as that of a live session
         text = self._summary(view, taking, room)
-        made, _ = compaction(view, taking, text, room, cause, spoken=self._spoken.spoken)
+        made, _ = compaction(view, taking, text, room, cause, spoken=self._spoken)
         return made
 
     def _summary(self, view: View, taking: CutRange, room: SummaryBudget) -> CompactionText:

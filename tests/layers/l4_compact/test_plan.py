@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from log_script import Script, call, text
 from random_logs import random_log
 from reverie.conversation.cuts import Item
-from reverie.conversation.decisions import Cause, Compacted
+from reverie.conversation.decisions import Cause, Compacted, Pinned
 from reverie.conversation.entries import Entry, encode_entry, reply_id
 from reverie.conversation.log import parse_log
 from reverie.conversation.tokens.estimate import estimate_text
@@ -391,6 +392,51 @@ def test_a_compaction_judges_only_the_messages_since_the_one_before(monkeypatch:
         assert len(read) == len(said)  # a message without its sentences is judged each time
         read.clear()
     assert counts == [50] * 4
+
+
+RULED = "Never rent a boat without a crew, whatever the harbour says about it."
+
+
+def _long_talk(count: int, *, pinned: int = -1) -> tuple[View, UserMessages, QuotedWords]:
+    """Return the view of a user who said a rule and then much else, and the words that a summary quotes of it."""
+    script, saying = Script(), UserMessages()
+    script.user(RULED)
+    for n in range(count):
+        handle = script.user(STORY.format(n))
+        if n == pinned:
+            script.decide(Pinned(Cause("trim", "asked"), messages=[handle]))
+        if n % 50 == 0:
+            saying.follow(script.view)
+    view = script.view
+    words = quoted_words(
+        saying.follow(view), tokens=500, handle_tokens=100, pinned=view.facts.pinned, unheld=saying.unheld
+    )
+    return view, saying, words
+
+
+@pytest.mark.requirement("L4.7", "W10")
+def test_a_long_session_holds_so_many_messages_and_still_quotes_its_oldest_rule(
+    monkeypatch: pytest.MonkeyPatch, steps_of: Callable[..., int]
+):
+    monkeypatch.setattr(user_words, "_MOST_CHARS", 30_000)
+    short, long = (_long_talk(count) for count in (300, 3_000))
+    for count, (view, saying, words) in ((301, short), (3_001, long)):
+        assert RULED in words_text(words)
+        assert len(words.whole) + words.by_handle + (words.short is not None) == count
+        assert len(saying.spoken) + saying.unheld == count
+        again = UserMessages()
+        assert again.follow(view) == saying.spoken  # whether it is read at once or as it is said
+
+    def quote(saying: UserMessages) -> QuotedWords:
+        return quoted_words(saying.spoken, tokens=500, handle_tokens=100, pinned=frozenset())
+
+    assert steps_of(lambda: quote(long[1])) <= 1.5 * steps_of(lambda: quote(short[1]))
+
+
+def test_a_pinned_message_is_held_however_much_follows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(user_words, "_MOST_CHARS", 30_000)
+    _, _, words = _long_talk(1_000, pinned=7)
+    assert STORY.format(7) in [one.text for one in words.whole]
 
 
 def unjudged(words: QuotedWords, said: list[UserMessage]) -> QuotedWords:

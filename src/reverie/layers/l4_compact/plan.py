@@ -16,7 +16,16 @@ from .anchors import anchor_list, anchors_text
 from .policy import CompactPolicy
 from .summary import summary_text
 from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of
-from .user_words import HANDLE_TOKENS, QuotedWords, UserMessage, quoted_words, user_messages, words_text
+from .user_words import (
+    HANDLE_TOKENS,
+    QuotedWords,
+    UserMessage,
+    UserMessages,
+    quoted_words,
+    tokens_spoken,
+    user_messages,
+    words_text,
+)
 
 LAYER = "compact"
 _FRAME = 300  # tokens of headings and sentences around the parts of a summary
@@ -40,7 +49,7 @@ class SummaryBudget:
 
     def beside(self, said: Sequence[UserMessage]) -> SummaryBudget:
         """Return budgets with notes and accounts in the room that user messages, handles and names leave."""
-        words = min(self.words, sum(one.tokens for one in said))
+        words = tokens_spoken(said, self.words)
         left = max(0, self.text - words - self.handles - self.anchors - _FRAME)
         notes = min(self.notes, int(left * _NOTES_SHARE))
         return replace(self, notes=notes, accounts=left - notes)
@@ -161,11 +170,11 @@ def compaction(
     budget: SummaryBudget,
     cause: CompactionCause,
     *,
-    spoken: Sequence[UserMessage] | None = None,
+    spoken: UserMessages | None = None,
 ) -> tuple[Compacted, QuotedWords]:
     """Return the decision of a compaction, with the summary's whole text, and the user messages quoted in it.
 
-    ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
+    ``spoken`` has the user messages if the caller follows them; else the view is read for them.
     """
     added = added_parts(view, cut_range, summary, budget, spoken=spoken)
     named = max(1, min(EARLIER, budget.handles // HANDLE_TOKENS))
@@ -209,20 +218,27 @@ def added_parts(
     summary: CompactionText,
     budget: SummaryBudget,
     *,
-    spoken: Sequence[UserMessage] | None = None,
+    spoken: UserMessages | None = None,
 ) -> AddedParts:
     """Return the parts that the program adds to a summary of a range, because a summary may lose them.
 
-    ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
+    ``spoken`` has the user messages if the caller follows them; else the view is read for them.
     """
     kept_uuids = {item.uuid for item in cut_range.kept} | {item.uuid for item in cut_range.items[: cut_range.start]}
     if summary.method == "from":
-        said = user_messages(item.entry for item in cut_range.cut)
+        said, unheld = user_messages(item.entry for item in cut_range.cut), 0
     else:
-        everything = user_messages(view.entries()) if spoken is None else spoken
-        said = [one for one in everything if one.handle not in kept_uuids]
-    ended = [rule.opening.removesuffix("…") for rule in ended_rules(view.facts.standing)]
-    words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned, ended=ended)
+        spoken = spoken or UserMessages()
+        said = [one for one in spoken.follow(view) if one.handle not in kept_uuids]
+        unheld = spoken.unheld
+    words = quoted_words(
+        said,
+        tokens=budget.words,
+        handle_tokens=budget.handles,
+        pinned=view.facts.pinned,
+        ended=[rule.opening.removesuffix("…") for rule in ended_rules(view.facts.standing)],
+        unheld=unheld,
+    )
     repeated = words_text(words, summary.accounts)
     around = "\n".join((summary.body, repeated, *_texts(cut_range)))
     anchors = anchors_text(anchor_list(_worth_naming(summary.names, cut_range), around, tokens=budget.anchors))

@@ -23,7 +23,7 @@ from ...values import record
 from .plan import EARLIER, LAYER, CompactionCause, CompactionText, SummaryBudget, added_parts
 from .summary import notes_text, prompt_text, reading_back
 from .tail import CutRange, TailPolicy, legal_starts, open_from, tokens_of
-from .user_words import QuotedWords, UserMessage
+from .user_words import QuotedWords, UserMessages
 
 METHOD: Final = "provider"
 MAX_INSTRUCTIONS: Final = 16_384
@@ -138,7 +138,7 @@ def provider_compaction(
     budget: SummaryBudget,
     cause: CompactionCause,
     *,
-    spoken: Sequence[UserMessage] | None = None,
+    spoken: UserMessages | None = None,
 ) -> tuple[Compacted, QuotedWords]:
     """Return the decision that puts a signed summary in place of a range, and the user messages said again.
 

@@ -25,6 +25,8 @@ HANDLE_TOKENS = 14
 _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-")
 _LEAST_EXCERPT = 200
 _BINDING_SHARE = 0.6  # of the budget, for sentences of messages that are not quoted whole
+_MOST_CHARS = 250_000  # of the newest messages that a session holds, and half as many of older ones
+_CHARS_AROUND = 400  # that a message takes beside its text
 _SENTENCES = (
     "Sentences of theirs, oldest first, which may still bind or change an older one; [later: ...] marks one that a "
     "later one may have changed: where they disagree, only the later one holds, and so does a later message that is "
@@ -82,19 +84,43 @@ def user_messages(entries: Iterable[Entry]) -> list[UserMessage]:
 
 
 class UserMessages:
-    """All user messages of one session, extended as the session grows so that no entry is read twice."""
+    """The user messages that a summary of one session may quote, extended so that no entry is read twice.
+
+    Of a long session these are the newest and, of the others, pinned ones and those with the sentences that bind most;
+    the rest is only counted.
+    """
 
     def __init__(self) -> None:
+        self._restart()
+
+    def _restart(self) -> None:
         self.spoken: list[UserMessage] = []
+        self.unheld = 0
+        """The number of older messages that are only counted."""
+        self._chars = 0
         self._reader = HistoryReader()
 
     def follow(self, view: View) -> list[UserMessage]:
-        """Add the user messages that the view gained and return all of them; start again if the view is another one."""
+        """Add the user messages that the view gained and return those held; start again if the view is another one."""
         if not self._reader.continues(view):
-            self.spoken, self._reader = [], HistoryReader()
-        said = user_messages(item.entry for item in self._reader.items(view))
-        self.spoken += (replace(one, sentences=sentences_of(one.text)) for one in said)
+            self._restart()
+        for one in user_messages(item.entry for item in self._reader.items(view)):
+            self.spoken.append(replace(one, sentences=sentences_of(one.text)))
+            self._chars += _size(one)
+            if self._chars > 2 * _MOST_CHARS:
+                self._drop(view.facts.pinned)
         return self.spoken
+
+    def _drop(self, pinned: frozenset[str]) -> None:
+        """Drop the older messages that bind least."""
+        start = _start_of_newest(self.spoken)
+        older = self.spoken[:start]
+        ranked = sorted(range(start), key=lambda at: (older[at].handle not in pinned, -_binding(older[at])))
+        sizes = accumulate(_size(older[at]) for at in ranked)
+        kept = sorted(at for at, size in zip(ranked, sizes, strict=True) if size <= _MOST_CHARS // 2)
+        self.unheld += start - len(kept)
+        self.spoken = [*(older[at] for at in kept), *self.spoken[start:]]
+        self._chars = sum(map(_size, self.spoken))
 
     def text_after(self, view: View, compared: str, others: Iterable[str], *, tokens: int) -> str:
         """Return the messages after this one, if any of the others is before them, as a section of a summary."""
@@ -108,6 +134,20 @@ class UserMessages:
         return words_text(quoted_words(later[::-1], tokens=tokens, handle_tokens=tokens // 4, pinned=frozenset()))
 
 
+def _size(one: UserMessage) -> int:
+    return len(one.text) + _CHARS_AROUND
+
+
+def _binding(one: UserMessage) -> float:
+    return max((sentence.score for sentence in one.sentences or ()), default=0.0)
+
+
+def _start_of_newest(said: Sequence[UserMessage]) -> int:
+    """Return the position of the oldest message of the newest ones that are held; the last one always is."""
+    sizes = accumulate(_size(one) for one in reversed(said))
+    return len(said) - max(1, sum(size <= _MOST_CHARS for size in sizes))
+
+
 def quoted_words(
     said: Sequence[UserMessage],
     *,
@@ -115,13 +155,15 @@ def quoted_words(
     handle_tokens: int,
     pinned: frozenset[str],
     ended: Sequence[str] = (),
+    unheld: int = 0,
 ) -> QuotedWords:
     """Choose the messages to quote within ``tokens``: pinned ones, sentences that bind, the newest.
 
-    ``ended`` are the first words of rules that no longer hold, which are no sentences that bind.
+    ``ended`` are the first words of rules that no longer hold, which are no sentences that bind; ``unheld`` is the
+    number of older messages that are not among ``said``.
     """
     sentences = (sentences_of(one.text) if one.sentences is None else one.sentences for one in said)
-    ranking = None if _fit(said, tokens) else SentenceRanking(sentences, ended)
+    ranking = None if tokens_spoken(said, tokens + 1) <= tokens else SentenceRanking(sentences, ended)
     reserve = min(int(tokens * _BINDING_SHARE), ranking.tokens) if ranking is not None else 0
     newest = range(len(said) - 1, -1, -1)
     order = [at for at in newest if said[at].handle in pinned] + [at for at in newest if said[at].handle not in pinned]
@@ -147,13 +189,18 @@ def quoted_words(
         tuple(chosen),
         tuple(said[at].handle for at in named),
         tuple(said[at].handle for at in sorted({*whole, *short, *named})),
-        len(rest) - len(named),
+        len(rest) - len(named) + unheld,
     )
 
 
-def _fit(said: Sequence[UserMessage], tokens: int) -> bool:
-    """Say whether all messages fit; the work does not grow with the number of those that do not."""
-    return not any(total > tokens for total in accumulate(one.tokens for one in reversed(said)))
+def tokens_spoken(said: Sequence[UserMessage], most: int) -> int:
+    """Return the tokens of these messages, at most ``most``; only as many are measured as that takes."""
+    total = 0
+    for one in reversed(said):
+        total += one.tokens
+        if total >= most:
+            return most
+    return total
 
 
 def words_text(words: QuotedWords, accounts: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "ledger.sqlite"
 _BUSY_SECONDS: Final = 5.0
+_CACHE_KIB: Final = 256
 _KINDS: Final = ("read", "write_5m", "write_1h", "uncached", "output")
 _COLUMNS: Final[dict[str, str]] = {
     "id": "TEXT PRIMARY KEY",
@@ -254,6 +255,7 @@ class LedgerStore:
         except BaseException:
             connection.close()
             raise
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")  # else a long session fills 2 MB with its own rows
         self._connection = connection
         return connection
 

@@ -395,11 +395,11 @@ class CompactionDraft:
         session = self._session
         view, policy = session.view, session.settings.compact
         handle = f"cut-{new_uuid()[:12]}"
-        cause, spoken = CompactionCause(asked.trigger, asked.reason, handle), self._saying.follow(view)
+        cause = CompactionCause(asked.trigger, asked.reason, handle)
         if signed is None:
-            decision, words = compaction(view, taking, written, room, cause, spoken=spoken)
+            decision, words = compaction(view, taking, written, room, cause, spoken=self._saying)
         else:
-            decision, words = provider_compaction(view, taking, signed, written, room, cause, spoken=spoken)
+            decision, words = provider_compaction(view, taking, signed, written, room, cause, spoken=self._saying)
         after = await session.foresee(decision)
         said = [one for saying in await self._standing.preview(after) for one in saying.items]
         # With the results that the provider leaves out, because the messages after the cut have those as well.
