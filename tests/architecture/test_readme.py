@@ -74,6 +74,12 @@ def test_a_source_that_is_gone_would_be_caught() -> None:
     assert missing_sources(page) == ["hook_commands.py", "examples/no.py"]
 
 
+def test_each_page_of_the_design_has_its_number_and_its_date() -> None:
+    for page in (REPOSITORY / "docs" / "design").glob("0*.md"):
+        number = page.name[:4]
+        assert re.match(rf"# {number}: .+\n\n20\d\d-\d\d-\d\d\b", page.read_text()), page.name
+
+
 def test_the_telemetry_page_lists_every_metric() -> None:
     source = (REPOSITORY / "src" / "reverie" / "telemetry" / "otel.py").read_text()
     metrics = re.findall(r'(?:counter|histogram)\("([\w.]+)"', source)
