@@ -216,6 +216,28 @@ def test_a_timer_queues_its_next_run(queue: JobQueue, worker_url: str, settings:
     assert [(row.status, row.at is not None) for row in queue.jobs()] == [("todo", True)]
 
 
+@pytest.mark.requirement("X4")
+def test_a_job_that_waits_for_its_time_keeps_no_other_one_waiting(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
+) -> None:
+    kept = replace(settings, retention_days=30)
+    project = talk(settings, tmp_path, "one", "hello")
+    for kind, session in (("index", ""), ("dream", ""), ("notes", "one")):
+        queue.put(kind, project=project, session=session, every_seconds=9, delay_seconds=3_600)
+    queue.put("retain", project=project)
+    queue.put("extract", project=project, session="one")
+    assert sorted(kind for kind, _ in work(worker_url, kept)) == ["extract", "retain"]
+    assert not queue.put("index", project=project, delay_seconds=60)
+    assert queue.put("index", project=project), "the one that waits runs now"
+    assert not queue.put("index", project=project), "it waits already"
+    assert [kind for kind, _ in work(worker_url, kept)] == ["index"]
+    assert sorted((row.kind, row.at is not None) for row in queue.jobs()) == [
+        ("dream", True),
+        ("index", True),
+        ("notes", True),
+    ]
+
+
 def test_a_failed_job_is_shown_and_can_be_queued_again(queue: JobQueue, worker_url: str, settings: Settings) -> None:
     queue.put("retain")
     assert [kind for kind, result in work(worker_url, settings) if "retention_days" in result] == ["retain"]

@@ -24,9 +24,10 @@ _TASK: Final = "reverie."
 _PATIENCE_SECONDS: Final = 30.0
 _SEARCH: Final = f"SET LOCAL search_path TO {SCHEMA}"  # the engine's triggers name its tables without a schema
 _PUT: Final = """
-INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args, scheduled_at)
-VALUES (%s, %s, %s, %s, %s, CASE WHEN %s > 0 THEN clock_timestamp() + make_interval(secs => %s) END)
-ON CONFLICT DO NOTHING RETURNING id
+INSERT INTO procrastinate_jobs AS known (queue_name, task_name, lock, queueing_lock, args, priority, scheduled_at)
+VALUES (%s, %s, %s, %s, %s, %s, CASE WHEN %s > 0 THEN clock_timestamp() + make_interval(secs => %s) END)
+ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE SET scheduled_at = NULL
+WHERE excluded.scheduled_at IS NULL AND known.scheduled_at IS NOT NULL RETURNING id
 """
 _LIST: Final = """
 SELECT id, task_name, args, status::text, attempts, scheduled_at, problem FROM procrastinate_jobs
@@ -61,8 +62,11 @@ class JobArguments:
 
     @property
     def lock(self) -> str:
-        """The text under which at most one job runs at a time: that of a session, else of a project."""
-        return "/".join(filter(None, (self.tenant, self.project, self.session)))
+        """The text under which at most one job runs at a time: that of a session, else of a kind and its project.
+
+        The engine lets a job wait for each earlier one of its lock, also for one whose time has not come.
+        """
+        return "/".join(filter(None, (self.tenant, self.project, self.session or self.kind)))
 
 
 @record
@@ -94,14 +98,16 @@ class JobQueue:
     ) -> bool:
         """Queue a job and return True, or False if the same job waits already.
 
-        With ``every_seconds`` it is a timer: each run queues the next one.
+        With ``every_seconds`` it is a timer: each run queues the next one. Without a delay, one that waits for its
+        time runs now.
         """
         if kind not in KINDS:
             raise InputError(f"there is no job {kind!r}; give one of: {', '.join(KINDS)}")
         job = JobArguments(self._tenant, kind, project, session, every_seconds)
         given = {"tenant": self._tenant, "project": project, "session": session, "every_seconds": every_seconds}
         names = (QUEUE, task_name(kind), job.lock, f"{kind} {job.lock}")
-        return bool(self._asked(_PUT, (*names, json.dumps(given), delay_seconds, delay_seconds)))
+        priority = -1 if session and delay_seconds else 0  # others of the session need not wait for its time
+        return bool(self._asked(_PUT, (*names, json.dumps(given), priority, delay_seconds, delay_seconds)))
 
     def jobs(self, *, status: str | None = None) -> list[JobRow]:
         """Return the jobs of the tenant, oldest first; ``status`` is ``todo``, ``doing`` or ``failed``.
