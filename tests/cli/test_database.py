@@ -364,6 +364,27 @@ def test_only_candidates_are_read_and_a_deleted_log_leaves_no_words(database: Se
         assert [one.key for one in words_of(storage).candidates(["heron"], project=None, most=9)] == []
 
 
+@pytest.mark.requirement("X2", "A5")
+def test_words_that_were_read_before_a_log_was_replaced_or_deleted_are_not_added(
+    database: Settings, tmp_path: Path
+) -> None:
+    """As another machine does that indexes a session while it is redacted or erased here."""
+    said(database, "one", "The patient takes quinine.", tmp_path)
+    with contextlib.closing(storage_of(database)) as storage:
+        words, key = words_of(storage), f"projects/{project_slug(tmp_path)}/one.jsonl"
+        assert words is not None
+        (log,) = words.behind()
+        storage.write(key, (storage.load(key) or b"").replace(b"quinine", b"aspirin"))
+        words.add(log, log.size, {"quinine"})
+        assert words.counts(["quinine"]) == (0, {})
+        (log,) = words.behind()
+        words.add(log, log.size, {"aspirin"})
+        assert words.counts(["aspirin"]) == (1, {"aspirin": 1})
+        storage.delete(key)
+        words.add(log, log.size, {"aspirin"})
+        assert words.counts(["aspirin"]) == (0, {})
+
+
 def test_a_search_looks_for_new_lines_only_in_logs_that_were_opened_since_the_last(
     database: Settings, tmp_path: Path
 ) -> None:

@@ -35,10 +35,12 @@ WHERE held.tenant = %(tenant)s AND held.name = done.key AND held.fence = done.fe
         WHERE head.tenant = %(tenant)s AND head.key = done.key AND head.size = done.size)
 RETURNING held.fence
 """
+# Nothing is added for a log that was replaced or deleted since it was read: its head is locked against both.
 _ADD: Final = """
-WITH outdated AS (DELETE FROM reverie.words WHERE tenant = %(tenant)s AND key = %(key)s AND file <> %(file)s)
 INSERT INTO reverie.words (tenant, key, start, file, upto, words)
-VALUES (%(tenant)s, %(key)s, %(start)s, %(file)s, %(upto)s, array_to_tsvector(%(words)s::text[]))
+SELECT head.tenant, head.key, %(start)s, head.file, %(upto)s, array_to_tsvector(%(words)s::text[])
+FROM (SELECT tenant, key, file FROM reverie.files
+    WHERE tenant = %(tenant)s AND key = %(key)s AND file = %(file)s FOR KEY SHARE) AS head
 ON CONFLICT (tenant, key, start) DO NOTHING RETURNING start
 """
 # The rarer a word, the more it says: the sum of log(1 + logs found / logs with the word) over the words of the query.

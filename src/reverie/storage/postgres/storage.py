@@ -48,6 +48,12 @@ _SET_HEAD: Final = """
 UPDATE reverie.files SET size = %s, last = %s, torn = %s, digest = %s, changed = clock_timestamp()
 WHERE tenant = %s AND key = %s
 """
+# Other bytes have another number: nothing that was read of the former ones is taken for a part of these.
+_REPLACE_HEAD: Final = """
+UPDATE reverie.files
+SET file = DEFAULT, size = %s, last = %s, torn = %s, digest = %s, changed = clock_timestamp()
+WHERE tenant = %s AND key = %s RETURNING file
+"""
 _CLEAR: Final = """
 WITH gone AS (DELETE FROM reverie.entries WHERE tenant = %(tenant)s AND file = %(file)s RETURNING blob)
 UPDATE reverie.blobs AS known SET uses = uses - freed.number
@@ -159,12 +165,16 @@ class PostgresStorage:
                     raise _conflict(key, create)
                 self._clear(connection, head.file)
                 connection.execute(_DROP_WORDS, (self.tenant, key))
-                seq = last = 0
-                for part in _parts_of(key, data):
-                    self._put(connection, head.file, seq, part, lease)
-                    seq, last = seq + len(part), seq
+                parts = list(_parts_of(key, data))
+                last = len(data) - len(parts[-1]) if parts else 0
                 torn = bool(data) and not data.endswith(b"\n")
-                connection.execute(_SET_HEAD, (len(data), last, torn, digest, self.tenant, key))
+                values = (len(data), last, torn, digest, self.tenant, key)
+                row = connection.execute(_REPLACE_HEAD, values).fetchone()
+                assert row is not None
+                seq = 0
+                for part in parts:
+                    self._put(connection, row[0], seq, part, lease)
+                    seq += len(part)
 
         if create:
             replace(False)
