@@ -141,17 +141,21 @@ def test_the_memory_tools_own_line_is_a_memory_after_a_dream(tmp_path: Path, tru
     async def main() -> None:
         context = ToolContext(tmp_path, "web-session")
         await tool.run({"action": "log", "text": "I am a data engineer at Acme."}, context)
+        said = {"type": "feedback", "text": "Never deploy on a Friday afternoon", "why": "nobody is there on Saturday"}
+        await tool.run({"action": "log", **said}, context)
         await Dreams(memory, Settings(home=tmp_path / "home"), project=tmp_path).run()
 
     anyio.run(main)
     assert logged_since(memory.store.files)[0].source == "web-session"
-    [head] = memory.list()
-    made = memory.get(head.file)
+    made, rule = sorted((memory.get(head.file) for head in memory.list()), key=lambda one: one.type, reverse=True)
     assert (made.type, made.trust, made.source, made.body.strip()) == (
         *("project", kept, ("web-session",)),
         "I am a data engineer at Acme.",
     )
-    assert ([one.file for one in memory.review()] == [made.file]) is (kept == "unconfirmed")
+    assert (rule.type, rule.trust, rule.name) == ("feedback", kept, "Never deploy on a Friday afternoon")
+    assert rule.body == "Never deploy on a Friday afternoon\n\n**Why:** nobody is there on Saturday\n"
+    waiting = {made.file, rule.file} if kept == "unconfirmed" else set[str]()
+    assert {one.file for one in memory.review()} == waiting
 
 
 @pytest.mark.requirement("S5")

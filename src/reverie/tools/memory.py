@@ -10,7 +10,7 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from ..memories.recall.fence import escaped
 from ..memories.recall.manifest import manifest, manifest_text
-from ..memories.rules.taxonomy import TYPES, MemoryType
+from ..memories.rules.taxonomy import TYPES, MemoryType, log_text
 from ..memories.store.records import MemoryRecord, Scope
 from ..memories.store.trust import Trust
 from .context import ToolContext
@@ -201,7 +201,7 @@ class MemoryTool:
                 left = f" These still point to it: {', '.join(gone.links)}." if gone.links else ""
                 return Output(f"Forgotten: {', '.join(gone.files)} (change {gone.id}).{left}")
             case "log":
-                text = _text_of(input, "text")
+                text = log_text(_text_of(input, "text"), _text_of(input, "type"), _text_of(input, "why"))
                 trust = self._trust_of(text) if self._trust_of is not None else "agent"
                 self._memory.append_daily(text, source=context.session, trust=trust)
                 return Output("It was added to the daily log.")

@@ -43,6 +43,12 @@ def body_for(text: str, why: str = "", how: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def log_text(text: str, type_name: str = "", why: str = "") -> str:
+    """Return a memory as the text of one line of a daily log: its type, the rule or fact, and its reason."""
+    kind = f"{type_name}: " if type_name else ""
+    return kind + " ".join(body_for(text, why).split())
+
+
 def claim_of(body: str) -> str:
     """Return the body of a memory without the lines of its reason and use, which other memories may share."""
     return _PART.split(body, maxsplit=1)[0].strip()

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from ...errors import StorageError
-from ...memories.rules.taxonomy import TYPES, description_for
+from ...memories.rules.taxonomy import TYPES, claim_of, description_for
 from ...memories.store.journal_files import LOGS
 from ...memories.store.names import daily_log, file_for, title_for
 from ...memories.store.records import MemoryRecord, new_text
@@ -44,13 +44,15 @@ class LogDraft:
     @property
     def file(self) -> str:
         """The name of the memory file."""
-        return file_for(self.type, title_for(self.text), text=self.text)
+        return file_for(self.type, title_for(claim_of(self.text)), text=self.text)
 
     def content(self) -> bytes:
         """Return the content of the memory file."""
         noon = f"{self.line.day}T12:00:00Z"
+        claim = claim_of(self.text)
+        reason = self.text[len(claim) :].strip()
         fields = {
-            "name": title_for(self.text),
+            "name": title_for(claim),
             "description": description_for(self.text),
             "type": self.type,
             "source": self.source,
@@ -58,7 +60,7 @@ class LogDraft:
             "created": noon,
             "modified": noon,
         }
-        return new_text(fields, f"{self.text}\n").encode()
+        return new_text(fields, f"{claim}\n\n{reason}\n" if reason else f"{claim}\n").encode()
 
 
 def append_log(files: SideFiles, now: datetime, text: str, *, source: str, trust: Trust) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ....conversation.entries import Entry
 from ....errors import InputError, StorageConflict
 from ....layers.l5_extract import ExistingMemories, MemoryCandidate, MemoryProposal, PastSayings, Witnesses, extract
+from ....memories.rules.taxonomy import log_text
 from ....memories.store.records import MemoryRecord, Scope, front_matter
 from ....memories.store.trust import Trust
 from ....values import field, record
@@ -78,8 +79,8 @@ class CandidateWriter:
 
     def _logged(self, one: MemoryCandidate | MemoryProposal, trust: Trust) -> SavedMemory:
         """Append a memory to the daily log, from which a dream makes memories."""
-        reason = f" Why: {one.why}" if one.why else ""
-        path = self._memory.append_daily(f"{one.type}: {one.text}{reason}", source=self._session, trust=trust)
+        text = log_text(one.text, one.type, one.why)
+        path = self._memory.append_daily(text, source=self._session, trust=trust)
         return SavedMemory(path.relative_to(self._memory.path).as_posix(), path.stem, path, trust=trust)
 
     def save_answers(
