@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reverie.conversation.entries import USER, Entry
 from reverie.layers.l5_extract import has_new_prose
+
+DATA = Path(__file__).resolve().parents[3] / "benchmarks" / "data"
 
 
 def said(content: Any, uuid: str = "u1") -> Entry:
@@ -47,6 +50,18 @@ def test_prose_of_any_language_passes(text: str) -> None:
 )
 def test_short_answers_printed_text_and_documents_do_not(text: str) -> None:
     assert not has_new_prose([said(text)])
+
+
+@pytest.mark.requirement("L5.0")
+@pytest.mark.parametrize("name", ["extraction_worth", "extraction_worth_stranger", "extraction_worth_fifth"])
+def test_of_200_messages_that_are_worth_keeping_at_least_95_percent_pass(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = (DATA / f"{name}.txt").read_text().splitlines()
+    assert len(messages) == 200
+    assert sum(has_new_prose([said(one)]) for one in messages) >= 190
+    monkeypatch.setattr("reverie.layers.l5_extract.gate._LEAST_WORDS", 12)
+    assert sum(has_new_prose([said(one)]) for one in messages) < 190, "a gate for long messages alone is caught"
 
 
 def test_a_message_that_the_session_has_already_is_not_new() -> None:
