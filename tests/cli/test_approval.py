@@ -132,6 +132,13 @@ def test_the_head_names_the_whole_path_and_where_a_link_leads(tmp_path: Path) ->
     assert approval_head(link, tmp_path, PLAIN) == ["? Write link → /etc/x · it writes"]
 
 
+def test_the_path_of_a_read_is_shown_once_and_its_other_inputs_below(tmp_path: Path) -> None:
+    path = str(tmp_path.parent / "shot.png")
+    asked = Approval("Read", {"file_path": path, "limit": 20}, Access("read", path), "", "it is outside")
+    assert approval_head(asked, tmp_path, PLAIN) == [f"? Read {path} · it is outside"]
+    assert Preview.of(asked, PLAIN).page() == ["│ (limit: 20)"]
+
+
 def test_a_question_turns_pages_before_it_is_answered() -> None:
     async def main() -> None:
         preview = Preview("1\n2\n3\n4", PLAIN)

@@ -122,7 +122,10 @@ def test_a_variable_that_has_precedence_is_named(reverie: Reverie, file: Path, m
         (["preset.x", "3"], "preset is one value"),
         (["compact.patiense", "3"], "did you mean patience"),
         (["switches.dream", "maybe"], "true or false"),
-        (["nothing"], "there is no setting"),
+        (["nothing"], "unknown setting nothing"),
+        (["compact.patiense"], "did you mean compact.patience"),
+        (["budget_day_usd", "5"], "did you mean agent.budget_day_usd"),
+        (["budget_day_usd"], "did you mean agent.budget_day_usd"),
         (["--unset"], "--unset needs KEY"),
     ],
 )

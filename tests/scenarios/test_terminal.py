@@ -422,12 +422,13 @@ def test_an_own_command_is_a_prompt_even_if_it_looks_like_one_for_the_shell(
     commands.mkdir(parents=True)
     (commands / "status.md").write_text("!touch made-by-shell\n")
     terminal = make_terminal(100, 40, REVERIE_HOME=str(tmp_path / "reverie"))
-    terminal.start(*chat(project))
+    terminal.start(*chat(project, "/status"))  # it is known before the first line runs
+    terminal.wait("Heard 1 lines.")
     terminal.ready()
     terminal.wait(lambda _: (terminal.press("C-u"), terminal.type("/stat"), "/status" in terminal.screen())[-1])
     terminal.press("C-u")
     terminal.enter("/status ")
-    terminal.wait("Heard 1 lines.")
+    terminal.wait(lambda _: len(server.requests) == 2)
     assert "!touch made-by-shell" in json.dumps(server.requests[-1])
     assert not (project / "made-by-shell").exists()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 from ..errors import SettingsError
 from ..paths import replace_file
@@ -65,7 +65,7 @@ def changed_file(home: Path, key: str, value: object | None) -> str:
 
     head, _, rest = key.partition(".")
     if head not in CHECKS:
-        refuse_unknown(head, CHECKS, "config")
+        refuse_unknown_setting(home, key)
     if bool(rest) != (head in RECORDS | TABLES):
         raise SettingsError(
             f"{key}: name one setting, such as {head}.{_first(head)}" if not rest else f"{head} is one value"
@@ -84,6 +84,13 @@ def changed_file(home: Path, key: str, value: object | None) -> str:
     except TOMLKitError as error:
         raise SettingsError(f"{file}: {error}") from error
     return text
+
+
+def refuse_unknown_setting(home: Path, key: str) -> NoReturn:
+    """Raise ``SettingsError`` with the setting that was probably meant, also where its group is missing."""
+    keys, group = [one.key for one in setting_origins(home=home)], key.partition(".")[0] + "."
+    near = [one for one in keys if one.endswith(f".{key}")] or [one for one in keys if one.startswith(group)]
+    refuse_unknown(key, near or CHECKS, "config")
 
 
 def write_settings(home: Path, text: str) -> None:

@@ -17,7 +17,14 @@ from ...runtime.places.shared_settings import with_shared
 from ...runtime.places.trust import root_of
 from ...settings import Settings, load_settings
 from ...settings.load import usable_home
-from ...settings.origins import FILE_NAME, SettingOrigin, changed_file, setting_origins, write_settings
+from ...settings.origins import (
+    FILE_NAME,
+    SettingOrigin,
+    changed_file,
+    refuse_unknown_setting,
+    setting_origins,
+    write_settings,
+)
 from ..output import counted, emit_json, folded, one_word, say, table, warn
 
 
@@ -43,7 +50,7 @@ def command(key: str | None, value: str | None, unset: bool, everything: bool, d
     if key is not None:
         found = [one for one in found if one.key == key or one.key.startswith(f"{key}.")]
         if not found:
-            raise InputError(f"there is no setting {key!r}; 'reverie config --all' lists all of them")
+            refuse_unknown_setting(home, key)
     shown = found if everything or key is not None else [one for one in found if one.source]
     model, reason = chat_model(found)
     if as_json:

@@ -48,10 +48,13 @@ class Preview:
 
     @classmethod
     def of(cls, approval: Approval, paint: Paint, *, columns: int | None = None) -> Preview:
-        """Return the preview of a tool call: its diff, command or URL with its other inputs, or its input as JSON."""
-        from ...runtime.guard.approval_text import call_text
+        """Return the preview of a call: its diff, its command, URL or path with other inputs, or its input as JSON."""
+        from ...runtime.guard.approval_text import call_text, other_inputs
 
-        text = call_text(approval)
+        if approval.access.kind == "read":  # the head of the question has the path
+            text = "\n".join(other_inputs(approval, approval.access.target, given_path(approval)))
+        else:
+            text = call_text(approval)
         lines = text.split("\n") if approval.preview else []
         is_diff = len(lines) > 1 and lines[0].startswith("--- ") and lines[1].startswith("+++ ")
         return cls("\n".join(lines[2:]) if is_diff else text, paint, is_diff=is_diff, columns=columns)
@@ -94,11 +97,16 @@ class Preview:
         return f"{counted(len(left), 'more line')} ({chars:,} characters)"
 
 
+def given_path(approval: Approval) -> str:
+    """Return the path in the input of a call as it was given, or an empty text."""
+    return next((str(approval.input[key]) for key in ("file_path", "path") if key in approval.input), "")
+
+
 def approval_head(approval: Approval, cwd: Path, paint: Paint, columns: int = 120) -> list[str]:
     """Return the first lines of a question: the tool, the whole path that it writes or reads, and the reason to ask."""
     name = one_word(approval.tool)
     if approval.access.kind in ("read", "write"):
-        given = next((str(approval.input[key]) for key in ("file_path", "path") if key in approval.input), "")
+        given = given_path(approval)
         target = approval.access.target
         shown = os.path.relpath(target, cwd) if target.startswith(f"{cwd}/") else target
         is_link = bool(given) and os.path.normpath(os.path.join(cwd, os.path.expanduser(given))) != target

@@ -32,8 +32,9 @@ def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
         return f"Grep({one_line(visible(given['pattern']), TITLE_CHARS // 2)}{where})"
     if isinstance(given.get("todos"), list):
         return f"{one_line(name)}({counted(len(given['todos']), 'item')})"
-    if name == "Plan" and isinstance(given.get("action"), str):
-        return f"Plan({one_line(given['action'])})"
+    if isinstance(given.get("action"), str):
+        words = "" if name == "Plan" else str(given.get("text") or given.get("file") or "")
+        return f"{one_line(name)}({one_line(visible(': '.join(filter(None, [given['action'], words]))), TITLE_CHARS)})"
     for key in TELLING:
         value = given.get(key)
         if isinstance(value, str) and value:
@@ -54,6 +55,8 @@ def outcome(name: str, text: str, *, lines: int, is_error: bool, seconds: float 
     first = next((line for line in text.splitlines() if line.strip()), "")
     if is_error:
         return one_line(first or "failed", OUTCOME_CHARS) + took
+    if name == "Plan":  # what follows its first sentence is for the model
+        return one_line(first.partition(". ")[0], OUTCOME_CHARS)
     if name in RESULT_NOUNS and lines:
         return counted(lines, RESULT_NOUNS[name]) + took
     if name in CHANGERS and " was " in first:  # the title has the path

@@ -20,7 +20,19 @@ from .approval import Preview
 from .calls import one_line, step_lines
 from .footer import thousands
 from .questions import Option
-from .work_commands import Chat, export, meaning_of, prompt_of, retry, rewind, show_diff, show_shells, start_init, undo
+from .work_commands import (
+    Chat,
+    export,
+    meaning_of,
+    own_commands,
+    prompt_of,
+    retry,
+    rewind,
+    show_diff,
+    show_shells,
+    start_init,
+    undo,
+)
 
 if TYPE_CHECKING:
     pass
@@ -277,8 +289,8 @@ async def show_permissions(chat: Chat, rest: str) -> None:
     lines += [f"  {name}  {one_word(rule)}" for name in ("deny", "ask", "allow") for rule in getattr(rules, name)]
     for at, (rule, place) in enumerate(kept, 1):
         lines.append(f"  {chat.paint(str(at), 'chosen')}  allow in this {place}  {one_word(rule)}")
-    if kept:
-        lines.append(chat.paint("  /permissions drop NUMBER asks again", "dim"))
+    tip = "/permissions drop NUMBER asks again" if kept else "/permissions allow Bash(make:*) allows what begins so"
+    lines.append(chat.paint(f"  {tip}", "dim"))
     chat.transcript.put("block", lines)
 
 
@@ -350,7 +362,7 @@ async def show_memory(chat: Chat, rest: str) -> None:
     else:
         listed = await to_thread.run_sync(memory.list)
         if listed:
-            chat.transcript.table([(one_line(one.file, 40), one_line(one.description, 100)) for one in listed])
+            chat.transcript.table([(one_line(one.file, 48), one_line(one.description, 100)) for one in listed])
         else:
             chat.transcript.note("no memories yet")
         chat.transcript.note(f"in {agent_memory.path} · /memory FILE shows one, /memory undo undoes a change")
@@ -440,6 +452,10 @@ async def run_command(chat: Chat, line: str) -> None:
     name, _, rest = line.removeprefix("/").partition(" ")
     command = COMMANDS.get({"exit": "quit", "new": "clear", "skill": "skillify"}.get(name, name))
     if command is None and name not in chat.own:
+        if name in own_commands(chat.settings.home, chat.agent.cwd, is_trusted=True):
+            why = "'reverie trust' shows what trusting it allows"
+            chat.transcript.note(f"/{name} is a command of this project, which you have not trusted: {why}", "warning")
+            return
         near = get_close_matches(name, [*COMMANDS, *chat.own], n=1)
         meant = f" Did you mean /{near[0]}?" if near else ""
         chat.transcript.note(f"there is no /{one_line(name)}.{meant} /help lists all commands", "warning")

@@ -143,6 +143,7 @@ class Conversation:
         agent.next_prompt = self._next_prompt
         async with agent:
             self.agent, self._is_open = agent, True
+            await to_thread.run_sync(self._find_own_commands)  # a line that was typed meanwhile may be one
             self._greet(resumed=name is not None)
             reading = asyncio.create_task(self._load_slow_parts())
             try:
@@ -183,7 +184,6 @@ class Conversation:
     async def _load_slow_parts(self) -> None:
         """Load file names and the provider's library while the user types."""
         self._files = await to_thread.run_sync(project_files, self.agent.cwd)
-        await to_thread.run_sync(self._find_own_commands)
         vendor = self.agent.model.name.split(":", 1)[0]
         if vendor in ("anthropic", "openai") and find_spec(vendor) is not None:
             Thread(target=import_module, args=(vendor,), daemon=True).start()  # leaving does not wait for it
@@ -358,6 +358,11 @@ class Conversation:
             for number, one in enumerate(found)
         ]
         return await self.choose("Continue which session? (Esc cancels)", options)
+
+    @property
+    def columns(self) -> int:
+        """The width of the screen."""
+        return self.screen.size()[0]
 
     async def choose(self, title: str, options: Sequence[Option]) -> str | None:
         """Return the value that the user chooses; None if cancelled."""
