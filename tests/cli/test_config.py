@@ -182,6 +182,7 @@ def test_a_mistyped_model_is_not_accepted_in_silence(
     assert reverie("config", "model", "claude-sonnet-5")[2] == ""
     code, _, err = reverie("config", "model", "sonet")
     assert (code, "'sonet' names no model here" in err) == (2, True)
+    assert "Did you mean claude-sonnet-5? Choose one" in reverie("config", "model", "claud-sonnet-5")[2]
     assert load_settings().model == "claude-sonnet-5"
     assert reverie("config", "model_aliases.sonet", "claude-sonnet-5")[0] == 0
     assert reverie("config", "model", "sonet")[0] == 0

@@ -140,7 +140,8 @@ def full_name(
     for pattern, owner in _IDS:
         if pattern.match(asked):
             return f"{owner}:{asked}"
-    raise ModelUnknown(f"{asked!r} names no model here. {how_to_get_a_model()}")
+    meant = f" Did you mean {near}?" if (near := near_model(asked)) else ""
+    raise ModelUnknown(f"{asked!r} names no model here.{meant} {how_to_get_a_model()}")
 
 
 def unlisted_notice(

@@ -219,9 +219,7 @@ def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
     if memory.type not in TYPES:
         found.append(f"has the type {memory.type!r}; the types are {', '.join(TYPES)}")
     if memory.type in ("feedback", "project") and "**Why" not in memory.body:
-        found.append(
-            "gives its reason in no line '**Why:** ...' of its own, which later readers look for; --why TEXT adds it"
-        )
+        found.append("has no line '**Why:** ...', where later readers look for its reason; --why TEXT adds one")
     if memory.type == "project" and (relative := _RELATIVE.search(memory.body)):
         found.append(f"says {relative.group()!r}; if that is one day, write its date")
     if memory.expires and today and memory.expires[:10] < today[:10]:
