@@ -7,8 +7,10 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -20,11 +22,12 @@ from reverie.cli.main import COMMANDS, RENAMED, ROOT_OPTIONS, group, run
 from reverie.runtime.mail.mailbox import Mailbox
 from reverie.runtime.places.projects import log_key
 from reverie.storage.postgres.storage import PostgresStorage
+from reverie.testing.messages_server import MessagesServer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 SESSION = "6513270e"
-MODEL, TERMINAL, ENDLESS = "asks a model", "asks on the terminal", "runs until it is stopped"
+TERMINAL, ENDLESS = "asks on the terminal", "runs until it is stopped"
 NETWORK, PROGRAM, MACHINE = "installs from an index", "runs another program", "the ids are of the writer's machine"
 EXCEPTED = {
     "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/reverie demo": NETWORK + "; see tests/packaging",
@@ -33,17 +36,10 @@ EXCEPTED = {
     "&& .venv/bin/python -m pytest": NETWORK + "; continuous integration runs it",
     ".venv/bin/pip install 'reverie[anthropic]'": NETWORK,
     ".venv/bin/reverie demo": "tests/packaging runs it",
-    ".venv/bin/reverie": MODEL,
-    "reverie": MODEL,
+    ".venv/bin/reverie": TERMINAL,
+    "reverie": TERMINAL,
     "reverie demo --chat": "needs a terminal; tests/scenarios/test_chat_demo.py runs it in one",
-    'reverie -p "Which tests are slow?"': MODEL,
-    'reverie chat "Why does test_login fail?"': MODEL,
-    "reverie chat --continue": MODEL,
-    "reverie chat --resume": MODEL,
-    "reverie chat --name builder": MODEL,
-    'git diff | reverie chat --print "Review this"': MODEL,
-    'reverie chat --print --permission-mode plan "Plan the move to Python 3.14"': MODEL,
-    "reverie chat --print --continue --approve-plan accept-edits": MODEL,
+    "reverie chat --resume": TERMINAL,
     "reverie agents --watch": ENDLESS,
     "reverie inspect": ENDLESS,
     "reverie gateway": ENDLESS,
@@ -148,6 +144,24 @@ def database(request: pytest.FixtureRequest, lines: list[str], monkeypatch: pyte
     return {"postgresql://reverie_owner@db/reverie": server.url, "postgresql://reverie_app@db/reverie": server.app_url}
 
 
+@pytest.fixture
+def model(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Answer the document's chats by a model on loopback, which writes a plan where it is asked for one."""
+    plan = {"type": "tool_use", "name": "Plan", "input": {"action": "write", "text": "- [ ] Move"}}
+
+    def said(request: dict[str, Any]) -> Any:
+        return [plan] if "Plan the move" in str(request["messages"][-1]) else "Done."
+
+    if not any(re.search(r"reverie (chat|-p)", line) for line in lines):
+        yield
+        return
+    with MessagesServer(said) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
+        yield
+    assert server.errors == []
+
+
 def handle_of(clone: Path) -> str:
     """Return the id of a tool call in the sample."""
     return re.findall(r"toolu_\w+", (clone / "examples" / "sessions" / "sample.jsonl").read_text())[0]
@@ -165,6 +179,7 @@ def test_the_commands_of_a_document_run_one_after_another(
     lines: list[str],
     place: Path,
     database: dict[str, str],
+    model: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -174,9 +189,11 @@ def test_the_commands_of_a_document_run_one_after_another(
         embedded = re.search(r"\$\((reverie [^)]+)\)|'(reverie [^|']+) \|", line)
         line = (embedded[1] or embedded[2]) if embedded else line
         *feeding, call = re.split(r" && | \| (?=reverie)", line)
-        assert [part for part in feeding if part.split()[0] not in ("pass",)] == [], "list it as excepted"
-        monkeypatch.setattr(sys, "stdin", io.StringIO("tidetable\n" if feeding else ""))
-        code = run(shlex.split(call)[1:])
+        assert [part for part in feeding if part.split()[0] not in ("pass", "git")] == [], "list it as excepted"
+        words = shlex.split(call)[1:]
+        given = b"tidetable\n" if feeding or words[0] == "chat" else b""
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        code = run(words)
         said = capsys.readouterr()
         assert code == 0, f"{document}: {line}: {said}"
 
