@@ -47,6 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["REVERIE_TEST_SEED"] = str(random.SystemRandom().randrange(2**32)) if torture else "20261115"
     if torture and config.option.timeout is None:
         config.option.timeout = 3_600
+    # Hundreds of tests start a program of ours: it need not compile the package each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # A shell that starts the tests in the background has them, and every program they start, ignore interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
