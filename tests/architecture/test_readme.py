@@ -116,6 +116,16 @@ def test_the_pages_of_session_and_events_list_every_member_and_every_event() -> 
         assert f"| `{EVENTS[kind]}` | {', '.join(f'`{name}`' for name in fields) or '-'} |" in page
 
 
+def test_the_guide_of_the_agent_lists_every_argument_and_member() -> None:
+    import inspect
+
+    from reverie import Agent
+
+    told = set(re.findall(r"`(\w+)", (REPOSITORY / "docs" / "guides" / "agent.md").read_text()))
+    members = {name for name in vars(Agent) if not name.startswith("_")} | set(inspect.signature(Agent).parameters)
+    assert members - told <= {"from_options", "parts", "plan_path", "unseen_agents", "wait_agent"}
+
+
 def test_the_page_of_errors_lists_every_error_with_its_kind() -> None:
     import reverie.errors
 
