@@ -439,6 +439,16 @@ def test_a_pinned_message_is_held_however_much_follows(monkeypatch: pytest.Monke
     assert STORY.format(7) in [one.text for one in words.whole]
 
 
+def test_a_message_that_is_pinned_long_after_it_was_said_is_held_as_after_a_resume(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(user_words, "_MOST_CHARS", 30_000)
+    script, saying = Script(), UserMessages()
+    handles = [script.user(STORY.format(n)) for n in range(1_000)]
+    assert handles[7] not in [one.handle for one in saying.follow(script.view)]
+    script.decide(Pinned(Cause("trim", "asked"), messages=[handles[7]]))
+    assert handles[7] in [one.handle for one in saying.follow(script.view)]
+    assert UserMessages().follow(script.view) == saying.spoken
+
+
 def unjudged(words: QuotedWords, said: list[UserMessage]) -> QuotedWords:
     by_handle = {one.handle: one for one in said}
     return replace(words, whole=tuple(by_handle[one.handle] for one in words.whole))

@@ -98,24 +98,29 @@ class UserMessages:
         self.unheld = 0
         """The number of older messages that are only counted."""
         self._chars = 0
+        self._pinned: frozenset[str] = frozenset()
         self._reader = HistoryReader()
 
     def follow(self, view: View) -> list[UserMessage]:
-        """Add the user messages that the view gained and return those held; start again if the view is another one."""
-        if not self._reader.continues(view):
+        """Add the user messages that the view gained and return those held.
+
+        Start again if the view is another one, or if other messages are pinned than when some were dropped.
+        """
+        if not self._reader.continues(view) or (self.unheld and view.facts.pinned != self._pinned):
             self._restart()
+        self._pinned = view.facts.pinned
         for one in user_messages(item.entry for item in self._reader.items(view)):
             self.spoken.append(replace(one, sentences=sentences_of(one.text)))
             self._chars += _size(one)
             if self._chars > 2 * _MOST_CHARS:
-                self._drop(view.facts.pinned)
+                self._drop()
         return self.spoken
 
-    def _drop(self, pinned: frozenset[str]) -> None:
+    def _drop(self) -> None:
         """Drop the older messages that bind least."""
         start = _start_of_newest(self.spoken)
         older = self.spoken[:start]
-        ranked = sorted(range(start), key=lambda at: (older[at].handle not in pinned, -_binding(older[at])))
+        ranked = sorted(range(start), key=lambda at: (older[at].handle not in self._pinned, -_binding(older[at])))
         sizes = accumulate(_size(older[at]) for at in ranked)
         kept = sorted(at for at, size in zip(ranked, sizes, strict=True) if size <= _MOST_CHARS // 2)
         self.unheld += start - len(kept)
