@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import anyio
@@ -55,6 +60,50 @@ def test_the_check_finds_a_lost_a_changed_a_forked_and_a_stale_turn_and_a_job_wi
     assert (outcome.lost, outcome.unequal, outcome.forked) == (1, 2, 1)
     assert (outcome.jobs, outcome.doubled, outcome.undone) == (2, 1, 1)
     assert stale_entries(postgres_server.url, tenant) > 0
+
+
+_CUT_OFF = """
+import sys, threading
+from pathlib import Path
+from loopback_namespace import set_loopback
+from postgres_server import PostgresServer, make_role
+from reverie.storage.postgres import connections
+from reverie.storage.postgres.storage import PostgresStorage
+
+given = {"tcp_user_timeout": 500, "keepalives_idle": 1, "keepalives_interval": 1, "connect_timeout": 2}
+connections._CUT_OFF = {**connections._CUT_OFF, **given} if sys.argv[2] == "ours" else {}
+set_loopback(is_up=True)
+server = PostgresServer(Path(sys.argv[1]))
+server.create()
+server.start("127.0.0.1")
+make_role(server)
+storage = PostgresStorage("postgresql://reverie_app@127.0.0.1/postgres", tenant="t", patience_seconds=0.1)
+storage.append("log", b"one", expect=0)
+set_loopback(is_up=False)
+over = threading.Event()
+
+def append():
+    try:
+        storage.append("log", b"two", expect=4)
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+        over.set()
+
+threading.Thread(target=append, daemon=True).start()
+over.wait(60 if sys.argv[2] == "ours" else 8)
+server.stop()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="only root may cut off a network")
+@pytest.mark.parametrize(("kind", "told"), [("ours", "StorageError\n"), ("known-bad", "")])
+def test_a_database_that_is_cut_off_counts_as_away(kind: str, told: str) -> None:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with tempfile.TemporaryDirectory(prefix="reverie-cut-off-") as folder:
+        Path(folder).chmod(0o755)  # the server's user is another one
+        command = ["unshare", "--net", "--", sys.executable, "-c", _CUT_OFF, f"{folder}/server", kind]
+        ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=True)
+    assert ran.stdout == told, ran.stderr
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["repeated", "known-bad"])

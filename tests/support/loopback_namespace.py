@@ -97,11 +97,11 @@ class LoopbackNamespace:
 # -- inside the namespace
 
 
-def _raise_loopback() -> None:
+def set_loopback(*, is_up: bool) -> None:
     with socket.socket() as sock:
         asked = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16sh14x", fcntl.ioctl(sock, _READ, asked))[1]
-        fcntl.ioctl(sock, _SET, struct.pack("16sh14x", b"lo", flags | _UP))
+        fcntl.ioctl(sock, _SET, struct.pack("16sh14x", b"lo", flags | _UP if is_up else flags & ~_UP))
 
 
 def _run(order: dict[str, Any]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _talk(order: dict[str, Any]) -> dict[str, Any]:
 def _serve() -> None:
     from scripted_model import ScriptedModel
 
-    _raise_loopback()
+    set_loopback(is_up=True)
     model = ScriptedModel()
     print(json.dumps({"url": model.url}), flush=True)
     for line in sys.stdin:

@@ -69,10 +69,11 @@ class PostgresServer:
         ]
         self._run("initdb", "-D", self._data, *options).wait(PATIENCE_SECONDS)
 
-    def start(self) -> None:
+    def start(self, address: str = "") -> None:
+        """Start the server, on a Unix socket and at an address, if one is given."""
         fast = [] if self._durable else ["-c", "fsync=off", "-c", "full_page_writes=off"]
         small = ["-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "autovacuum=on"]
-        self._process = self._run("postgres", "-D", self._data, "-k", str(self.folder), "-h", "", *fast, *small)
+        self._process = self._run("postgres", "-D", self._data, "-k", str(self.folder), "-h", address, *fast, *small)
         self._wait(lambda: self._run("pg_isready", "-q", "-h", str(self.folder)).wait(PATIENCE_SECONDS) == 0)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:

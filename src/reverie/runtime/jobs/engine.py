@@ -20,7 +20,7 @@ from procrastinate.schema import SchemaManager
 from psycopg import sql
 
 from ...errors import StorageError
-from ...storage.postgres.connections import place_of
+from ...storage.postgres.connections import parameters, place_of
 from .queue import SCHEMA
 
 _LOCK: Final = 7_250_123_904_511_786_002
@@ -107,6 +107,6 @@ def _ended_already() -> Generator[None]:
 
 def worker_app(url: str) -> App:
     """Return the engine's application for a worker, which sees the jobs of all tenants."""
-    app = App(connector=PsycopgConnector(conninfo=url, kwargs={"options": f"-c search_path={SCHEMA}"}))
+    app = App(connector=PsycopgConnector(kwargs={**parameters(url), "options": f"-c search_path={SCHEMA}"}))
     app.job_manager = _Jobs(app.connector)
     return app

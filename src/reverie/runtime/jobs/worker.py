@@ -15,7 +15,7 @@ from procrastinate.jobs import DeleteJobCondition
 
 from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
-from ...storage.postgres.connections import UNREACHABLE, first_line, place_of
+from ...storage.postgres.connections import UNREACHABLE, first_line, parameters, place_of
 from .engine import worker_app
 from .queue import KINDS, QUEUE, JobArguments, JobQueue, Kind, task_name
 from .tasks import run_job
@@ -24,7 +24,6 @@ HEARTBEAT_SECONDS: Final = 10.0
 STALLED_SECONDS: Final = 30.0
 """A worker without a heartbeat for this long counts as dead, and its jobs are taken up by another one."""
 _MAX_ATTEMPTS: Final = 8
-_CONNECT_SECONDS: Final = 10
 _PAUSE_SECONDS: Final = 2.0
 _PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
 """Errors that may be gone at the next attempt; others fail the job at once."""
@@ -57,7 +56,7 @@ async def run_worker(
     was_reached = False
     while True:
         try:
-            async with await psycopg.AsyncConnection.connect(url, connect_timeout=_CONNECT_SECONDS):
+            async with await psycopg.AsyncConnection.connect(**parameters(url)):
                 was_reached = True
             return await _run(url, settings, listener, once, concurrency, stalled_seconds)
         except Exception as error:

@@ -20,7 +20,14 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it reports a c
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-_CONNECT_SECONDS: Final = 10
+_CUT_OFF: Final = {
+    "connect_timeout": 10,  # seconds, as the next three
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 20_000,  # milliseconds
+}
+"""How long a server that answers no more is waited for; the system would wait for a quarter of an hour."""
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _MAX_IDLE: Final = 8
@@ -109,8 +116,7 @@ class Connections:
                 connection = self._idle.pop()
                 if not connection.closed:
                     return connection
-        kept = {"connect_timeout": _CONNECT_SECONDS, **conninfo_to_dict(self._url)}
-        connection = psycopg.connect(autocommit=True, **kept)  # pyright: ignore[reportArgumentType]
+        connection = psycopg.connect(autocommit=True, **parameters(self._url))
         self.was_reached = True
         return connection
 
@@ -128,6 +134,11 @@ class Connections:
             yield
         except psycopg.Error as error:
             raise StorageError(f"cannot use {path} in {self.place}: {_reason(error)}", path=path) from error
+
+
+def parameters(url: str) -> dict[str, Any]:
+    """Return the parameters of a connection: those of the URL, and how long to wait for a server that is cut off."""
+    return {**_CUT_OFF, **conninfo_to_dict(url)}
 
 
 def place_of(url: str) -> str:
