@@ -128,13 +128,13 @@ def test_trust_shows_what_would_be_used_and_asks(
 def test_a_forged_worktree_gets_nothing_of_a_trusted_repository(
     home: Path, repository: Path, tmp_path: Path, reverie: Callable[..., Answer]
 ) -> None:
-    from reverie.runtime.places.trust import root_of
+    from reverie.runtime.places.projects import canonical_root
 
     assert reverie("trust", repository, "--yes")[0] == 0
     forged = tmp_path / "forged"
     forged.mkdir()
     (forged / ".git").write_text(f"gitdir: {repository / '.git'}\n")
-    settings, _ = with_shared(Settings(home=home), root_of(forged))
+    settings, _ = with_shared(Settings(home=home), canonical_root(forged))
     assert settings == Settings(home=home)
 
 

@@ -16,7 +16,8 @@ from reverie.cli.main import run
 from reverie.cli.setup.trust import command
 from reverie.errors import InputError, StorageError
 from reverie.runtime.places.directory_file import birth_ns
-from reverie.runtime.places.trust import TrustList, root_of
+from reverie.runtime.places.projects import canonical_root
+from reverie.runtime.places.trust import TrustList
 from reverie.values import replace
 
 
@@ -34,12 +35,12 @@ def trust(home: Path) -> TrustList:
 def test_nothing_is_trusted_until_the_user_says_so(trust: TrustList, tmp_path: Path) -> None:
     folder = repository(tmp_path / "a")
     (folder / "trust.toml").write_text(f'[[trusted]]\npath = "{folder}"\ndevice = 0\ninode = 0\n')
-    assert trust.of(folder) == "untrusted"
+    assert not trust.is_trusted(folder)
     trust.trust(folder)
-    assert trust.of(folder) == "trusted"
+    assert trust.is_trusted(folder)
     assert trust.forget(folder)
     assert not trust.forget(folder)
-    assert trust.of(folder) == "untrusted"
+    assert not trust.is_trusted(folder)
 
 
 @pytest.mark.requirement("S2")
@@ -135,7 +136,7 @@ def test_a_forged_worktree_borrows_no_trust(trust: TrustList, tmp_path: Path) ->
     forged = tmp_path / "forged"
     forged.mkdir()
     (forged / ".git").write_text((tmp_path / "tree" / ".git").read_text())
-    assert root_of(forged) == forged
+    assert canonical_root(forged) == forged
     assert not trust.is_trusted(forged)
 
 

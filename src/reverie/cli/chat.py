@@ -114,7 +114,6 @@ def command(
     from ..layers.l7_relay import check_agent_name
     from ..runtime.places.projects import canonical_root
     from ..runtime.places.shared_settings import with_shared
-    from ..runtime.places.trust import root_of
     from ..telemetry.otlp import exporting
 
     reads_messages = input_format == "stream-json"
@@ -131,7 +130,7 @@ def command(
     if no_color:
         os.environ["NO_COLOR"] = "1"
     where = (cwd or Path.cwd()).resolve()
-    settings, notice = with_shared(load_settings(project=canonical_root(where)), root_of(where))
+    settings, notice = with_shared(load_settings(project=canonical_root(where)), canonical_root(where))
     if notice:
         warn(notice)
     settings = with_rules(settings, allow, deny, preset)

@@ -14,7 +14,6 @@ import click
 from ...errors import InputError, ModelUnknown
 from ...runtime.places.projects import canonical_root
 from ...runtime.places.shared_settings import with_shared
-from ...runtime.places.trust import root_of
 from ...settings import Settings, load_settings
 from ...settings.load import usable_home
 from ...settings.origins import (
@@ -71,7 +70,7 @@ def _origins(home: Path, here: Path) -> list[SettingOrigin]:
     notices: list[str] = []
 
     def shared(settings: Settings) -> Settings:
-        settings, notice = with_shared(settings, root_of(here))
+        settings, notice = with_shared(settings, canonical_root(here))
         notices.extend(filter(None, [notice]))
         return settings
 

@@ -9,8 +9,9 @@ from typing import Final
 import click
 
 from ...errors import InputError
+from ...runtime.places.projects import canonical_root
 from ...runtime.places.shared_settings import SharedSettings, shared_settings
-from ...runtime.places.trust import TrustList, root_of
+from ...runtime.places.trust import TrustList
 from ...settings.load import usable_home
 from ..output import confirmed, emit_json, folded, one_word, say, table, warn
 
@@ -58,7 +59,7 @@ def add(trust: TrustList, directory: Path, *, yes: bool, dry_run: bool, as_json:
     """Show what a directory's repository provides, ask, and trust it; return 0, or 1 if the user declined."""
     if not directory.is_dir():
         raise InputError(f"{directory} is not a directory, so it cannot be trusted")
-    root = root_of(directory)
+    root = canonical_root(directory)
     shared = shared_settings(root)
     changed = not trust.is_trusted(directory) or trust.settings_of(root) != shared.digest
     if not as_json:
@@ -83,7 +84,7 @@ def add(trust: TrustList, directory: Path, *, yes: bool, dry_run: bool, as_json:
 
 def forget(trust: TrustList, directory: Path, *, yes: bool, dry_run: bool, as_json: bool) -> int:
     """Stop trusting a directory's repository, without a question; return 0."""
-    root = root_of(directory)
+    root = canonical_root(directory)
     listed = bool({str(root), os.path.abspath(directory)} & {each.path for each in trust.list()})
     changed = listed if dry_run else trust.forget(directory)
     if as_json:

@@ -13,7 +13,7 @@ from ...tools import Access
 from ...tools.files.readable import absolute_path, is_beneath
 from ...tools.shell.grammar import Line, parse
 from ..places.directory_file import DirectoryEntry, DirectoryFile, entry_for
-from ..places.trust import root_of
+from ..places.projects import canonical_root
 from .protected_files import is_protected
 from .rules import allows_command, host_of, parse_permission_rule
 
@@ -91,19 +91,19 @@ class KeptRules:
     def of(self, directory: Path) -> tuple[str, ...]:
         """Return the rules of a directory's project, oldest first."""
         entries = self.list()
-        root = str(root_of(directory)) if entries else ""
+        root = str(canonical_root(directory)) if entries else ""
         return tuple(each.rule for each in entries if each.path == root and each.is_same_directory())
 
     def add(self, directory: Path, rule: str) -> None:
         """Keep a rule for a directory's project."""
-        entry = entry_for(root_of(directory), "given rules", parse_permission_rule(rule).text)
+        entry = entry_for(canonical_root(directory), "given rules", parse_permission_rule(rule).text)
         self._file.change(
             lambda entries: [*(one for one in entries if (one.path, one.rule) != (entry.path, rule)), entry]
         )
 
     def remove(self, directory: Path, rule: str) -> bool:
         """Remove a rule of a directory's project; return whether it was kept."""
-        roots = {str(root_of(directory)), os.path.abspath(directory)}
+        roots = {str(canonical_root(directory)), os.path.abspath(directory)}
         return self._file.change(lambda entries: [one for one in entries if one.rule != rule or one.path not in roots])
 
     def list(self) -> list[DirectoryEntry]:

@@ -19,7 +19,8 @@ from ...settings.load import PROJECT_FILE, applied
 from ...settings.sources import read_toml
 from ...values import field, record, replace
 from .hook_files import hashes_of, hook_files
-from .trust import TrustList, root_of
+from .projects import canonical_root
+from .trust import TrustList
 
 
 @record
@@ -73,7 +74,7 @@ def with_shared(settings: Settings, project: Path) -> tuple[Settings, str]:
         return settings, f"ignored: {error}"
     if not shared.digest:
         return settings, ""
-    if TrustList.open(settings.home).settings_of(root_of(project)) != shared.digest:
+    if TrustList.open(settings.home).settings_of(canonical_root(project)) != shared.digest:
         count = len(shared.lines)
         named = "1 rule or hook" if count == 1 else f"{count} rules and hooks"
         what = f"{named} of {project / PROJECT_FILE} {'is' if count == 1 else 'are'} not used"

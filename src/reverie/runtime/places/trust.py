@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from .directory_file import DirectoryEntry, DirectoryFile, entry_for
 from .projects import canonical_root
 
-TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
-
 _COMMENT: Final = "Directories whose settings, hooks, servers and skills are believed. Written by 'reverie trust'."
-_MAX_MARKER_BYTES: Final = 4_096
 _EMPTY: Final = "servers"
 
 
@@ -32,16 +29,12 @@ class TrustList:
         """Return the trust list of a Reverie directory; its file is read anew by every method."""
         return cls(home)
 
-    def of(self, directory: Path) -> TrustLevel:
-        """Return ``trusted`` or ``untrusted``, as ``is_trusted`` decides."""
-        return "trusted" if self.is_trusted(directory) else "untrusted"
-
     def is_trusted(self, directory: Path) -> bool:
         """Return whether the user trusts a directory's repository; outside git, the directory or one above it.
 
         The user's home and the directories above it do not make those beneath them trusted.
         """
-        root = root_of(directory)
+        root = canonical_root(directory)
         entries = {entry.path: entry for entry in self.list()}
         if str(root) in entries:
             return entries[str(root)].is_same_directory()
@@ -60,13 +53,13 @@ class TrustList:
 
         ``settings`` is the digest of the rules and hooks that it shares.
         """
-        entry = entry_for(root_of(directory), "trusted", settings=settings)
+        entry = entry_for(canonical_root(directory), "trusted", settings=settings)
         self._file.change(lambda entries: [*(each for each in entries if each.path != entry.path), entry])
         return entry
 
     def forget(self, directory: Path) -> bool:
         """Remove a directory, or its repository, from the file; return whether it was listed."""
-        names = {str(root_of(directory)), os.path.abspath(directory)}
+        names = {str(canonical_root(directory)), os.path.abspath(directory)}
         return self._file.change(lambda entries: [each for each in entries if each.path not in names])
 
     def list(self) -> list[DirectoryEntry]:
@@ -82,31 +75,6 @@ def empty_directory(home: Path) -> Path:
     folder = home / _EMPTY
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
-
-
-def root_of(directory: Path) -> Path:
-    """Return the real path of a directory's repository, or of the directory itself outside git.
-
-    A worktree belongs to its main repository only if that repository lists it: a ``.git`` file is easily forged.
-    """
-    real = directory.resolve()
-    root = canonical_root(real)
-    if root == real or root in real.parents:
-        return root
-    own = next(each for each in (real, *real.parents) if (each / ".git").is_file())
-    return root if _is_known_worktree(own / ".git") else own
-
-
-def _is_known_worktree(marker: Path) -> bool:
-    try:
-        target = (
-            marker.parent
-            / marker.read_text(errors="replace")[:_MAX_MARKER_BYTES].strip().removeprefix("gitdir:").strip()
-        )
-        back = (target / "gitdir").read_text(errors="replace")[:_MAX_MARKER_BYTES].strip()
-        return (target / back).resolve() == marker.resolve()
-    except OSError:
-        return False
 
 
 def _covers(directory: Path) -> bool:

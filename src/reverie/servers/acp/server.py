@@ -43,7 +43,6 @@ from ...runtime.library import Library
 from ...runtime.places.projects import canonical_root, log_key, project_slug
 from ...runtime.places.shared_settings import with_shared
 from ...runtime.places.storage import storage_of
-from ...runtime.places.trust import root_of
 from ...settings import Mode, Settings, load_settings
 from ...values import record, replace
 from .content import EditorServer, PromptBlock, prompt_of, servers_of
@@ -283,7 +282,7 @@ class AcpServer:
 
 def _settings_of(place: Path) -> Settings:
     """Return the settings for a directory, with those that a trusted repository shares."""
-    settings, _ = with_shared(load_settings(project=canonical_root(place)), root_of(place))
+    settings, _ = with_shared(load_settings(project=canonical_root(place)), canonical_root(place))
     return settings
 
 
