@@ -192,6 +192,11 @@ class _DataclassAttribute:
         return getattr(owner, self.name)
 
 
+def picked(one: object, names: str) -> dict[str, Any]:
+    """Return the fields of a record with these names, separated by spaces, as a dict."""
+    return {name: getattr(one, name) for name in names.split()}
+
+
 def object_of(value: Any) -> dict[str, Any]:
     """Return a JSON object; an empty one for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

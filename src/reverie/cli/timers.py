@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import InputError
 from ..importers.places import PLACES
 from ..values import record
+from .output import emit_json, say
 
 _SERVICE = """\
 [Unit]
@@ -59,7 +60,17 @@ class Timer:
     cron: str
 
 
-def install_timer(timer: Timer, *, dry_run: bool = False) -> dict[str, Any]:
+def change_timer(timer: Timer, *, install: bool, dry_run: bool, as_json: bool) -> int:
+    """Install or remove a timer, print the result, and return the exit code."""
+    made = (_install if install else _remove)(timer, dry_run=dry_run)
+    if as_json:
+        emit_json({"dry_run": dry_run, **made})
+    else:
+        say("\n".join(made["said"]))
+    return 0
+
+
+def _install(timer: Timer, *, dry_run: bool) -> dict[str, Any]:
     """Install a timer; return a dict of files or the crontab line, and lines to print."""
     if _has_systemd():
         files = _units(timer)
@@ -86,7 +97,7 @@ def install_timer(timer: Timer, *, dry_run: bool = False) -> dict[str, Any]:
     }
 
 
-def remove_timer(timer: Timer, *, dry_run: bool = False) -> dict[str, Any]:
+def _remove(timer: Timer, *, dry_run: bool) -> dict[str, Any]:
     """Remove a timer from systemd and cron; return a dict of removed files and lines to print."""
     gone: list[str] = []
     files = [path for path in _units(timer) if path.exists()]

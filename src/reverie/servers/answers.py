@@ -31,6 +31,7 @@ from ..runtime.search.vectors import settings_embedder
 from ..runtime.session.ledger import open_ledger
 from ..settings import Settings, load_settings
 from ..settings.records import SWITCHES
+from ..values import picked
 from .past_results import PastResults, Progress, json_bytes
 from .scope import ServedProject, ServedProjects
 
@@ -145,14 +146,8 @@ class ToolAnswers:
             found = search.search(_non_empty("query", query), project=slug, limit=offset + limit)[offset:]
         messages = [
             {
-                "session": one.session,
-                "project": one.project,
-                "handle": one.handle,
-                "kind": one.kind,
-                "speaker": _line(one.speaker),
-                "time": one.time,
-                "snippet": escaped(one.snippet),
-                "score": one.score,
+                **picked(one, "session project handle kind speaker time snippet score"),
+                **{"speaker": _line(one.speaker), "snippet": escaped(one.snippet)},
             }
             for one in found
         ]

@@ -18,6 +18,7 @@ from ...runtime.reports.measures import loss_report
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
+from ...values import picked
 from ..output import confirmed, console, counted, dollars, emit_json, is_terminal, printable, say, warn
 from ..sessions.recordings import session_argument
 from .target_session import opened_session, queue_command
@@ -148,19 +149,14 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
     return {
         "method": report.method,
         "trigger": report.decision.trigger,
-        "tokens_before": report.tokens_before,
-        "tokens_after": report.tokens_after,
-        "kept_messages": report.kept_messages,
+        **picked(report, "tokens_before tokens_after kept_messages"),
         "user_messages": {
             "verbatim": len(report.words.whole),
             "shortened": int(report.words.short is not None),
             "sentences": len(report.words.sentences),
             "by_handle": report.words.by_handle,
         },
-        "model_calls": report.model_calls,
-        "is_estimate": report.is_estimate,
-        "refusal": report.refusal,
-        "cost_usd": report.cost_usd,
+        **picked(report, "model_calls is_estimate refusal cost_usd"),
         "price": {
             "compacting_token_prices": round(report.price.cost),
             "carrying_token_prices": round(report.price.saves),

@@ -8,6 +8,7 @@ import click
 
 from ...layers.l4_compact import loss_text
 from ...runtime.reports.measures import CompactionLoss, loss_report, losses
+from ...values import picked
 from ..output import console, emit_json, say
 from ..sessions.recordings import recordings, session_argument
 
@@ -39,14 +40,6 @@ def command(session: str, as_json: bool) -> None:
 
 
 def _json_object(one: CompactionLoss) -> dict[str, Any]:
-    return {
-        "uuid": one.uuid,
-        "time": one.time,
-        "trigger": one.decision.trigger,
-        "method": one.decision.method,
-        "handle": one.decision.handle or one.uuid,
-        "tokens_before": one.tokens_before,
-        "tokens_after": one.tokens_after,
-        "undone": one.undone,
-        **loss_report(one.loss),
-    }
+    about = {**picked(one.decision, "trigger method"), "handle": one.decision.handle or one.uuid}
+    sizes = picked(one, "tokens_before tokens_after undone")
+    return {**picked(one, "uuid time"), **about, **sizes, **loss_report(one.loss)}

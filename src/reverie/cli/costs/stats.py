@@ -14,8 +14,22 @@ from ...runtime.agent.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
 from ...runtime.reports.stats import AXES, Stats, price_list, stats_of, total_of_rows
 from ...settings import load_settings
+from ...values import picked
 from ..options import number_option
-from ..output import bar, console, counted, dollars, emit_json, folded, is_fitted, say, sparkline, table, tracked, warn
+from ..output import (
+    bar,
+    console,
+    counted,
+    dollars,
+    emit_json,
+    folded,
+    is_fitted,
+    say,
+    sparkline,
+    table,
+    tracked,
+    warn,
+)
 from ..sessions.recordings import SESSION, recordings, slug_of
 from ..sessions.sessions import RANDOM_NAME
 from .losses import draw_causes
@@ -25,10 +39,8 @@ _WIDTH = 30
 _LINE = 40
 _TABLE = 110  # columns of a table with all figures
 _KINDS = ("read", "written", "uncached", "output")
-_FIGURES = (
-    *("calls", "hit_rate", "expected_hit_rate", "actual", "expected", "usd", "expected_usd", "unpriced"),
-    *("breaks", "lost_tokens", "lost_usd", "lost_by_reason"),
-)
+_FIGURES = "calls hit_rate expected_hit_rate actual expected usd expected_usd unpriced"
+_LOSSES = "breaks lost_tokens lost_usd lost_by_reason"
 
 
 @click.command()
@@ -81,19 +93,15 @@ def _figures(found: Stats) -> dict[str, Any]:
     return {
         "since": found.since,
         "total": _json_row(found.total),
-        "background_usd": found.background_usd,
-        "conversation_usd": found.conversation_usd,
-        "extraction_usd": found.extraction_usd,
+        **picked(found, "background_usd conversation_usd extraction_usd"),
         **{f"by_{axis}": {key: _json_row(one) for key, one in found.by(axis).items()} for axis in AXES},
         "measures": _measures_row(found.measures),
-        "budgets": found.budgets,
-        "memories": found.memories,
-        "jobs": found.jobs,
+        **picked(found, "budgets memories jobs"),
     }
 
 
 def _json_row(row: Totals) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in _FIGURES}
+    return picked(row, _FIGURES) | picked(row, _LOSSES)
 
 
 def _draw(found: Stats, days: int, now: datetime) -> None:
@@ -295,25 +303,16 @@ def _quality_rows(one: Measures) -> list[tuple[str, str, str]]:
 def _measures_row(one: Measures) -> dict[str, Any]:
     """Return measures as a dict for JSON, with None for an unknown rate."""
     return {
-        "sessions": one.sessions,
-        "calls": one.calls,
+        **picked(one, "sessions calls"),
         "cache_hit_rate": one.hit_rate,
-        "breaks": one.breaks,
-        "lost_usd": one.lost_usd,
-        "usd": one.usd,
-        "compactions": one.compactions,
-        "compactions_per_session": one.compactions_per_session,
+        **picked(one, "breaks lost_usd usd compactions compactions_per_session"),
         "compactions_undone": one.undone,
         "compactions_failed": one.failed,
-        "breaker_openings": one.breaker_openings,
-        "thinking_dropped": one.thinking_dropped,
-        "facts_used": one.facts.used,
-        "facts_kept": one.facts.kept,
+        **picked(one, "breaker_openings thinking_dropped"),
+        **{f"facts_{name}": value for name, value in picked(one.facts, "used kept").items()},
         "facts_kept_share": one.facts.share,
         "facts_kept_per_1000_tokens": one.facts.per_1000_tokens,
-        "background_calls": one.background_calls,
-        "background_usd": one.background_usd,
-        "background_share": one.background_share,
+        **picked(one, "background_calls background_usd background_share"),
         "memories_surfaced": one.pollution.surfaced,
         "memories_unused": one.pollution.unused,
         "memory_pollution_rate": one.pollution.rate,

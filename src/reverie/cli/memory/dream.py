@@ -24,8 +24,9 @@ from ...runtime.dream.progress import read_progress
 from ...runtime.memory.memory import Memory
 from ...runtime.places.projects import canonical_root, project_slug
 from ...settings import Settings, load_settings
+from ...values import picked
 from ..output import counted, emit_json, paint, printable, say, warn
-from ..timers import Timer, install_timer, remove_timer, timer_state
+from ..timers import Timer, change_timer, timer_state
 
 if TYPE_CHECKING:
     from ...runtime.dream.gate import DreamStatus
@@ -85,7 +86,8 @@ def command(
         raise InputError(f"--project {project} is not a directory")
     actions = _DreamCommand(Path(project).resolve(), as_json)
     if install_timer or remove_timer:
-        return actions.timer(install=install_timer, dry_run=dry_run)
+        timer = _timer(actions.project, actions.settings.home)
+        return change_timer(timer, install=install_timer, dry_run=dry_run, as_json=as_json)
     if status:
         return actions.status()
     if watch:
@@ -253,16 +255,6 @@ class _DreamCommand:
             say(f"Not restored, because they changed since: {', '.join(map(printable, undone.stayed))}")
         return 0
 
-    def timer(self, *, install: bool, dry_run: bool) -> int:
-        change = install_timer if install else remove_timer
-        made = change(_timer(self.project, self.settings.home), dry_run=dry_run)
-        if self.json:
-            emit_json({"dry_run": dry_run, **made})
-            return 0
-        for line in made["said"]:
-            say(line)
-        return 0
-
     # -- output
 
     def _print_progress(self, change: DreamChanged, *, loud: bool = False) -> None:
@@ -319,13 +311,7 @@ def _summary(report: DreamReport) -> str:
 
 def _status_object(status: DreamStatus) -> dict[str, Any]:
     last = None if status.last is None else datetime.fromtimestamp(status.last, UTC).isoformat()
-    return {
-        "last": last,
-        "gate": status.gate,
-        "running": status.running,
-        "ended": status.ended,
-        "report": status.report,
-    }
+    return {"last": last, **picked(status, "gate running ended report")}
 
 
 def _duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ...values import picked
 from ..options import number_option
 from ..output import emit_json, listing, say, warn
 from .project_store import as_change, opened, print_change
@@ -39,8 +40,7 @@ def blame(name: str, as_json: bool) -> None:
     """Show the change, date and author of each line of a memory."""
     lines = opened().blame(name)
     if as_json:
-        keys = ("number", "text", "id", "time", "who", "why")
-        emit_json([{key: getattr(one, key) for key in keys} for one in lines])
+        emit_json([picked(one, "number text id time who why") for one in lines])
         return
     width = max((len(one.who) for one in lines), default=0)
     for one in lines:

@@ -11,6 +11,7 @@ import click
 from ...memories.store.journal import JournalEntry
 from ...memories.store.records import MemoryRecord
 from ...runtime.memory.memory import Memory
+from ...values import picked
 from ..output import confirmed, emit_json, say
 
 
@@ -21,35 +22,15 @@ def opened() -> Memory:
 
 def as_head(memory: MemoryRecord) -> dict[str, Any]:
     """Return a memory without its text as a dict for JSON."""
-    head = {
-        "file": memory.file,
-        "name": memory.name,
-        "type": memory.type,
-        "description": memory.description,
-        "modified": memory.modified,
-        "trust": memory.trust,
-        "scope": memory.scope,
-        "created": memory.created,
-        "source": list(memory.source),
-        "expires": memory.expires,
-    }
+    head = picked(memory, "file name type description modified trust scope created source expires")
     more = {"problem": memory.problem, "superseded_by": memory.superseded_by}
     return {**head, **{key: value for key, value in more.items() if value}}
 
 
 def as_change(entry: JournalEntry) -> dict[str, Any]:
     """Return a journal entry as a dict for JSON, with each file's hashes before and after but no contents."""
-    return {
-        "id": entry.id,
-        "time": entry.time,
-        "who": entry.who,
-        "why": entry.why,
-        "act": entry.act,
-        "files": entry.files,
-        "changes": [{"file": one.file, "before": one.before, "after": one.after} for one in entry.changes],
-        "source": entry.source,
-        "undoes": entry.undoes,
-    }
+    changes = [picked(one, "file before after") for one in entry.changes]
+    return {**picked(entry, "id time who why act files"), "changes": changes, **picked(entry, "source undoes")}
 
 
 def print_change(entry: JournalEntry | None, *, dry_run: bool, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from ...errors import InputError
 from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import LABELS, Trust
+from ...values import picked
 from ..options import number_option
 from ..output import StyledCell, emit_json, listing, say, warn
 from .project_store import as_head, opened
@@ -119,7 +120,7 @@ def lint(as_json: bool) -> int:
     """Check memories and the index for problems; exit with 1 if there are any."""
     found = opened().lint()
     if as_json:
-        emit_json([{"file": one.file, "problem": one.problem} for one in found])
+        emit_json([picked(one, "file problem") for one in found])
     else:
         for one in found:
             say(f"{one.file} {one.problem}")

@@ -12,6 +12,7 @@ from ...layers.l6_dream import OpenQuestion
 from ...runtime.dream.reports import open_questions
 from ...runtime.memory.memory import Memory
 from ...runtime.memory.results import PendingMemory
+from ...values import picked
 from ..output import emit_json, one_word, paint, say, visible
 from .project_store import opened
 
@@ -40,10 +41,7 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
             memory.reject(name)
     waiting, questions = memory.review(), open_questions(memory.store)
     if as_json:
-        pending = [
-            {"file": one.file, "name": one.name, "source": list(one.source), "diff": one.diff, "version": one.version}
-            for one in waiting
-        ]
+        pending = [picked(one, "file name source diff version") for one in waiting]
         answered = {"accepted": list(accept), "rejected": list(reject), "dry_run": dry_run}
         emit_json({**answered, "pending": pending, "questions": questions})
         return

@@ -15,9 +15,11 @@ from ...runtime.archive import Keeper, KeepReport
 from ...runtime.archive.keeper import SOON_DAYS
 from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked, warn
-from ..timers import Timer, install_timer, remove_timer, timer_state
+from ..timers import Timer, change_timer, timer_state
 from .import_sessions import index_imported
 from .recordings import opened_storage
+
+_COUNTS = ("kept", "added", "grown", "gone", "due")
 
 
 @click.command(short_help="Keep the sessions of all agents on this machine in the library.")
@@ -57,16 +59,6 @@ def command(install: bool, remove: bool, dry_run: bool, as_json: bool) -> int:
     return 2 if report.failed else 0
 
 
-def change_timer(timer: Timer, *, install: bool, dry_run: bool, as_json: bool) -> int:
-    """Install or remove the timer, and print the result."""
-    made = (install_timer if install else remove_timer)(timer, dry_run=dry_run)
-    if as_json:
-        emit_json({"dry_run": dry_run, **made})
-    else:
-        say("\n".join(made["said"]))
-    return 0
-
-
 def keep_timer(home: Path) -> Timer:
     """Return the hourly pass as a timer."""
     about, words = "Keep the sessions of coding agents", ("keep", "--json")
@@ -78,11 +70,9 @@ def as_json_report(report: KeepReport, dry_run: bool) -> dict[str, Any]:
     """Return the report of a pass as a dict for JSON."""
     return {
         "dry_run": dry_run,
-        "kept": sum(one.kept for one in report.agents),
-        "added": sum(one.added for one in report.agents),
-        "grown": sum(one.grown for one in report.agents),
-        "gone": sum(one.gone for one in report.agents),
-        "due": sum(one.due for one in report.agents),
+        **{
+            name: sum(getattr(one, name) for one in report.agents) for name in ("kept", "added", "grown", "gone", "due")
+        },
         "due_days": SOON_DAYS,
         "lost": report.lost,
         "recovered_prompts": report.prompts,

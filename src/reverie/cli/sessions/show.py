@@ -14,6 +14,7 @@ from ...conversation.reads import cleared_results
 from ...conversation.view import View
 from ...conversation.wire.request import CONTINUE, build_request
 from ...importers import ImportedSession
+from ...values import picked
 from ..output import counted, emit_json, paint, say, warn
 from .recordings import recordings, session_argument
 from .transcript import of_entries, of_messages
@@ -79,12 +80,7 @@ def as_report(recording: ImportedSession, as_view: bool) -> dict[str, Any]:
     """Return a session as a dict for JSON: its entries, or with ``as_view`` its token count and next request."""
     report: dict[str, Any] = {
         "session": recording.session_id,
-        "format": recording.format,
-        "title": recording.title,
-        "model": recording.model,
-        "cwd": recording.cwd,
-        "skipped": dict(recording.skipped),
-        "damage": recording.damage,
+        **picked(recording, "format title model cwd skipped damage"),
     }
     if not as_view:
         return {**report, "entries": [msgspec.json.decode(encode_entry(entry)) for entry in recording.entries]}

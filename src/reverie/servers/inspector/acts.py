@@ -23,7 +23,7 @@ from ...conversation.decisions import (
 from ...conversation.entries import ASSISTANT, DECISION, Entry, reply_id
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
-from ...values import record, replace
+from ...values import picked, record, replace
 from .tables import Tables, blocks_of
 
 _BOOKKEEPING: Final = (ResultsKept, CursorMoved)
@@ -60,10 +60,7 @@ class Act:
             "frees": cause.frees,
             "moves": cause.moves_prefix,
             "minor": isinstance(self.decision, _BOOKKEEPING),
-            "body": self.body,
-            "went": self.went,
-            "stands": self.stands,
-            "undone": self.undone,
+            **picked(self, "body went stands undone"),
             "command": command,
         }
 

@@ -20,7 +20,7 @@ from ...replay.drops import drops
 from ...replay.recording import recording_of
 from ...runtime.session.accounts import Accounts
 from ...runtime.session.cache_renewal import KEEP_WARM
-from ...values import record
+from ...values import picked, record
 from .requests import LoggedRequest
 
 
@@ -80,12 +80,7 @@ class PricedBreak:
             "n": self.number,
             "cause": self.cause.title,
             "remedy": self.cause.remedy,
-            "reason": self.reason,
-            "expected": self.expected,
-            "actual": self.actual,
-            "tokens": self.tokens,
-            "usd": self.usd,
-            "announced": self.announced,
+            **picked(self, "reason expected actual tokens usd announced"),
             "named": self.is_named,
         }
 
