@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 
 from .conversation.decisions import Decision, body_of
-from .values import field, fields_of, record
+from .values import field, fields_of, record, snake_case
 
 
 @record
@@ -391,11 +391,7 @@ Event: TypeAlias = (
 Listener: TypeAlias = Callable[[Event], None]
 
 
-def _snake(name: str) -> str:
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
-
-
-EVENTS: Final[dict[type[Any], str]] = {kind: _snake(kind.__name__) for kind in get_args(Event)}
+EVENTS: Final[dict[type[Any], str]] = {kind: snake_case(kind.__name__) for kind in get_args(Event)}
 
 
 def event_body(event: Event) -> dict[str, Any]:

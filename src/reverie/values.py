@@ -192,6 +192,11 @@ class _DataclassAttribute:
         return getattr(owner, self.name)
 
 
+def snake_case(name: str) -> str:
+    """Return the name of a class in small letters, its words joined by underscores."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
+
+
 def picked(one: object, names: str) -> dict[str, Any]:
     """Return the fields of a record with these names, separated by spaces, as a dict."""
     return {name: getattr(one, name) for name in names.split()}

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
-from ..values import field, fields_of, record
+from ..values import field, fields_of, record, snake_case
 from .causes import Cause, SaidItem
 from .causes import Image as Image
 from .causes import Replacement as Replacement
@@ -389,11 +389,7 @@ Decision: TypeAlias = (
 )
 
 
-def _snake(name: str) -> str:
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
-
-
-DECISIONS: Final[dict[str, type[Any]]] = {_snake(kind.__name__): kind for kind in get_args(Decision)}
+DECISIONS: Final[dict[str, type[Any]]] = {snake_case(kind.__name__): kind for kind in get_args(Decision)}
 _NAMES: Final[dict[type[Any], str]] = {kind: name for name, kind in DECISIONS.items()}
 _FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
     kind: tuple(name for name in fields_of(kind) if name != "cause") for kind in DECISIONS.values()

@@ -151,6 +151,14 @@ def _incomplete(fields: dict[str, Any]) -> tuple[Any, ...]:
     return (*_envelope(found), extra or _EMPTY)
 
 
+def compact_json(value: Any) -> str:
+    """Return a value as one line of JSON; parts that JSON cannot hold become strings."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return msgspec.json.encode(clean(value)).decode()
+
+
 def clean(value: Any, depth: int = 0) -> Any:
     """Return a copy in JSON types that every reader accepts, without lone surrogates, NaN and huge integers.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-import msgspec
-
-from ..conversation.entries import clean
+from ..conversation.entries import compact_json as compact_json
 from ..values import rows_of
 
 Record = dict[str, Any]
@@ -42,11 +40,3 @@ def as_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) >= _MOST:
         return None
     return float(value) if value == value else None
-
-
-def compact_json(value: Any) -> str:
-    """Return a value as one line of JSON; parts that JSON cannot hold become strings."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return msgspec.json.encode(clean(value)).decode()

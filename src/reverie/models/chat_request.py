@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from ..conversation.entries import compact_json
 from ..conversation.fork import FORK_TAG
 from ..conversation.wire.carried_items import carried_item, text_field
 from ..model_facts import ModelFacts, facts_of
 from .content_parts import (
     Block,
     Part,
-    argument_text,
     content_blocks,
     content_parts,
     error_text,
@@ -141,7 +141,7 @@ def _assistant(blocks: Sequence[Block], model: str, facts: ModelFacts) -> ChatMe
             **extra.get(block.get("id"), {}),
             "id": block.get("id"),
             "type": "function",
-            "function": {"name": block.get("name"), "arguments": argument_text(block.get("input") or {})},
+            "function": {"name": block.get("name"), "arguments": compact_json(block.get("input") or {})},
         }
         for block in blocks
         if block.get("type") == "tool_use"

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-import msgspec
-
 from ..cache.usage import usage_of
 from ..conversation.entries import clean
 from ..values import object_of
@@ -17,7 +15,6 @@ Part: TypeAlias = "dict[str, Any]"
 
 BREAKPOINT: Final = {"mode": "explicit"}
 _UNSENT: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
-_encode: Final = msgspec.json.Encoder().encode
 INVALID_JSON: Final = "INVALID_JSON"
 
 
@@ -54,14 +51,6 @@ def text_part(text: str) -> Part:
 def error_text(text: str) -> str:
     """Return the text of a failed call, marked as an error."""
     return text if text.lower().startswith("error") else f"Error: {text}"
-
-
-def argument_text(value: Any) -> str:
-    """Return a tool's input as the JSON text of a call's arguments."""
-    try:
-        return _encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return _encode(clean(value)).decode()
 
 
 def _parts(block: Block) -> list[Part]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ..conversation.entries import compact_json
 from ..conversation.wire.carried_items import carried_block, sealed
 from ..ports import Reply, ReplyDelta
 from ..values import object_of, rows_of
-from .content_parts import argument_text, tool_input, with_usage
+from .content_parts import tool_input, with_usage
 from .failures import broken_reply, event_fields, failure_of_status
 from .responses_request import WINDOW
 from .wire import ServerEvent
@@ -115,7 +116,7 @@ def _blocks(item: Item, model: str) -> Iterator[dict[str, Any]]:
         yield from ({"type": "text", "text": _part_text(part)} for part in parts)
     elif kind == "function_call":
         given = tool_input(str(item.get("arguments") or "{}"))
-        same = item.get("arguments") == argument_text(given)
+        same = item.get("arguments") == compact_json(given)
         left_out = ("name", "arguments") if same else ("name",)
         frame = {key: value for key, value in item.items() if key not in left_out and value is not None}
         yield carried_block(frame, model)

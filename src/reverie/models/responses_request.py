@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias, cast
 
+from ..conversation.entries import compact_json
 from ..conversation.fork import FORK_TAG
 from ..conversation.wire.carried_items import carried_item, is_carried
 from ..model_facts import ModelFacts, facts_of
 from .chat_request import NO_RESULT
-from .content_parts import Block, Part, argument_text, content_blocks, content_parts, error_text, joined_text
+from .content_parts import Block, Part, content_blocks, content_parts, error_text, joined_text
 from .request_options import (
     effort_of,
     function_tools,
@@ -170,7 +171,7 @@ def _called(block: Block, frame: Item, *, with_id: bool) -> Item:
         "type": "function_call",
         "call_id": block.get("id"),
         "name": block.get("name"),
-        "arguments": own.get("arguments") or argument_text(block.get("input") or {}),
+        "arguments": own.get("arguments") or compact_json(block.get("input") or {}),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import weakref
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ..digests import hex_of
 from ..errors import StorageConflict, StorageError, UnsafePath
 from ..keys import check_key
 from ..paths import (
@@ -55,7 +55,7 @@ class FileStorage:
     def read(self, key: str) -> Document | None:
         """Return the document, or None if it does not exist."""
         data = self.load(key)
-        return None if data is None else Document(data, _version(data))
+        return None if data is None else Document(data, hex_of(data))
 
     def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
         """Return the bytes of a log or document, including damaged lines, or None if it does not exist.
@@ -80,7 +80,7 @@ class FileStorage:
         def refuse_conflict(folder: int, name: str) -> None:
             if create or expect is not None:
                 found = _content(folder, name, path)
-                if (found is not None) if create else (found is None or _version(found) != expect):
+                if (found is not None) if create else (found is None or hex_of(found) != expect):
                     raise _conflict(path, create)
 
         @contextmanager
@@ -95,7 +95,7 @@ class FileStorage:
             replace_file(self._root, key, data, guard=unchanged)
 
         _despite_removal(replace)
-        return _version(data)
+        return hex_of(data)
 
     def delete(self, key: str) -> bool:
         """Delete a document or log and the folders that this leaves empty, and say whether it existed."""
@@ -287,7 +287,3 @@ def _files_below(root: str, folders: Sequence[str]) -> Generator[tuple[str, os.s
 def _conflict(path: str, create: bool) -> StorageConflict:
     reason = "it exists already" if create else "another writer changed it first"
     return StorageConflict(f"cannot write {path}: {reason}; read it again, then retry", path=path)
-
-
-def _version(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

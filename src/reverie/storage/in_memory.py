@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from ..digests import hex_of
 from ..errors import LogLost, SessionBusy, StorageConflict, StorageError, UnsafePath
 from ..keys import check_key
 from ..ports import Document, Stamp
@@ -44,7 +44,7 @@ class InMemoryStorage:
     def read(self, key: str) -> Document | None:
         """Return the document, or None if it does not exist."""
         data = self.load(key)
-        return None if data is None else Document(data, _version(data))
+        return None if data is None else Document(data, hex_of(data))
 
     def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
         """Return the bytes of a log or document, all or a part, or None if it does not exist."""
@@ -70,7 +70,7 @@ class InMemoryStorage:
                     f"cannot write {key}: another writer changed it first; read it again, then retry", path=key
                 )
             self._place(key)[:] = data
-        return _version(data)
+        return hex_of(data)
 
     def delete(self, key: str) -> bool:
         """Delete a document or log, and say whether it existed."""
@@ -161,7 +161,3 @@ class InMemoryStorage:
 def _folders_of(key: str) -> list[str]:
     parts = key.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
-
-
-def _version(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -18,7 +18,7 @@ from zlib import adler32
 import msgspec
 
 from ...values import replace
-from ..entries import clean
+from ..entries import compact_json
 from ..wire.documents import document_pages
 from ..wire.images import GENERAL, base64_head, image_data, image_tokens
 
@@ -146,19 +146,12 @@ def _name_tokens(name: str) -> float:
     return _measured(name)[0]
 
 
-def _serialised(value: Any) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return msgspec.json.encode(clean(value)).decode()
-
-
 def _block(block: Any, into: list[float], depth: int = 0) -> None:
     """Add a block's estimated tokens by class to ``into``; the data of media is never weighed as text."""
     if isinstance(block, str):
         return _text(block, into)
     if not isinstance(block, dict):
-        return _text(_serialised(block), into, JSON)
+        return _text(compact_json(block), into, JSON)
     fields = cast(dict[str, Any], block)
     kind = fields.get("type")
     if kind == "image" or kind == "document":
@@ -178,12 +171,12 @@ def _block(block: Any, into: list[float], depth: int = 0) -> None:
         into[FRAME] += TOOL_USE_TOKENS
         name = str(fields.get("name") or "")
         into[JSON] += _name_tokens(name) if len(name) <= NAME_CHARS else _measured(name)[0]
-        _text(_serialised(fields.get("input")), into, JSON)
+        _text(compact_json(fields.get("input")), into, JSON)
     elif (kind == "tool_result" or kind == "mcp_tool_result") and depth < NESTING:
         into[FRAME] += TOOL_RESULT_TOKENS
         _content(fields.get("content"), into, depth + 1)
     else:
-        _text(_serialised(fields), into, JSON)
+        _text(compact_json(fields), into, JSON)
     return None
 
 
@@ -237,7 +230,7 @@ def measure_request(
     _content(system, into)
     for tool in tools or ():
         into[FRAME] += TOOL_TOKENS
-        _text(_serialised(tool), into, JSON)
+        _text(compact_json(tool), into, JSON)
     return Measure(tuple(into)) + measure_messages(messages)
 
 

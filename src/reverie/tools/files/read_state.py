@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from ...conversation.file_reads import FileRead, FileReads
+from ...digests import hex_of as version_of
 
 __all__ = ["FileRead", "ReadState", "version_of"]
 
@@ -26,8 +25,3 @@ class ReadState:
     def copy(self) -> ReadState:
         """Return an independent copy."""
         return ReadState(self.known)
-
-
-def version_of(data: bytes) -> str:
-    """Return the SHA-256 of a file's content as hexadecimal text."""
-    return hashlib.sha256(data).hexdigest()

@@ -10,7 +10,7 @@ import msgspec
 
 from ....values import object_of, record, rows_of
 from ..upstreams import Upstream
-from .client import Connection, Reply
+from .client import Connection, Message
 from .scripted_server import (
     CALLS,
     LONG,
@@ -19,7 +19,6 @@ from .scripted_server import (
     TEXT,
     THINKING,
     USAGE,
-    ReceivedRequest,
     ScriptedServer,
     events_for,
 )
@@ -59,14 +58,14 @@ class Bench:
 
     async def ask(
         self, case: str, body: bytes | None = None, path: str = "/v1/messages", stop: int | None = None, **headers: str
-    ) -> Reply:
+    ) -> Message:
         """Send a request and return its reply."""
         given = {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         async with Connection(self.proxy) as connection:
             return await connection.ask(path, body or self.body(case), given, stop_after=stop)
 
-    def last(self, case: str) -> ReceivedRequest:
+    def last(self, case: str) -> Message:
         """Return the last request of a case that reached the server."""
         found = self.server.received(case)
         if not found:
@@ -114,12 +113,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
-def _blocks(received: ReceivedRequest, at: int) -> list[dict[str, Any]]:
+def _blocks(received: Message, at: int) -> list[dict[str, Any]]:
     messages = rows_of(received.json.get("messages"))
     return rows_of(messages[at].get("content")) if at < len(messages) else []
 
 
-def _streamed(reply: Reply) -> list[dict[str, Any]]:
+def _streamed(reply: Message) -> list[dict[str, Any]]:
     """Return the blocks that the events of a stream make up."""
     blocks: dict[int, dict[str, Any]] = {}
     texts = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}

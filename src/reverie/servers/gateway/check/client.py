@@ -18,14 +18,16 @@ _SECONDS: Final = 30.0
 
 
 @record
-class Reply:
-    """A reply: its head, its body without framing, and the seconds until each part of it arrived."""
+class Message:
+    """A request or a reply: its head, its body without framing, and the seconds until each part of it arrived."""
 
     head: Head
     body: bytes
-    whole: bool
+    whole: bool = True
     times: list[tuple[float, int]] = field(default_factory=lambda: [])
     """Seconds since the request, and the bytes of the body that had come by then."""
+    case: str = ""
+    """The case that a request asks the server for."""
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -66,12 +68,12 @@ class Connection:
     async def __aexit__(self, *error: object) -> None:
         self._writer.transport.abort()
 
-    async def ask(self, path: str, body: bytes, headers: dict[str, str], *, stop_after: int | None = None) -> Reply:
+    async def ask(self, path: str, body: bytes, headers: dict[str, str], *, stop_after: int | None = None) -> Message:
         """Send a request and return its reply; ``stop_after`` leaves after so many bytes of the body."""
         async with asyncio.timeout(_SECONDS):
             return await self._ask(path, body, headers, stop_after)
 
-    async def _ask(self, path: str, body: bytes, headers: dict[str, str], stop_after: int | None) -> Reply:
+    async def _ask(self, path: str, body: bytes, headers: dict[str, str], stop_after: int | None) -> Message:
         given = {"host": self._proxy.authority.decode(), "content-type": "application/json", **headers}
         lines = [f"POST {self._proxy.path}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
         begun = time.monotonic()
@@ -97,4 +99,4 @@ class Connection:
             data += piece
             times.append((time.monotonic() - begun, len(data)))
         whole = framing.done or framing.until_close
-        return Reply(head, unframed(data, chunked=framing.chunked), whole, times)
+        return Message(head, unframed(data, chunked=framing.chunked), whole, times)

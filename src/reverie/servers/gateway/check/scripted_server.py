@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from ....testing.messages_server.wire import error_body, event_bytes, stream_events
-from ....values import object_of, record
 from ...guard import open_listener
-from ..http1 import BrokenMessage, Head, head_of, request_body, unframed
+from ..http1 import BrokenMessage, head_of, request_body, unframed
+from .client import Message
 
 _CASE: Final = re.compile(rb"case-([a-z0-9]+)")
 _SLOW_SECONDS: Final = 1.0
@@ -53,27 +53,6 @@ _CONTENT: Final[dict[str, Sequence[dict[str, Any]]]] = {
 }
 
 
-@record
-class ReceivedRequest:
-    """A request as it reached the server."""
-
-    case: str
-    head: Head
-    body: bytes
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The body as an object; empty if it is none."""
-        try:
-            return object_of(msgspec.json.decode(self.body))
-        except msgspec.DecodeError:
-            return {}
-
-    def header(self, name: str) -> str:
-        """Return the value of a header; empty without it."""
-        return b",".join(self.head.values(name.encode())).decode("latin-1")
-
-
 def message_for(case: str, model: str) -> dict[str, Any]:
     """Return the message that answers a case."""
     content = list(_CONTENT.get(case, (TEXT,)))
@@ -95,7 +74,7 @@ class ScriptedServer:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.requests: list[ReceivedRequest] = []
+        self.requests: list[Message] = []
         self.gone: dict[str, asyncio.Event] = {}
         self.begun: dict[str, asyncio.Event] = {}
         self._tasks = set[asyncio.Task[None]]()
@@ -112,7 +91,7 @@ class ScriptedServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def received(self, case: str) -> list[ReceivedRequest]:
+    def received(self, case: str) -> list[Message]:
         """Return the requests of a case."""
         return [one for one in self.requests if one.case == case]
 
@@ -132,9 +111,7 @@ class ScriptedServer:
             self._tasks.discard(task)
             writer.close()
 
-    async def _answer(
-        self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _answer(self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         case, asked = request.case, request.json
         model = str(asked.get("model") or "")
         turn = len(self.received(case))
@@ -154,7 +131,7 @@ class ScriptedServer:
         await writer.drain()
 
     async def _stream(
-        self, request: ReceivedRequest, model: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, request: Message, model: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         case = request.case
         head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked"
@@ -189,7 +166,7 @@ class ScriptedServer:
             await asyncio.sleep(_SLOW_SECONDS)
 
 
-async def _received(reader: asyncio.StreamReader) -> ReceivedRequest | None:
+async def _received(reader: asyncio.StreamReader) -> Message | None:
     try:
         data = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -204,7 +181,7 @@ async def _received(reader: asyncio.StreamReader) -> ReceivedRequest | None:
         body += piece[: framing.take(piece)]
     content = unframed(body, chunked=framing.chunked)
     found = _CASE.search(content)
-    return ReceivedRequest(found[1].decode() if found else "", head, content)
+    return Message(head, content, case=found[1].decode() if found else "")
 
 
 def _json(writer: asyncio.StreamWriter, status: int, body: Any, *headers: str) -> None:
