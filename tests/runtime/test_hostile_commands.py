@@ -297,6 +297,24 @@ def test_no_line_in_a_hostile_repository_leaks_changes_runs_or_connects(
             server.accept()
 
 
+FOLLOWED = [
+    "grep -R . links",
+    "grep -nR '' .",
+    "rg -L . links",
+    "find . -type l -exec cat {} +",
+    "find -L links -type f -exec head -3 {} ;",
+    "diff -r links src",
+]
+
+
+def test_a_command_that_opens_links_which_no_word_names_reads_no_file_of_the_system(world: ShellWorld) -> None:
+    make = f"mkdir links; ln -s /etc/passwd links/app.py; echo {CANARY} > ~/.gitconfig; ln -s ~/.gitconfig links/lib"
+    world.furnish(make)
+    ran = world.run(*FOLLOWED)
+    shown = zip(FOLLOWED, ran.results, strict=True)
+    assert [line for line, text in shown if CANARY in text or "root:x:" in text] == []
+
+
 @pytest.mark.parametrize("line", ["cat link", "git status", "make"])
 def test_plain_bash_in_the_hostile_repository_leaks_or_runs_its_program(world: ShellWorld, line: str) -> None:
     world.furnish((FOLDER / "hostile_repository.sh").read_text())

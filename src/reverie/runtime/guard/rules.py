@@ -32,6 +32,9 @@ _SHELLS: Final = words_of("ash bash dash ksh sh zsh")
 _READERS: Final = words_of("alias eval trap")
 """Commands whose words are lines of shell."""
 _MAX_DEPTH: Final = 4
+_MAX_INNER_WORDS: Final = 1_000
+_MAX_INNER_CHARS: Final = 200_000
+"""So much text inside a line is looked through for commands; the answer must be quick."""
 
 
 @record
@@ -144,35 +147,41 @@ def touches_command(pattern: str, argv: tuple[str, ...]) -> bool:
     return argv[: len(words)] == words if kind in ("*", "words") else argv in (tuple(pattern.split()), _words(pattern))
 
 
+@lru_cache(maxsize=256)
 def _words(pattern: str) -> tuple[str, ...]:
     return next(loose_commands(pattern), ())
 
 
-def runs(line: str, depth: int = 0) -> Iterator[tuple[str, ...]]:
+def runs(line: str) -> Iterator[tuple[str, ...]]:
     """Yield the words of every command that a line may run, also inside wrappers (sudo, sh -c) and quotes.
 
     Use it only for rules that deny and ask: an extra command does no harm there, a missing one would.
     """
-    has_shell = False
-    for argv in loose_commands(line):
-        has_shell = has_shell or os.path.basename(argv[0]) in _SHELLS
-        yield from _unwrapped(argv, depth)
-    if has_shell and depth < _MAX_DEPTH:  # a shell may read lines from a pipe or a here-document
-        for text in loose_texts(line):
-            yield from runs(text, depth + 1)
+    depths = {line: 0}
+    left = len(line) + _MAX_INNER_CHARS
+    for text in (waiting := [line]):
+        left -= len(text)
+        if left < 0:
+            return
+        has_shell, inner = False, list[str]()
+        for argv in loose_commands(text):
+            for words in _unwrapped(argv):
+                yield words
+                if words[0] in _SHELLS:  # it may read lines from a pipe or a here-document
+                    has_shell = True
+                if words[0] in _READERS:
+                    read = words[1 : _MAX_INNER_WORDS + 1]
+                    inner += (" ".join(read), *(word.partition("=")[2] or word for word in read))
+        inner += loose_texts(text) if has_shell else ()
+        new = [each for each in dict.fromkeys(inner) if each not in depths] if depths[text] < _MAX_DEPTH else []
+        depths |= dict.fromkeys(new, depths[text] + 1)
+        waiting += new
 
 
-def _unwrapped(argv: tuple[str, ...], depth: int) -> Iterator[tuple[str, ...]]:
-    name = os.path.basename(argv[0]) if argv else ""
-    yield (name, *argv[1:])
-    if depth >= _MAX_DEPTH:
-        return
-    if name in _WRAPPERS:
-        for at in range(1, len(argv)):
-            yield from _unwrapped(argv[at:], depth + 1)
-    if name in _READERS:
-        for text in (" ".join(argv[1:]), *(word.partition("=")[2] or word for word in argv[1:])):
-            yield from runs(text, depth + 1)
+def _unwrapped(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    yield (os.path.basename(argv[0]), *argv[1:])
+    if os.path.basename(argv[0]) in _WRAPPERS:
+        yield from ((os.path.basename(argv[at]), *argv[at + 1 :]) for at in range(1, len(argv))[:_MAX_INNER_WORDS])
 
 
 def hides_command(line: str, patterns: Iterable[str]) -> bool:

@@ -6,13 +6,11 @@ are expanded against the disk, and after a ``cd`` a path is checked from every p
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import islice
 from typing import Final
 
 from ...errors import InputError
@@ -35,7 +33,13 @@ _PATH_OPTIONS: Final = words_of("f file exclude-from r reference X C")
 _GLOB: Final = re.compile(r"[*?\[]")
 _BRACKET: Final = re.compile(r"\[(?:[!^]?\]?(?:\[:\w+:\]|[^\]])*)\]")
 _LEAVES: Final = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|\Z)")
-_MAX_EXPANDED: Final = 5_000
+_MARK: Final = re.compile(r"[=:)]")
+MAX_NAMES: Final = 50_000
+"""So many names on the disk are compared with the globs of a line; a person decides about a line that needs more."""
+MAX_MATCHES: Final = 10_000
+MAX_FOLDERS: Final = 100
+"""A line that may be in more directories asks: each ``cd`` may fail, so their number doubles."""
+_MAX_PATH: Final = 1_024
 
 
 def outside_problem(line: Line, scope: ReadScope) -> str:
@@ -70,23 +74,25 @@ def denied_word(text: str, line: Line | None, scope: ReadScope) -> bool:
 def folders_of_commands(line: Line, scope: ReadScope) -> Iterator[tuple[Command, list[str]]]:
     """Yield each command of a line with the directories that its paths may be relative to."""
     bases = [scope.cwd]
+    globs = _Globs()
     for command in line.commands:
         more = [path for base in bases for path in _git_folders(command, base, scope)]
         yield command, [*bases, *more]
         if command.words[0].text == "cd":
-            bases = _after_cd(command, bases, scope)
+            bases = _after_cd(command, bases, scope, globs)
 
 
 def _paths(line: Line, scope: ReadScope, *, literal: bool = False) -> Iterator[tuple[str, Iterator[str]]]:
     """Yield each word that may be a path with its absolute paths; with ``literal`` git's need not be on the disk."""
+    globs = _Globs()
     for command, here in folders_of_commands(line, scope):
         is_git = command.words[0].text == "git"
         for word, is_sure in _operands(command):
             for text in _pieces(word.text) if is_git else (word.text,):
                 if is_sure or word.is_pattern or (literal and is_git) or _names_file(text, here, scope):
-                    yield word.text, _absolute(text, here, scope, word.is_pattern)
+                    yield word.text, _absolute(text, here, scope, globs if word.is_pattern else None)
         if command.words[0].text == "cd":
-            yield " ".join(command.argv), iter(_after_cd(command, here, scope))
+            yield " ".join(command.argv), iter(_after_cd(command, here, scope, globs))
 
 
 def _operands(command: Command) -> Iterator[tuple[Word, bool]]:
@@ -134,52 +140,78 @@ def _names_file(text: str, bases: list[str], scope: ReadScope) -> bool:
 def _pieces(text: str) -> Iterator[str]:
     """Yield a word and every part of it that may be a path: after ``=``, ``:`` and ``)``, and after option letters."""
     yield text
-    for mark in "=:)":
-        for at, letter in enumerate(text):
-            if letter == mark and text[at + 1 :]:
-                yield text[at + 1 :]
+    for found in _MARK.finditer(text, max(0, len(text) - _MAX_PATH)):
+        if text[found.end() :]:
+            yield text[found.end() :]
     if text.startswith("-") and not text.startswith("--"):
         yield from (text[at:] for at in range(2, min(len(text), 12)))
     if text.startswith(":") and text[1:2] in ("!", "^", "/"):
         yield text[2:]
 
 
-def _absolute(text: str, bases: list[str], scope: ReadScope, is_pattern: bool) -> Iterator[str]:
+def _absolute(text: str, bases: list[str], scope: ReadScope, globs: _Globs | None) -> Iterator[str]:
     for base in bases:
-        if is_pattern:
-            yield from _expanded(text, base, scope)
+        if globs is not None:
+            yield from globs.expanded(text, base, scope)
         # The kernel resolves links before "..", so the path is joined and not normalized.
         path = f"{scope.home}{text[1:]}" if text == "~" or text.startswith("~/") else text
         yield os.path.join(base, path)
 
 
-def _expanded(text: str, base: str, scope: ReadScope) -> Iterator[str]:
-    """Yield the paths that a glob may expand to: more than bash would, never fewer."""
-    path = f"{scope.home}{text[1:]}" if text == "~" or text.startswith("~/") else text
-    pattern = _BRACKET.sub("?", os.path.join(base, path)).replace("[", "?")
-    parts = pattern.split("/")
-    for at, part in enumerate(parts):
-        # Before version 5.2, bash expands .* and the like to "..".
-        if part.startswith(".") and part not in (".", "..") and fnmatchcase("..", part):
-            yield from _glob("/".join([*parts[:at], "..", *parts[at + 1 :]]))
-    yield from _glob(pattern)
+class _Globs:
+    """Expands the globs of one line: more than bash would, never fewer; the work is bounded for the whole line."""
+
+    def __init__(self) -> None:
+        self._names = MAX_NAMES
+        self._matches = MAX_MATCHES
+
+    def expanded(self, text: str, base: str, scope: ReadScope) -> Iterator[str]:
+        """Yield the paths that a glob may expand to; ``/`` if they are too many, because a person decides then."""
+        path = f"{scope.home}{text[1:]}" if text == "~" or text.startswith("~/") else text
+        parts = _BRACKET.sub("?", os.path.join(base, path)).replace("[", "?").split("/")[1:]
+        for at, part in enumerate(parts):
+            # Before version 5.2, bash expands .* and the like to "..".
+            if part.startswith(".") and part not in (".", "..") and fnmatchcase("..", part):
+                yield from self._found([*parts[:at], "..", *parts[at + 1 :]])
+        yield from self._found(parts)
+
+    def _found(self, parts: list[str]) -> Iterator[str]:
+        folders = [""]
+        for part in parts:
+            if _GLOB.search(part):
+                folders = [f"{folder}/{name}" for folder in folders for name in self._listed(folder, part)]
+            else:
+                folders = [f"{folder}/{part}" for folder in folders]
+        is_fixed = not any(map(_GLOB.search, parts))
+        for path in folders:
+            if is_fixed or os.path.lexists(path):
+                self._matches -= 1
+                yield path
+            if self._matches < 0:
+                break
+        if min(self._names, self._matches) < 0:
+            yield "/"
+
+    def _listed(self, folder: str, part: str) -> Iterator[str]:
+        self._names -= 1
+        if self._names < 0:
+            return
+        with suppress(OSError), os.scandir(folder or "/") as entries:
+            for entry in entries:
+                self._names -= 1
+                if self._names < 0:
+                    return
+                if fnmatchcase(entry.name, part) and (part.startswith(".") or not entry.name.startswith(".")):
+                    yield entry.name
 
 
-def _glob(pattern: str) -> Iterator[str]:
-    if not _GLOB.search(pattern):
-        yield pattern
-        return
-    found = list(islice(glob.iglob(pattern), _MAX_EXPANDED + 1))
-    if len(found) > _MAX_EXPANDED:
-        yield "/"  # too many to check: the answer is for a person
-    yield from found
-
-
-def _after_cd(command: Command, bases: list[str], scope: ReadScope) -> list[str]:
+def _after_cd(command: Command, bases: list[str], scope: ReadScope, globs: _Globs) -> list[str]:
     """Return the directories in which the next command may run; a ``cd`` may fail, and links may be followed or not."""
     target = command.words[1] if len(command.words) > 1 else Word("~", "~")
-    reached = list(_absolute(target.text, bases, scope, target.is_pattern))
-    return list(dict.fromkeys([*bases, *reached, *map(os.path.realpath, reached), *map(os.path.normpath, reached)]))
+    reached = list(_absolute(target.text, bases, scope, globs if target.is_pattern else None))
+    every = [*bases, *reached, *map(os.path.realpath, reached), *map(os.path.normpath, reached)]
+    found = list(dict.fromkeys(every))
+    return found if len(found) <= MAX_FOLDERS else ["/"]
 
 
 def _git_folders(command: Command, base: str, scope: ReadScope) -> Iterator[str]:
@@ -204,10 +236,10 @@ def top_of_repository(folder: str) -> str:
 
 
 def _loose_paths(text: str, scope: ReadScope) -> Iterator[tuple[str, Iterator[str]]]:
-    for word in loose_words(text):
-        for piece in _pieces(word):
-            for one in _braces(piece):
-                yield word, _absolute(one, [scope.cwd], scope, _GLOB.search(one) is not None)
+    globs = _Globs()
+    pieces = dict.fromkeys(piece for word in dict.fromkeys(loose_words(text)) for piece in _pieces(word))
+    for one in dict.fromkeys(one for piece in pieces for one in _braces(piece)):
+        yield one, _absolute(one, [scope.cwd], scope, globs if _GLOB.search(one) else None)
 
 
 def _braces(text: str) -> list[str]:

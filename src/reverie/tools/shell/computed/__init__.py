@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -49,7 +50,8 @@ def judged_line(text: str) -> JudgedLine:
     if isinstance(line, Line) and not problem:
         names = frozenset(command.words[0].text for command in line.commands)
         has_xargs = "xargs" in names  # its input becomes arguments
-        return JudgedLine(True, "it only reads", line, has_xargs, names if has_xargs else None)
+        opens_more = has_xargs or any(map(_opens_links, line.commands))
+        return JudgedLine(True, "it only reads", line, has_xargs, names if opens_more else None)
     try:
         refuse_characters(text.replace("\t", " "))
         script = parse_script(text)
@@ -60,6 +62,12 @@ def judged_line(text: str) -> JudgedLine:
     found = Line(tuple(_commands(script)))
     names = frozenset(word.text for command in script.commands for word in command.words if word.is_plain)
     return JudgedLine(True, "it only reads", found, True, names if _computes_paths(script) else None)
+
+
+def _opens_links(command: Command) -> bool:
+    """Return whether a command may open links that no word names, which may lead outside."""
+    pattern = _FOLLOWING.get(command.argv[0])
+    return pattern is not None and any(map(pattern.match, command.argv))
 
 
 def _computes_paths(script: Script) -> bool:
@@ -104,6 +112,13 @@ def _commands(script: Script) -> Iterator[Command]:
     yield Command((Word(":", ":"), *(each for word in given for each in _path_words(word, ""))))
 
 
+_FOLLOWING: Final = {
+    "diff": re.compile("-[A-Za-z0-9]*r|--recursive"),
+    "find": re.compile("-(?:exec|follow|L)"),
+    "rg": re.compile("-[A-Za-z0-9.]*L|--follow"),
+    **dict.fromkeys(("egrep", "fgrep", "grep"), re.compile("-[A-Za-z0-9]*R|--dereference")),
+}
+"""Options with which a command follows links, or gives them to another one."""
 _CAT: Final = Word("cat", "cat")
 _GIT: Final = Word("git", "git")
 _PATCH: Final = Word("--patch", "--patch")
