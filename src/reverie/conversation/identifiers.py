@@ -35,6 +35,7 @@ _WORD: Final = re.compile(r"[\w./@+~:#%=&?$-]{3,}")
 _GAPS: Final = {one: " " for one in range(128) if not _WORD.match(3 * chr(one))}
 _MAX_WORD: Final = 256
 _MAX_ERROR: Final = 200
+_FRESH_CHARS: Final = 2_000  # of chosen names before they are joined to the text that has the others
 _MISSES: Final = 32  # names that do not fit the budget before the search stops
 _LINE_CHARS: Final = 800
 _SCANNED: Final = 400_000  # characters of one text; of a longer text only both ends are scanned
@@ -207,10 +208,10 @@ def best_identifiers(weights: Mapping[Identifier, float], budget_tokens: int, *,
 
     out: list[Identifier] = []
     left, covered, missed = budget_tokens, present, 0
-    fresh: list[str] = []
+    fresh = ""
     for identifier, weight in sorted(weights.items(), key=worth):
         text = identifier.text
-        if weight <= 0.0 or text in covered or any(text in one for one in fresh):
+        if weight <= 0.0 or text in fresh or text in covered:
             continue
         cost = estimate_text(text) + 1
         if cost > left:
@@ -220,9 +221,9 @@ def best_identifiers(weights: Mapping[Identifier, float], budget_tokens: int, *,
             continue
         left -= cost
         out.append(identifier)
-        fresh.append(text)
-        if len(fresh) == 64:  # searching one text is faster than searching a list
-            covered, fresh = "\n".join((covered, *fresh)), []
+        fresh = f"{fresh}\n{text}"
+        if len(fresh) > _FRESH_CHARS:  # the long text is copied seldom
+            covered, fresh = f"{covered}{fresh}", ""
     return out
 
 

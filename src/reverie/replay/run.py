@@ -125,7 +125,7 @@ class _PolicyRun:
         self.built = built
         if self.checks is not None:
             self.checks.add(request, same)
-        usage = self.send(step, request["messages"])
+        usage = self.send(step, request["messages"], same)
         self.policy.billed(self.view, replace(usage, output=step.output_tokens))
         self.watch(step, usage, moved)
         self.points.append(_point(step, usage, self.prices))
@@ -236,13 +236,13 @@ class _PolicyRun:
         read = min(self.sender.held(at), round(counted.overhead) if counted.cleared_tokens else counted.raw_tokens)
         self.summary_usd += self.prices.cost(read=read, uncached=counted.raw_tokens - read, output=output)
 
-    def send(self, step: RecordedRequest, messages: list[dict[str, object]]) -> Usage:
+    def send(self, step: RecordedRequest, messages: list[dict[str, object]], same: int) -> Usage:
         """Send one request to the simulated cache and return its usage."""
         planned = self.policy.mark(self.view, messages, step)
         if planned is not None:
             self.sender.warm(step, planned.prefix_ttl)
             self.warm_at = step.at
-        return self.sender.send(messages, planned, step.at)
+        return self.sender.send(messages, planned, step.at, same)
 
     def watch(self, step: RecordedRequest, usage: Usage, moved: list[str]) -> None:
         """Record a break if a large part of the tokens that the last request left in the cache was not read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from operator import is_
 from typing import Final
 
 from ..cache.breakpoints import BreakpointPlan
@@ -48,9 +49,12 @@ class RequestSimulator:
         self._positions: list[int] = []
         self._marks: list[Mark] = []
 
-    def send(self, messages: list[Message], planned: BreakpointPlan | None, now: float) -> Usage:
-        """Send a request and return its usage; without breakpoints nothing is cached."""
-        self._take(messages)
+    def send(self, messages: list[Message], planned: BreakpointPlan | None, now: float, same: int = 0) -> Usage:
+        """Send a request and return its usage; without breakpoints nothing is cached.
+
+        The first ``same`` messages are those of the request before.
+        """
+        self._take(messages, same)
         if planned is None:
             return Usage(uncached=self._totals[-1])
         self._marks = self.marks(planned)
@@ -74,7 +78,7 @@ class RequestSimulator:
             mark = Mark(pieces - 1, ttl)
             self._cache.request(self.prefix[:pieces], [mark], model=self._model, now=step.at - 0.5)
 
-    def _take(self, messages: list[Message]) -> None:
+    def _take(self, messages: list[Message], same: int) -> None:
         """Make the lists of blocks those of a request: keep the part that it has in common with the last one."""
         if self.epoch != self._shown_epoch:
             self._shown_epoch, self._messages = self.epoch, []
@@ -82,9 +86,9 @@ class RequestSimulator:
             context = [SimBlock(b"context %d" % self.epoch, self._context)] if self._context else []
             self._extend([*self.prefix, *context])
         before = self._messages
-        common = len(before)
-        if messages[:common] != before:
-            common = next(at for at, one in enumerate(before) if at >= len(messages) or messages[at] != one)
+        common = min(same, len(before))
+        common += [*map(is_, messages[common:], before[common:]), False].index(False)
+        if common < len(before):
             self._cut(self._starts[common])
             del self._starts[common:]
         for message in messages[common:]:

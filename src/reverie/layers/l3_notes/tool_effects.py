@@ -178,7 +178,7 @@ def outcome_of(text: str, errors: Sequence[str], *, failed: bool) -> ToolOutcome
     code = _EXIT.search(head) if "xit" in head or "<returncode>" in head else None
     value = next((int(part) for part in code.groups() if part is not None), 0) if code else 0
     summary = _summary(head)
-    lines = [" ".join(line.split()) for line in head.splitlines() if line.strip() and not _EXIT.search(line)]
+    lines = [" ".join(line.split()) for line in head.splitlines() if line.strip() and not (code and _EXIT.search(line))]
     ends_in_error = code is None and any(error in line for error in errors for line in lines[-_LAST_LINES:])
     failed = failed or value != 0 or ends_in_error or _FAILED.search(summary) is not None
     located = [line for line in lines if _LOCATED.match(line)] if failed else []
