@@ -154,7 +154,6 @@ def _units(timer: Timer) -> dict[Path, str]:
 
 
 def _quoted(word: str) -> str:
-    """Return a word quoted for a systemd unit file."""
     plain = word.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"' if any(sign in plain for sign in " \t'\"\\;") else plain
 
@@ -167,7 +166,6 @@ def _cron_line(timer: Timer) -> str:
 
 
 def _has_systemd() -> bool:
-    """Return whether a systemd user session is running."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     return bool(runtime) and shutil.which("systemctl") is not None and os.path.isdir(os.path.join(runtime, "systemd"))
 

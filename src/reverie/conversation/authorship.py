@@ -170,7 +170,6 @@ def _fenced_command(text: str) -> str:
 
 
 def _fields(block: Any) -> Message:
-    """Return a block's fields; a string becomes a text block, any other value an empty dict."""
     if isinstance(block, dict):
         return cast("Message", block)
     return {"type": "text", "text": block} if isinstance(block, str) else {}

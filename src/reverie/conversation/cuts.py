@@ -263,7 +263,6 @@ def placed_items(item: Item, *, first: bool) -> list[Item]:
 
 
 def _first_change(before: Sequence[Item], after: Sequence[Item]) -> int:
-    """Return the index of the first item that differs between two lists."""
     pairs = enumerate(zip(before, after, strict=False))
     return next((at for at, (one, two) in pairs if one is not two), min(len(before), len(after)))
 
@@ -294,12 +293,10 @@ def _without_repeats(item: Item, before: Sequence[Item], said: Sayings, is_left_
 
 
 def _sayings(items: Iterable[Item]) -> Sayings:
-    """Return the last saying of each key in these items."""
     return {one.key: (at, one) for at, item in enumerate(items) for one in _said_by(item) if one.text.strip()}
 
 
 def _said_by(item: Item) -> list[SaidItem]:
-    """Return the standing context that an item says."""
     return said_in(item.entry.body) if item.uuid == item.entry.uuid and item.kind != _HIDDEN else []
 
 

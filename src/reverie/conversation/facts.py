@@ -187,7 +187,6 @@ class Facts:
 
 
 def _carried_changes(item: Item) -> list[Any]:
-    """Return the changes of tools that a signed summary carries."""
     content: Any = item.message.get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
     return [change for block in blocks for change in block.get("tool_changes") or ()]
@@ -296,14 +295,12 @@ def _facts_after_saying(
 
 
 def _with_said(facts: Facts, uuid: str, items: Sequence[SaidItem]) -> Facts:
-    """Return the facts with these items as the newest sayings of their keys."""
     said = {one.key: StandingRow(one, uuid) for one in items}
     visible = _rows((one, uuid) for one in items)
     return replace(facts, standing=facts.standing.changed(said), visible=facts.visible.changed(visible))
 
 
 def _rows(said: Iterable[tuple[SaidItem, str]]) -> dict[str, StandingRow]:
-    """Return the last saying of each key that has a text, with its entry."""
     return {one.key: StandingRow(one, entry) for one, entry in said if one.text.strip()}
 
 

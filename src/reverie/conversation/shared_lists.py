@@ -316,7 +316,6 @@ def groups_changed(
 
 
 def _groups_of(groups: Sequence[Group], uuids: Set[str]) -> set[int]:
-    """Return the positions of the messages with a piece of one of these entries."""
     return {at for at, group in enumerate(groups) if any(piece.uuid in uuids for piece in group.pieces)}
 
 

@@ -263,7 +263,6 @@ def _tokens(blocks: list[Block]) -> int:
 
 
 def _billed_outputs(view: View) -> dict[str, int]:
-    """Return the billed output tokens of each reply by its uuid."""
     replies = (item.entry for item in view.items_in_view() if item.kind == ASSISTANT)
     usages = ((entry.uuid, billed_tokens(entry.reply)) for entry in replies)
     return {uuid: usage.output_tokens for uuid, usage in usages if usage is not None}

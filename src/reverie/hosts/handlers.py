@@ -112,7 +112,6 @@ def _warning(files: Sequence[str]) -> list[str]:
 
 
 def _memory_directory(event: HookEvent, settings: HookSettings) -> str:
-    """Return the memory directory of the settings, else that of the project the host works in."""
     from ..runtime.places.projects import project_slug
 
     return settings.memory_dir or os.path.join(settings.home, "projects", project_slug(event.cwd), "memory")

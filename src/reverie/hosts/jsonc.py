@@ -185,7 +185,6 @@ def _indent(text: str, at: int) -> str:
 
 
 def _bare(text: str) -> str:
-    """Return the text without its comments."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
 
 

@@ -82,7 +82,6 @@ def _parts(given: object) -> tuple[list[str], list[str]]:
 
 
 def _command(text: str) -> tuple[str, ...]:
-    """Return the first two words of a command, without variables before it and without options."""
     return tuple(_plain_words(text))[:2]
 
 

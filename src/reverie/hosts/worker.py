@@ -84,7 +84,6 @@ def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[Job
 
 
 def _untried_jobs(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str, Job, bytes]]:
-    """Return a list of the waiting jobs that this worker has not tried, each as file name, job and bytes."""
     todo = [(name, found) for name in queue.waiting_names() if (found := queue.read(name)) is not None]
     return [(name, job, data) for name, (job, data) in todo if (name, data) not in tried]
 

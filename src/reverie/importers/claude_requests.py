@@ -113,7 +113,6 @@ def _counted(usage: Record) -> Usage:
 
 
 def _forms(message: Record) -> list[Record]:
-    """Return a message in the forms in which the host may have sent it: a text also as a list of one block."""
     content = message.get("content")
     block = {"type": "text", "text": content}
     return [message, {**message, "content": [block]}] if isinstance(content, str) else [message]

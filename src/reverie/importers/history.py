@@ -41,7 +41,6 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def _prompt(row: Record) -> str:
-    """Return a prompt with the texts that were pasted into it."""
     text = as_text(row.get("display")) or as_text(row.get("text"))
     pasted = (as_text(object_of(one).get("content")) for one in object_of(row.get("pastedContents")).values())
     return "\n\n".join([text, *(one for one in pasted if one and one not in text)])

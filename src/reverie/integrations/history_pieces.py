@@ -297,7 +297,6 @@ class HistoryTranslator(Generic[T, N]):
         return history
 
     def _reply_items(self, reply: T | None, content: list[Block]) -> list[N]:
-        """Return a reply's items: the host's own, or new ones for None."""
         raise NotImplementedError
 
     def _user_items(self, content: list[Block]) -> list[N]:

@@ -259,7 +259,6 @@ class HostSession:
                 turns.append(await self._log_turn(piece))
 
     def _goes_on(self, pieces: Sequence[HistoryPiece]) -> bool:
-        """Return whether a history begins with the whole history of the last request."""
         return bool(self._followed) and common_length(self._followed, pieces) == len(self._followed)
 
     async def _follow(self, pieces: Sequence[HistoryPiece]) -> None:

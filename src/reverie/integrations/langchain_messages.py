@@ -75,7 +75,6 @@ def _is_wires(block: Block) -> bool:
 
 
 def _unmarked(block: Block) -> Block:
-    """Return a block of LangChain's without its cache breakpoint."""
     beside = {key: _bare(block[key]) for key in ("extras", "metadata") if isinstance(block.get(key), dict)}
     return {**_bare(block), **beside}
 

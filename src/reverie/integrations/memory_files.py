@@ -359,7 +359,6 @@ def _fields(text: str) -> Mapping[str, Value]:
 
 
 def _own_fields(text: str) -> Mapping[str, Value] | None:
-    """Return the front matter fields of a text; None if it has none or they were derived by this module."""
     fields = _fields(text)
     return fields if fields and _MARK not in fields else None
 
@@ -376,7 +375,6 @@ def _name(file: str, data: bytes) -> str:
 
 
 def _visible(data: bytes) -> str:
-    """Return the part of a file that the model sees."""
     text = data.decode("utf-8", "replace")
     return parse(text).body if _mark(data) is not None else text
 

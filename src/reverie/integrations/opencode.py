@@ -93,7 +93,6 @@ def _texts(message: Body) -> Iterator[str]:
 
 
 def _calls(message: Body) -> Iterator[Body]:
-    """Yield the calls of a message that have ended."""
     for part in message["parts"]:
         if part["type"] == "tool" and part["state"]["status"] in ("completed", "error"):
             yield part

@@ -218,7 +218,6 @@ def _merged(before: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dic
 
 
 def _text(said: Any) -> str:
-    """Return the text of a content: a string, or the texts of its parts."""
     if isinstance(said, str):
         return said
     return "".join(str(part.get("text") or "") for part in rows_of(said))

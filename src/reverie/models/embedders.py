@@ -191,6 +191,5 @@ def _mean(vectors: Sequence[array[float]]) -> list[float]:
 
 
 def _unit(values: Sequence[float]) -> array[float]:
-    """Return a vector scaled to length 1."""
     size = sqrt(sum(value * value for value in values)) or 1.0
     return array("f", [value / size for value in values])

@@ -77,6 +77,5 @@ class ResponsesModel(OpenAIModel):
 
 
 def _with_dropped(reply: Reply, dropped: set[str]) -> Reply:
-    """Return a reply that names the items that the provider could not read."""
     told = [{"type": "thinking_dropped", "reason": _UNREADABLE, "path": item} for item in sorted(dropped)]
     return replace(reply, body={**reply.body, "input_transformations": told})

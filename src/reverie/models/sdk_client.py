@@ -149,7 +149,6 @@ class SdkModel(StreamedModel):
             raise ModelUnknown(f"{error.name} is not installed: {install_command(self.vendor)}") from error
 
     def _connect(self, sdk: Any) -> Any:
-        """Return a new client of the SDK module."""
         raise NotImplementedError
 
     def _connection_options(self, sdk: Any) -> dict[str, Any]:

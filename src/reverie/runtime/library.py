@@ -190,7 +190,6 @@ class Library:
             self._storage.write(place, data)
 
     def _session_files(self, key: str) -> list[str]:
-        """Return the keys of a session's results, notes and inbox."""
         return list(self._storage.list(key.removesuffix(".jsonl")))
 
     @contextmanager

@@ -220,7 +220,6 @@ def _tool(spec: ToolSpec) -> Any:
 
 
 def _client(ctx: Context) -> str:
-    """Return the name that the client gave itself; an empty string if it gave none."""
     params = ctx.session.client_params
     return "" if params is None else params.client_info.name
 

@@ -30,7 +30,6 @@ _KINDS: Final = {
 
 
 def _table(value: object, problem: str) -> Mapping[str, object]:
-    """Return a table as a mapping; raise ``SettingsError`` with the problem for any other value."""
     if not isinstance(value, Mapping):
         raise SettingsError(problem)
     return cast(Mapping[str, object], value)

@@ -246,7 +246,6 @@ class OpenTelemetry:
         self._metrics.duration.record((at - spans.asked_ns) / 1e9, asked)
 
     def _give_up(self, spans: SessionSpans, at: int) -> None:
-        """End the span of a request for which no reply was observed, if there is one, and count it."""
         if spans.give_up_request(at):
             self._metrics.unanswered.add(1, model_attributes(spans.model))
 

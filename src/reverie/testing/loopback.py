@@ -46,7 +46,6 @@ class LoopbackServer:
             await to_thread.run_sync(self._stop)
 
     def _application(self) -> Any:
-        """Return the ASGI application."""
         raise NotImplementedError
 
     def _start(self) -> None:

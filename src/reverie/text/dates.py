@@ -189,7 +189,6 @@ def _span_start(span: str, today: date, step: int) -> date:
 
 
 def _end(phrase: str, today: date) -> date:
-    """Return the last day of the span in a phrase such as "end of next month"."""
     span = phrase.rsplit(" ", 1)[-1]
     start = _span_start(span, today, 1 if " next " in phrase else 0)
     return _moved(start, {"month": 1, "quarter": 3, "year": 12}[span], "months") - timedelta(days=1)

@@ -85,7 +85,6 @@ class ToolSearch(NoPreview):
 
 
 def _indexed(tool: Tool) -> MemoryRecord:
-    """Return a tool as the search index takes it, with the schema of its inputs as the body."""
     inputs = json.dumps(tool.input_schema.get("properties"), ensure_ascii=False)
     return MemoryRecord(tool.name, tool.name, tool.description, body=inputs[:_SCHEMA_CHARS])
 

@@ -95,7 +95,6 @@ class FileChanger:
         raise NotImplementedError
 
     def _output(self, change: FileChange, reading: FileRead, context: ToolContext) -> Output:
-        """Return the output of a change that was made."""
         raise NotImplementedError
 
 

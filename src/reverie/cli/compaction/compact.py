@@ -138,7 +138,6 @@ async def compact_now(name: str, settings: Settings, *, dry_run: bool = False) -
 
 
 def _prices(session: Session) -> Prices | None:
-    """Return the prices of the model that wrote the session's last reply, or None if unknown."""
     replied = (entry.reply.get("model") for entry in session.view.latest() if entry.kind == ASSISTANT)
     model = next((name for name in replied if isinstance(name, str) and name), "")
     return prices_for(model) if model else None

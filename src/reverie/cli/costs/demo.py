@@ -162,7 +162,6 @@ class _Stage:
 
 
 def _recorded(tokens: int) -> bytes:
-    """Return the log of the demo's session up to about so many tokens."""
     whole = gzip.decompress(files("reverie.cli.costs").joinpath(_SESSION).read_bytes())
     end = whole.find(b"\n", tokens * _BYTES_PER_TOKEN)
     return whole if end < 0 else whole[: end + 1]

@@ -196,5 +196,4 @@ def _total(receipts: Sequence[DeletionReceipt]) -> dict[str, Any]:
 
 
 def _counts(counts: dict[str, Any]) -> str:
-    """Return the counts that are not zero in words."""
     return ", ".join(counted(counts[name], noun) for name, noun in NOUNS.items() if counts[name]) or "nothing"

@@ -88,6 +88,5 @@ def _without(message: Message) -> Message:
 
 
 def _readable(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the readable part of a carried block: the text of a compaction; None for reasoning."""
     text = block.get("content") if block.get("type") == "compaction" else None
     return {"type": "text", "text": text} if isinstance(text, str) and text.strip() else None

@@ -420,7 +420,6 @@ def _is_summary(blocks: list[dict[str, Any]]) -> bool:
 
 
 def _ending(message: Any) -> Any:
-    """Return the last block of a message, or its text."""
     content = message.get("content") if is_object(message) else None
     return content[-1] if is_list(content) and content else content
 

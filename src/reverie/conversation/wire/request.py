@@ -69,7 +69,6 @@ def _drop_unfit_options(request: dict[str, Any]) -> None:
 
 
 def _adds_tools(messages: list[Message]) -> bool:
-    """Say whether a system message defines a tool."""
     system = (message for message in messages if message["role"] == "system")
     return any(block["type"] == "tool_addition" for message in system for block in as_blocks(message))
 

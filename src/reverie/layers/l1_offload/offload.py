@@ -164,7 +164,6 @@ def _offloaded(offload: Offload, policy: OffloadPolicy, path: str, root: str, re
 
 
 def _replaced(tool_use_id: str, plan: Placeholder | Duplicate, reason: str) -> ResultsCleared:
-    """Return the decision that replaces a result by a text in the view; the log keeps the content."""
     tokens = frees(plan.content, "")
     cause = Cause(LAYER, reason, frees(plan.content, plan.text))
     return ResultsCleared(cause, [Replacement(tool_use_id, plan.text, tool_use_id, tokens)])

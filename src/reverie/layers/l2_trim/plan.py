@@ -91,12 +91,10 @@ def clears_live(facts: TrimFacts, policy: TrimPolicy) -> bool:
 
 
 def _may_go(one: ClearableResult, pinned: frozenset[str]) -> bool:
-    """Say whether clearing a result would free tokens and neither it nor its message is pinned."""
     return one.tokens > STUB_TOKENS and one.tool_use_id not in pinned and one.message not in pinned
 
 
 def _old(pending: TrimCandidates, keep: int, pinned: frozenset[str]) -> list[ClearableResult]:
-    """Return the results that may be cleared, except the ``keep`` most recent ones and unseen ones."""
     older = pending.candidates[: max(0, len(pending.candidates) - keep)]
     return [one for one in older if one.group < pending.unseen and _may_go(one, pinned)]
 

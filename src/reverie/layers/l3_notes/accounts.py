@@ -135,7 +135,6 @@ def _shown(edits: Mapping[str, Mapping[str, None]]) -> Iterator[tuple[str, list[
 
 
 def _changes(edits: Mapping[str, Mapping[str, None]], names: Mapping[str, str]) -> str:
-    """Return the last changed files, each with the names changed in it."""
     inside = ((names.get(path, path), ", ".join(symbols)) for path, symbols in _shown(edits))
     return ", ".join(f"{name} ({symbols})" if symbols else name for name, symbols in inside)
 

@@ -383,7 +383,6 @@ def _renewed(kept: dict[str, V], newest: Mapping[str, V], most: int = _SYMBOLS) 
 
 
 def _changed(edits: dict[str, dict[str, None]], path: str, symbols: Mapping[str, None]) -> None:
-    """Put a changed file with its names at the end of the changed files."""
     names = edits.get(path, {})
     _renewed(names, symbols)
     _renewed(edits, {path: names}, _WORK)

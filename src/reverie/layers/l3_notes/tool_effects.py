@@ -192,7 +192,6 @@ def outcome_of(text: str, errors: Sequence[str], *, failed: bool) -> ToolOutcome
 
 
 def _summary(text: str) -> str:
-    """Return the last of the final 40 lines that summarises a run, one that counts failures first; empty if none."""
     lines = reversed(text.rstrip().rsplit("\n", _SUMMARY_LINES)[-_SUMMARY_LINES:])
     found = [line for line in lines if len(line) <= _SUMMARY_CHARS and _SUMMARY.match(line)]
     return one_line(next((line for line in found if _FAILED.search(line)), found[0] if found else ""), 160)

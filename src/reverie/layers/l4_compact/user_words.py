@@ -248,12 +248,10 @@ def _texts(entry: Entry) -> list[str]:
 
 
 def _only(entry: Entry, text: str) -> Entry:
-    """Return a copy of the entry with only this text."""
     return replace(entry, body={**entry.body, "message": {"role": "user", "content": text}})
 
 
 def _excerpt(text: str, cost: int, tokens: int) -> str:
-    """Return the start and the end of a text of ``cost`` tokens, together about ``tokens`` long."""
     chars = max(1, int(len(text) * tokens / max(1, cost)) - 40)
     head = chars * 2 // 3
     return f"{text[:head]}\n[... {len(text) - chars:,} characters ...]\n{text[len(text) - (chars - head) :]}"

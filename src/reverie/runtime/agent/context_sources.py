@@ -177,7 +177,6 @@ def skill_item(view: View, skill: LoadedSkill, text: str) -> StandingItem:
 
 
 def _fenced(name: str, text: str) -> str:
-    """Return a skill's text in a tag that it cannot leave."""
     inside = re.sub(r"<(?=/?skill\b)", "&lt;", text.strip("\n"), flags=re.IGNORECASE)
     return f'<skill name="{name}">\n{inside}\n</skill>'
 

@@ -334,7 +334,6 @@ def keep_version(storage: Storage, folder: str, data: bytes | None) -> str:
 
 
 def _fitted_policy(policy: AgentPolicy, session: Session) -> AgentPolicy:
-    """Return the limits of tools with a read of at most a fifth of the window."""
     return replace(policy, read_max_tokens=min(policy.read_max_tokens, session.thresholds.effective // 5))
 
 

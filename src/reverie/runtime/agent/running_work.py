@@ -150,7 +150,6 @@ def _has_lost_content(mark: tuple[Any, ...], view: View) -> bool:
 
 
 def _visible_value(view: View, key: str) -> str:
-    """Return the value of an item as the view shows it; empty if it shows none."""
     row = view.facts.standing.get(key)
     return row.item.value if row is not None and row.item.state == "said" and key not in view.facts.fallen else ""
 
@@ -165,14 +164,12 @@ def _shown_by(view: View, signs: Collection[Sign]) -> tuple[str, ...]:
 
 
 def _texts(view: View) -> Iterator[tuple[str, str]]:
-    """Yield the texts of results and of user messages that the model sees, with the call of a result."""
     for text, call in _texts_in(view.messages()):
         if call not in view.facts.cleared_by_provider:
             yield text, call
 
 
 def _logged_texts(view: View) -> Iterator[tuple[str, str]]:
-    """Yield the texts of all results and user messages of the log, also of those that left the view."""
     yield from _texts_in(item.message for item in view.each() if isinstance(item, Item))
 
 

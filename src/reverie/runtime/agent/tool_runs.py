@@ -188,7 +188,6 @@ class ToolRuns:
         self.touched.update(output.read, output.wrote)
 
     async def _log_found(self, names: Sequence[str]) -> None:
-        """Log that deferred tools were found, so that requests declare them from now on."""
         new = [name for name in names if name not in self._session.view.facts.found_tools]
         if new:
             await self._session.log.decide(ToolsFound(Cause("tools", "a search or a call named them"), new))

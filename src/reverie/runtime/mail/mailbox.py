@@ -373,7 +373,6 @@ class Mailbox:
         return find_holder(self.home, "/".join(self._parts))
 
     def _numbered(self, reader: Folders) -> AbstractContextManager[int]:
-        """Lock the route to a reader in a context, and yield the number of the next letter."""
         return reserved_number(self.home, self._parts, reader)
 
     def _store(self, reader: Folders, place: LetterPlace, data: bytes) -> None:
@@ -387,7 +386,6 @@ class Mailbox:
         return listed(self._folder, name)
 
     def _move(self, place: LetterPlace, to: str) -> bool:
-        """Move a waiting letter, and return whether it was still there."""
         return move_out(self._folder, place, to)
 
     def _drop_oldest(self, name: str, keep: int) -> None:
@@ -429,7 +427,6 @@ class Mailbox:
         return places
 
     def _path_of(self, *parts: str) -> str:
-        """Return a path in the mailbox to show to people."""
         return f"{self._shown}/{'/'.join(parts)}"
 
     def _explained(self, doing: str) -> AbstractContextManager[None]:

@@ -85,7 +85,6 @@ def found_secrets(storage: Storage, key: str) -> list[FoundSecret]:
 
 
 def _session_logs(storage: Storage, key: str) -> list[str]:
-    """Return the keys of the logs of a session's agents and, last, of its own."""
     return [*map(agent_log, Library(storage).agents_of(key)), key]
 
 
@@ -221,12 +220,10 @@ class Redaction:
         return Memory(self._home / place, shared=journal)
 
     def _memory_folder(self, name: str) -> str:
-        """Return the memory directory that a file is in, or an empty text."""
         folders = list(Path(name).parents)[:-1]
         return next((str(one) for one in folders if (self._home / one / _JOURNAL).is_dir()), "")
 
     def _former_versions(self, place: str) -> set[str]:
-        """Return the files whose former versions in a memory journal hold a secret."""
         data = self._read(f"{place}/{_LINES}")
         entries = [entry for entry, _ in read_entries(data) if isinstance(entry, JournalEntry)]
         return {file for entry in entries if self._forms.count(encode(entry)) for file in entry.files}

@@ -322,7 +322,6 @@ class SearchRows:
         connection.execute("PRAGMA secure_delete = OFF")
 
     def _contents(self, log: int) -> set[str]:
-        """Return the set of the words of a log."""
         rows = self._connection.execute("SELECT words FROM contents WHERE log = ?", (log,))
         return {word for (words,) in rows for word in words.split("\n") if word}
 

@@ -74,7 +74,6 @@ def _first_difference(before: Message, after: Message) -> int:
 
 
 def _earlier(one: BlockPosition | None, other: BlockPosition | None) -> BlockPosition | None:
-    """Return the earlier of two positions; None if there is none."""
     return min(filter(None, (one, other)), key=lambda place: (place.message, place.block), default=None)
 
 

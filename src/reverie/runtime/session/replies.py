@@ -281,7 +281,6 @@ def _as_output(found: Any) -> Output:
 
 
 def _only(kind: type[T], given: Any) -> tuple[T, ...]:
-    """Return the items of this type; an empty tuple if the value is no collection."""
     items = cast("list[Any]", given) if isinstance(given, list | tuple | set | frozenset) else ()
     return tuple(one for one in items if isinstance(one, kind))
 

@@ -281,7 +281,6 @@ class AcpServer:
 
 
 def _settings_of(place: Path) -> Settings:
-    """Return the settings for a directory, with those that a trusted repository shares."""
     settings, _ = with_shared(load_settings(project=canonical_root(place)), canonical_root(place))
     return settings
 

@@ -116,7 +116,6 @@ class Recorder:
         return key
 
     def _project(self, session: str) -> str:
-        """Return the project of a session's main conversation; empty if it has none yet."""
         return next((one.project for one in self._known.get(session, ()) if one.session_id == session), "")
 
     def _bill(self, recorded: _RecordedExchange, reply: Record, exchange: SeenExchange) -> CallBill | None:

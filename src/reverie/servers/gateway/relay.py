@@ -180,7 +180,6 @@ class ClientSide(asyncio.BufferedProtocol):
             self._advance()
 
     def _complete(self) -> None:
-        """Send a request that waited for its last byte."""
         if self._rewritten is not None and self._rewriter is not None and self._exchange is not None:
             head, self._rewritten = self._rewritten, None
             self._rewriting = asyncio.ensure_future(self._rewrite(self._rewriter, self._exchange, head))
@@ -220,7 +219,6 @@ class ClientSide(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def _unsent(self) -> int:
-        """Return the bytes that wait for the server."""
         transport = self._server.transport if self._server is not None else None
         return sum(map(len, self._held)) + (transport.get_write_buffer_size() if transport is not None else 0)
 

@@ -159,7 +159,6 @@ class Saver:
         return self._sessions[session]
 
     def _append(self, session: str, row: dict[str, Any]) -> None:
-        """Write a line to the log of a session, then apply it."""
         self._storage.append(self._key(session), msgspec.json.encode(row))
         self._savings(session).apply(row)
 

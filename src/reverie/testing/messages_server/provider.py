@@ -216,7 +216,6 @@ class Provider:
         return CheckedRequest(body, reader, prefix, verdict, shown_request(body, verdict.dropped, facts))
 
     def _threshold_block(self, said: Any) -> tuple[dict[str, Any], int]:
-        """Return the block of a scripted summary and its tokens; a model that calls a tool writes no summary."""
         whole = reply_of(said, lambda: self.next_id("toolu"), "compaction")
         return summary_block(_summary_text(whole)), sum(self.count(block) for block in whole.content)
 
@@ -277,7 +276,6 @@ def _iteration(kind: str, admitted: AdmittedRequest, output_tokens: int) -> dict
 
 
 def _summary_text(reply: ServerReply) -> str | None:
-    """Return the text of a summary; None if it failed."""
     text = "".join(str(block.get("text", "")) for block in reply.content if isinstance(block, dict))
     return text if reply.stop_reason == "compaction" and text.strip() else None
 

@@ -149,7 +149,6 @@ def _opening(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_delta(block: Mapping[str, Any]) -> bool:
-    """Return whether a block is a summary made at a threshold, which comes as one delta."""
     return block["type"] == "compaction" and "signature" not in block
 
 

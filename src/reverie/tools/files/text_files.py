@@ -100,7 +100,6 @@ def _bytes(text: str, encoding: str) -> bytes:
 
 
 def _newline(text: str) -> str:
-    """Return ``\\r\\n`` if every line of the text ends with it; otherwise ``\\n``."""
     ends = text.count("\r\n")
     return "\r\n" if ends and ends == text.count("\n") and ends == text.count("\r") else "\n"
 
@@ -139,7 +138,6 @@ def remove_text(before: TextFile, context: ToolContext) -> None:
 
 
 def _remove_orphans(folder: int) -> None:
-    """Remove files that killed writers left in the folder, if it may be listed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     with suppress(OSError), closed_after(os.open(".", flags, dir_fd=folder)) as listed:
         remove_orphans(listed)

@@ -254,13 +254,11 @@ class ReadBack:
                 yield called
 
     def _blocks(self) -> Iterator[dict[str, Any]]:
-        """Yield every tool result block of the log."""
         for entry in self._view.entries():
             yield from (block for block in rows_of(_content(entry)) if block.get("type") == "tool_result")
 
 
 def _content(entry: Entry) -> Any:
-    """Return the content of an entry's message, or the text that a decision puts into the view."""
     message = message_of(entry)
     return entry.body.get("text", "") if message is None else message.get("content") or ""
 
@@ -292,7 +290,6 @@ def _as_text(data: bytes, media: str) -> str:
 
 
 def _ends(handle: str, path: str) -> bool:
-    """Return whether one path is the end of the other, by whole names."""
     return f"/{handle}".endswith(f"/{path}") or f"/{path}".endswith(f"/{handle}")
 
 
