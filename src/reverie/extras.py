@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 NAME = "reverie"
 """The name of the distribution, which an index may force to differ from that of the command."""
+
+
+@contextmanager
+def needing(extra: str, problem: str, error: Callable[[str], Exception]) -> Generator[None]:
+    """Raise an error with the problem, and the command that installs an extra, for a failed import of the block."""
+    try:
+        yield
+    except ImportError as missing:
+        raise error(f"{problem}: {install_command(extra)}") from missing
 
 
 def install_command(extra: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 
 from ..digests import hex_of
@@ -281,12 +281,9 @@ def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
 
     folder = session_key(project_slug(event.cwd), event.session)
     result_id = event.tool_use_id or f"hook-{hex_of(text.encode('utf-8', 'replace'))[:16]}"
-    storage = FileStorage(settings.home)
-    try:
+    with closing(FileStorage(settings.home)) as storage:
         policy = OffloadPolicy(override_chars=settings.offload_limits)
         made = offload_result(ResultStore(storage, folder, settings.home), event.tool, result_id, text, policy, View())
-    finally:
-        storage.close()
     if not made.before or not isinstance(made.content, str):
         return None
     stored = f"{settings.home}/{getattr(made.before[0], 'path', '')}"

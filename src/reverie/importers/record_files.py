@@ -14,7 +14,7 @@ import msgspec
 from ..conversation.entries import clean
 from ..conversation.log import Damage
 from ..errors import InputError
-from ..extras import install_command
+from ..extras import needing
 from .foreign_values import Record
 from .import_result import RecordSource
 from .salvage import salvage
@@ -66,12 +66,8 @@ def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
     """
     if not data.startswith(ZSTD_MAGIC):
         return data, ()
-    try:
+    with needing("codex", f"{name} is compressed with Zstandard; install the extra", InputError):
         import zstandard
-    except ImportError:
-        raise InputError(
-            f"{name} is compressed with Zstandard; install the extra: {install_command('codex')}"
-        ) from None
     limit = min(_UNPACKED_BYTES, max(_UNPACKED_ALWAYS, _UNPACKED_RATIO * len(data)))
     out, damage = BytesIO(), ()
     reader = zstandard.ZstdDecompressor().stream_reader(BytesIO(data), read_across_frames=True)

@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 from ..digests import hex_of
 from ..errors import ModelError, ModelUnavailable, ModelUnknown
-from ..extras import install_command
+from ..extras import needing
 from ..ports import Embedder
 from .failures import failure_of_exception, failure_of_status
 from .gguf import read_weights
@@ -122,10 +122,8 @@ class LocalEmbedder:
             text = text[: len(text) // 2]
 
     def _start(self) -> Any:
-        try:
+        with needing("local", "xllamacpp is not installed", ModelUnknown):
             engine: Any = importlib.import_module("xllamacpp")
-        except ImportError as error:
-            raise ModelUnknown(f"xllamacpp is not installed: {install_command('local')}") from error
         params = engine.CommonParams()
         params.model.path = str(self._weights.path)
         params.embedding = True

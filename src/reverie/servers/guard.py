@@ -36,10 +36,9 @@ SAFE_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
 """Headers of every answer; an application that serves pages may send a policy of its own."""
 
 _NAMES: Final = ("127.0.0.1", "localhost")
-_MIN_TOKEN_CHARS: Final = 20
+_MIN_CHARS: Final = 20
 _FOREIGN_SITES: Final = frozenset({b"cross-site", b"same-site"})
 HOST: Final = "127.0.0.1"
-_MIN_CHARS: Final = 20
 _MAX_BYTES: Final = 4_096
 
 
@@ -63,8 +62,8 @@ class LoopbackRules:
         ``public`` are paths that need no token: pages that hold nothing but their own script. Without a ``token`` every
         path is public. Raise ``InputError`` if the token is short or not ASCII.
         """
-        if token is not None and (len(token) < _MIN_TOKEN_CHARS or not token.isascii()):
-            raise InputError(f"a token needs at least {_MIN_TOKEN_CHARS} ASCII characters")
+        if token is not None and (len(token) < _MIN_CHARS or not token.isascii()):
+            raise InputError(f"a token needs at least {_MIN_CHARS} ASCII characters")
         self._token = token.encode() if token is not None else None
         self._public = frozenset(public)
         self._paths = frozenset(paths) | self._public

@@ -141,9 +141,7 @@ def _remember(more: Schema) -> ToolSpec:
         ),
         _object(
             {
-                "file": _STRING,
-                "name": _STRING,
-                "path": _STRING,
+                **dict.fromkeys(("file", "name", "path"), _STRING),
                 "changed": _BOOLEAN,
                 "change": _STRING,
                 "undo": _STRING,
@@ -226,15 +224,10 @@ def _search(more: Schema) -> ToolSpec:
 def _read_back(more: Schema) -> ToolSpec:
     match = {"line": _INTEGER, "offset": _INTEGER, "text": _STRING}
     part: Schema = {
-        "note": _STRING,
-        "session": _STRING,
-        "project": _STRING,
-        "handle": _STRING,
+        **dict.fromkeys(("note", "session", "project", "handle"), _STRING),
         "from": {"enum": ["file", "log", "cut"]},
         "sha256": _STRING,
-        "total_chars": _INTEGER,
-        "total_lines": _INTEGER,
-        "offset": _INTEGER,
+        **dict.fromkeys(("total_chars", "total_lines", "offset"), _INTEGER),
     }
     return ToolSpec(
         "read_back",
@@ -280,11 +273,8 @@ def _status(more: Schema) -> ToolSpec:
                 "directory": _STRING,
                 "memory_on": _BOOLEAN,
                 "memory_directory": _STRING,
-                "memories": _INTEGER,
-                "pending_reviews": _INTEGER,
-                "index_lines": _INTEGER,
-                "index_warning": _STRING,
-                "last_dream": _STRING,
+                **dict.fromkeys(("memories", "pending_reviews", "index_lines"), _INTEGER),
+                **dict.fromkeys(("index_warning", "last_dream"), _STRING),
                 "sessions": _INTEGER,
                 "last_session": _STRING,
                 "today": _object(today),

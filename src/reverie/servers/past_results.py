@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any, Final
 
@@ -53,13 +54,10 @@ class PastResults:
         With ``about`` return the part around these words, with the call or result that belongs to it. Raise
         ``InputError`` or ``SessionNotFound`` if the handle or the session is unknown.
         """
-        storage = storage_of(self._settings)
-        try:
+        with closing(storage_of(self._settings)) as storage:
             key, past = self._found(storage, handle, session)
             found = past.find(handle)
             around = past.expand(handle, about=about) if about else ""
-        finally:
-            storage.close()
         _, project, name = key.split("/", 2)
         text = found.text if find is not None else found.listing or found.text
         matches, more = ([], False) if find is None else matching_lines(text, find, offset, limit)
@@ -85,12 +83,8 @@ class PastResults:
         library, logs = Library(storage), self._keys(storage)
         holding = self._holding(storage, handle)
         if session is not None:
-            keys = iter(
-                [
-                    next((key for key in holding if key.endswith(f"/{session}.jsonl")), "")
-                    or self._named(storage, session)
-                ]
-            )
+            held = next((key for key in holding if key.endswith(f"/{session}.jsonl")), "")
+            keys = iter([held or self._named(storage, session)])
         else:
             keys = chain(holding, self._mentioning(storage, handle))
         for key in keys:

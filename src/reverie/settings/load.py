@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
 from ..errors import SettingsError
-from ..extras import install_command
+from ..extras import needing
 from ..values import replace
 from .checks import CHECKS, read_switches, refuse_unknown
 from .records import SWITCHES, Settings, Switches, consistent, default_home, turned_off
@@ -190,10 +190,8 @@ def open_flags(settings: Settings) -> Flags | None:
     """
     if settings.flag_provider is None:
         return None
-    try:
+    with needing("flags", "flag_provider needs OpenFeature", SettingsError):
         api: Any = import_module("openfeature.api")
-    except ImportError:
-        raise SettingsError(f"flag_provider needs OpenFeature: {install_command('flags')}") from None
     module_name, _, attribute = settings.flag_provider.partition(":")
     try:
         make_provider: Callable[[], object] = getattr(import_module(module_name), attribute)

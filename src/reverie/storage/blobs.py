@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from ..digests import hex_of
 from ..errors import SettingsError, StorageError
-from ..extras import install_command
+from ..extras import needing
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -87,11 +87,9 @@ def _explained(verb: str, place: str, path: str) -> Generator[None]:
 
 def _opened(url: str) -> tuple[ObjectStore, str]:
     """Return the store that a URL names, and the URL without its options for messages."""
-    try:
+    with needing("s3", "blobs outside the database need a package", SettingsError):
         from obstore.exceptions import BaseError
         from obstore.store import from_url
-    except ImportError as error:
-        raise SettingsError(f"blobs outside the database need a package: {install_command('s3')}") from error
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
         raise SettingsError(f"blobs cannot be stored at {url!r}; give a URL such as s3://bucket/folder")

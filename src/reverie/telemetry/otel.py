@@ -48,7 +48,7 @@ from ..events import (
     ToolStarted,
     UserMessaged,
 )
-from ..extras import install_command
+from ..extras import needing
 from ..values import record
 from . import semconv as names
 from .spans import SessionSpans, start_span
@@ -132,11 +132,9 @@ class OpenTelemetry:
         meter_provider: MeterProvider | None = None,
         clock: NanosecondClock = time_ns,
     ) -> None:
-        try:
+        with needing("otel", "OpenTelemetry is not installed", InputError):
             from opentelemetry.metrics import get_meter
             from opentelemetry.trace import get_tracer
-        except ImportError:
-            raise InputError(f"OpenTelemetry is not installed: {install_command('otel')}") from None
         self._tracer = get_tracer("reverie", tracer_provider=tracer_provider)
         self._metrics = Metrics(get_meter("reverie", meter_provider=meter_provider))
         self._clock = clock

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..errors import InputError
 from ..events import Listener
-from ..extras import install_command
+from ..extras import needing
 
 _PREFIX: Final = "OTEL_EXPORTER_OTLP"
 _SIGNALS: Final = ("traces", "metrics")
@@ -77,7 +77,7 @@ class _Problems(logging.Handler):
 
 def _providers(signals: list[str], environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the SDK's providers of these signals, which export by the protocol that the variables name."""
-    try:
+    with needing("otel", "OTEL_EXPORTER_OTLP_* is set, but the exporter is missing", InputError):
         resources: Any = import_module("opentelemetry.sdk.resources")
         named = "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or "OTEL_SERVICE_NAME" in environ
         resource = resources.Resource.create({} if named else {"service.name": "reverie"})
@@ -92,10 +92,6 @@ def _providers(signals: list[str], environ: Mapping[str, str]) -> dict[str, Any]
             sdk, export = import_module("opentelemetry.sdk.metrics"), import_module("opentelemetry.sdk.metrics.export")
             reader = export.PeriodicExportingMetricReader(_exporter("metrics", environ).OTLPMetricExporter())
             found["metrics"] = sdk.MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-    except ImportError:
-        raise InputError(
-            f"OTEL_EXPORTER_OTLP_* is set, but the exporter is missing: {install_command('otel')}"
-        ) from None
     return found
 
 

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import InputError
-from ..extras import install_command
+from ..extras import needing
 from ..values import record
 from .context import ToolContext, WebAccess
 from .tool import Access, NoPreview, Output, error_output, object_schema
@@ -136,12 +136,8 @@ async def _follow(url: str, web: WebAccess) -> WebPage:
 
 
 async def _get(url: str, web: WebAccess) -> WebPage:
-    try:
+    with needing("web", "WebFetch needs the package httpx2, which is not installed; tell the user", InputError):
         import httpx2
-    except ModuleNotFoundError:
-        raise InputError(
-            f"WebFetch needs the package httpx2, which is not installed; tell the user: {install_command('web')}"
-        ) from None
     parts = _parts(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)

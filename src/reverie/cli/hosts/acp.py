@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from ...errors import InputError
-from ...extras import install_command
+from ...extras import needing
 from ...settings import Mode, load_settings
 from ..options import number_option
 from ..output import warn
@@ -36,10 +36,8 @@ def command(model: str | None, permission_mode: str | None, max_turns: int | Non
     The editor starts this command and talks with it over stdin and stdout. Every session is one of the library:
     'reverie show', 'reverie context' and 'reverie chat --resume' read it.
     """
-    try:
+    with needing("acp", "serving editors needs an optional package", InputError):
         import acp  # pyright: ignore[reportUnusedImport]  # noqa: F401 - check that it is installed
-    except ImportError:
-        raise InputError(f"serving editors needs an optional package: {install_command('acp')}") from None
     if os.isatty(0):
         warn("this command waits for an editor on stdin; docs/guides/acp.md says how to set one up (Ctrl-C ends it)")
     from ...models import open_model

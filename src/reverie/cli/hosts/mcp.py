@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
-from ...extras import install_command
+from ...extras import needing
 from ...settings import load_settings
 from ..options import number_option
 from ..output import printable
@@ -44,10 +44,8 @@ def command(
     if not over_http and (port or new_token or as_json):
         raise InputError("--port, --new-token and --json need --http")
     home = load_settings().home
-    try:
+    with needing("mcp", "the MCP server needs an optional package", InputError):
         import mcp  # pyright: ignore[reportUnusedImport]  # noqa: F401 - check that it is installed
-    except ImportError:
-        raise InputError(f"the MCP server needs an optional package: {install_command('mcp')}") from None
     import anyio
 
     from ...servers.answers import ToolAnswers

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from ...errors import SettingsError
-from ...extras import install_command
+from ...extras import needing
 from ...hosts.queue import Queue
 from ...hosts.worker import work
 from ...settings import load_settings
@@ -57,11 +57,9 @@ def _work_on_database(url: str, *, once: bool, at_once: int, as_json: bool) -> N
     """Run the jobs of a database and print a line for each one that ended."""
     import anyio
 
-    try:
+    with needing("postgres", "a database needs the extra postgres", SettingsError):
         from ...runtime.jobs.queue import JobArguments
         from ...runtime.jobs.worker import run_worker
-    except ImportError as error:
-        raise SettingsError(f"a database needs the extra postgres: {install_command('postgres')}") from error
 
     def told(job: JobArguments, result: str) -> None:
         if as_json:

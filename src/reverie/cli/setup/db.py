@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import InputError, SettingsError
-from ...extras import install_command
+from ...extras import needing
 from ...runtime.places.projects import log_key
 from ...runtime.places.storage import database_of, storage_of
 from ...settings import load_settings
@@ -184,8 +184,6 @@ def _url(given: str | None) -> str:
 
 
 def _migrations() -> ModuleType:
-    try:
+    with needing("postgres", "a database needs the extra postgres", SettingsError):
         from ...storage.postgres import migrate
-    except ImportError as error:
-        raise SettingsError(f"a database needs the extra postgres: {install_command('postgres')}") from error
     return migrate

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Final
 
 import msgspec
@@ -41,11 +41,8 @@ def team_owners(settings: Settings, team: str) -> list[MailboxOwner]:
     """Return the owners of a team's mailboxes, in the home or in a database."""
     if settings.database is None:
         return mailbox_owners(settings.home, team)
-    storage = storage_of(settings)
-    try:
+    with closing(storage_of(settings)) as storage:
         return stored_owners(storage, team)
-    finally:
-        storage.close()
 
 
 def stored_owners(storage: Storage, team: str) -> list[MailboxOwner]:

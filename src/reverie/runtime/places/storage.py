@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ...errors import SessionBusy, SettingsError, StorageError
-from ...extras import install_command
+from ...extras import needing
 from ...ports import Lease, Storage
 from ...settings import Settings
 from ...storage.encryption import EncryptedStorage, tenant_key
@@ -24,11 +24,9 @@ def storage_of(settings: Settings) -> Storage:
         return FileStorage(settings.home, durability=settings.durability)
     if not settings.tenant:
         raise SettingsError("a database needs a tenant: set REVERIE_TENANT, or tenant in config.toml")
-    try:
+    with needing("postgres", "a database needs the extra postgres", SettingsError):
         from ...storage.blobs import ObjectBlobs
         from ...storage.postgres.storage import PostgresStorage
-    except ImportError as error:
-        raise SettingsError(f"a database needs the extra postgres: {install_command('postgres')}") from error
     blobs = ObjectBlobs(settings.blobs, settings.tenant) if settings.blobs is not None else None
     storage = PostgresStorage(settings.database, tenant=settings.tenant, blobs=blobs)
     return (

@@ -135,11 +135,10 @@ def _measured(
 
     Return the sum, the calls that only recordings report, and the last day of older logs.
     """
-    storage = storage_of(settings)
     found: list[Measures] = []
     calls: list[LedgerCall] = []
     older = ""
-    try:
+    with closing(storage_of(settings)) as storage:
         library = Library(storage)
         for key in track(touched_keys(storage, since=since, project=project)):
             entries = library.load(key).entries
@@ -158,8 +157,6 @@ def _measured(
                     reported_calls=calls,
                 )
             )
-    finally:
-        storage.close()
     # A session that was forked has the calls of its past once more.
     once = {(call.at, call.model, call.actual): call for call in calls if call.day >= since}
     return total_of(found), list(once.values()), older
