@@ -436,6 +436,23 @@ def test_an_agent_writes_to_a_session_on_another_machine(database: Settings, tmp
     assert database_bridge(Settings(home=tmp_path), "p") is None
 
 
+@pytest.mark.requirement("X2")
+def test_a_person_writes_to_a_session_from_any_machine(
+    database: Settings, tmp_path: Path, reverie: Reverie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(database, "reader", "I wait for news.", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = reverie("send", "bridge:reader", "The dam holds.")
+    assert (code, "any machine" in out) == (0, True)
+
+    async def run() -> None:
+        async with Session.open("reader", cwd=tmp_path, settings=database) as session:
+            assert "The dam holds." in text_of((await session.prepare(**_REQUEST))["messages"])
+
+    anyio.run(run)
+    assert reverie("send", "bridge:nobody", "The dam holds.")[0] == 2
+
+
 @pytest.mark.usefixtures("database")
 def test_doctor_checks_the_database_and_names_a_role_that_sees_every_tenant(
     postgres_server: PostgresServer, asked: Asked, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 
@@ -9,7 +10,9 @@ import click
 
 from ...errors import InputError
 from ...layers.l7_relay import EVERYBODY, USER
+from ...runtime.mail.inbox_bridge import database_bridge
 from ...runtime.mail.stored_mailbox import open_mailbox, team_owners
+from ...runtime.places.projects import project_slug
 from ...settings import load_settings
 from ..output import counted, emit_json, say
 
@@ -27,7 +30,8 @@ from ..output import counted, emit_json, say
 def command(to: str, text: str, team: str | None, sender: str, summary: str, dry_run: bool, as_json: bool) -> None:
     """Send TEXT to the agent TO, to '*' for the whole team, or to 'uds:PATH'; if TEXT is '-', read it from stdin.
 
-    The agent reads the message before its next step, or when it runs again. 'reverie inbox' shows replies.
+    With a database, 'bridge:SESSION' is a session of this project on any machine. The agent reads
+    the message before its next step, or when it runs again. 'reverie inbox' shows replies.
     """
     import anyio
 
@@ -50,7 +54,8 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, dry
         reader = mailbox.reader()
         if reader is not None:
             raise InputError(f"{sender} is a running agent ({reader}); choose another --from")
-        post = PostOffice(sender, mailbox=mailbox, max_chars=settings.relay.max_message_chars)
+        bridge = database_bridge(settings, project_slug(os.getcwd()))
+        post = PostOffice(sender, mailbox=mailbox, bridge=bridge, max_chars=settings.relay.max_message_chars)
         said = anyio.run(partial(post.send, to, message, summary=summary))
     report(said, to, sender, chosen, as_json)
 

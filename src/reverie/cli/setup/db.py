@@ -103,7 +103,9 @@ def jobs(retry: bool, dry_run: bool, as_json: bool) -> int:
     elif not found:
         say("No jobs wait.")
     else:
-        rows = [(one.id, one.kind, one.project, one.session, one.status, one.attempts, one.problem) for one in found]
+        rows = [
+            (one.id, one.kind, one.project, one.session, one.status, one.attempts, one.problem or "") for one in found
+        ]
         listing(["job", "kind", "project", "session", "status", "tries", "problem"], rows)
     return 1 if failed and not retry else 0
 

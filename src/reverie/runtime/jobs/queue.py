@@ -31,7 +31,7 @@ WHERE excluded.scheduled_at IS NULL AND known.scheduled_at IS NOT NULL RETURNING
 """
 _LIST: Final = """
 SELECT id, task_name, args, status::text, attempts, scheduled_at, problem FROM procrastinate_jobs
-WHERE tenant = %s AND (%s::text IS NULL OR status::text = %s) ORDER BY id
+WHERE tenant = %s AND status::text = ANY(%s) ORDER BY id
 """
 _DROP: Final = """
 DELETE FROM procrastinate_jobs WHERE tenant = %s AND id = ANY(%s) AND status <> 'doing' RETURNING id
@@ -110,13 +110,12 @@ class JobQueue:
         return bool(self._asked(_PUT, (*names, json.dumps(given), priority, delay_seconds, delay_seconds)))
 
     def jobs(self, *, status: str | None = None) -> list[JobRow]:
-        """Return the jobs of the tenant, oldest first; ``status`` is ``todo``, ``doing`` or ``failed``.
-
-        The row of a job that is done is deleted.
-        """
+        """Return the jobs that wait, run or failed, oldest first; ``status`` is ``todo``, ``doing`` or ``failed``."""
         return [
             JobRow(id, task.removeprefix(_TASK), given.get("project", ""), given.get("session", ""), *rest)
-            for id, task, given, *rest in self._asked(_LIST, (self._tenant, status, status))
+            for id, task, given, *rest in self._asked(
+                _LIST, (self._tenant, [status] if status else ["todo", "doing", "failed"])
+            )
         ]
 
     def retry_failed(self) -> int:
