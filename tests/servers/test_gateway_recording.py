@@ -23,6 +23,7 @@ from reverie import FileStorage, Library
 from reverie.conversation.decisions import CallRecorded, PrefixRendered, decision_of
 from reverie.conversation.entries import ASSISTANT, DECISION, Entry
 from reverie.runtime.session.ledger import LedgerStore
+from reverie.servers.gateway import recorder
 from reverie.servers.gateway.exchange import SeenExchange
 from reverie.servers.gateway.recorder import Recorder
 from reverie.settings import Settings, load_settings
@@ -132,6 +133,22 @@ def test_without_a_header_a_request_that_has_the_last_one_whole_goes_on_with_it(
     seen.restart()
     assert seen.ask(said("one", "two", "three", "four", "five"), "six") == first
     assert seen.texts(first) == ["one", "two", "three", "four", "five", "six"]
+
+
+@pytest.mark.requirement("G2")
+def test_only_the_sessions_used_last_stay_in_memory_and_others_go_on_from_their_logs(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_MAX_SESSIONS", 2)
+    keys = [seen.ask(said(f"one {name}"), "two", x_session_id=name) for name in "abcd"]
+    unnamed = seen.ask(said("hello"), "two")
+    assert len(seen.recorder._known) == len(seen.recorder._accounts) == 2
+    assert seen.ask(said("one a", "two", "three"), "four", x_session_id="a") == keys[0]
+    assert seen.texts(keys[0]) == ["one a", "two", "three", "four"]
+    assert seen.ask(said("one b"), "two", x_session_id="b") == keys[1]
+    assert seen.ask(said("hello", "two", "three"), "four") == unnamed
+    assert seen.texts(unnamed) == ["hello", "two", "three", "four"]
+    assert len(seen.recorder._known) == len(seen.recorder._accounts) == 2
 
 
 @pytest.mark.requirement("G2")

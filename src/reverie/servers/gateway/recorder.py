@@ -30,6 +30,8 @@ from .exchange import SeenExchange
 _NAMESPACE: Final = UUID("0d6a2c5e-8f0a-5c39-9b0a-3f6f1f7a4e21")
 _CAUSE: Final = Cause("gateway", "as the client sent it")
 _MAX_SENTENCES: Final = 1_000
+_MAX_SESSIONS: Final = 256
+"""The sessions whose conversations stay in memory; an older one is read from its logs again."""
 
 
 class Recorder:
@@ -111,9 +113,17 @@ class Recorder:
         if bill is not None and recorded.call:
             self._accounts[conversation.session_id].enter(bill, recorded.call)
         recorded.commit()
+        self._forget_oldest(session)
         for waiting, its in self._waiting.pop(session, ()):
             self.take(waiting, its)
         return key
+
+    def _forget_oldest(self, newest: str) -> None:
+        """Keep the conversations of the sessions that were used last."""
+        self._known[newest] = self._known.pop(newest, [])
+        while len(self._known) > _MAX_SESSIONS:
+            for one in self._known.pop(next(iter(self._known))):
+                self._accounts.pop(one.session_id, None)
 
     def _project(self, session: str) -> str:
         return next((one.project for one in self._known.get(session, ()) if one.session_id == session), "")
