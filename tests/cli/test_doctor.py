@@ -89,7 +89,7 @@ def test_the_parts_that_a_kernel_gives_are_named(
         available.cache_clear()
     assert (found.status, said in found.detail) == (status, True), found.detail
     assert "seccomp: no sockets" in found.detail
-    assert "limits: 4 GiB of memory for each process" in found.detail
+    assert "limits: 4 GiB of memory, 512 processes" in found.detail
 
 
 @pytest.mark.requirement("D4")

@@ -34,8 +34,7 @@ else:  # this program runs without the package
     from call_filter import call_filter
     from kept_variables import KEPT
 
-REFUSED = 126
-NOT_FOUND = 127
+REFUSED, NOT_FOUND = 126, 127
 
 # Landlock: the same call numbers on every processor.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
@@ -45,8 +44,7 @@ WRITES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1
 EXECUTE, READ_FILE, READ_DIR = 1, 1 << 2, 1 << 3
 READS = EXECUTE | READ_FILE | READ_DIR
 ACCESS = {"--read": READS, "--data": READ_FILE | READ_DIR, "--list": READ_DIR}
-NETWORK = 3  # bind and connect TCP
-SCOPES = 3  # abstract unix sockets, signals
+NETWORK, SCOPES = 3, 3  # bind and connect TCP; abstract unix sockets, signals
 
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS = 1, 24, 22, 28, 38
 NO_ROOT_LOCKED = 0x2F
@@ -62,10 +60,11 @@ LIMITS = {
     resource.RLIMIT_CORE: 0,
 }
 # Processes and threads of one command. The kernel counts those of the user namespace, or else all of the user's (the
-# limit is then added to them), and does not count for root.
+# limit is then added to them), and does not count for root; so the launcher counts too, and adds up their memory.
 MAX_PROCESSES = 512
+MAX_MEMORY = LIMITS[resource.RLIMIT_DATA]
+LOOK_SECONDS = 0.25
 
-KEPT_BEGINNING = "LC_"
 # Settings that a repository's configuration must not control; ``GIT_CONFIG_*`` overrides every file. Keys that contain
 # a name of the repository's choice (filters, hooks) and options are in ``git_program.py``.
 GIT_SETTINGS = {
@@ -132,7 +131,9 @@ def run(
         if channels:
             variables = safe_environment(dict(os.environ))
             load_watch().watch_programs(channels, child, command, variables, watched or [], own_git(), judge)
+        bound(child)
         code = wait_for(child)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         sweep()
         return code
     call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -202,8 +203,7 @@ def probe() -> int:
                 os._exit(1)
         results[name] = os.waitpid(child, 0)[1] == 0
     words = ", ".join(f'"{name}": {str(found).lower()}' for name, found in results.items())
-    processes = MAX_PROCESSES if os.getuid() else 0
-    limits = f'"memory_gib": {LIMITS[resource.RLIMIT_DATA] >> 30}, "processes": {processes}'
+    limits = f'"memory_gib": {MAX_MEMORY >> 30}, "processes": {MAX_PROCESSES}'
     print(f'{{"landlock": {max(version, 0)}, {words}, {limits}}}')
     return 0
 
@@ -227,31 +227,62 @@ def wait_for(child: int) -> int:
     Signals that ask this process to end kill the child from now on.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, lambda received, _frame: os.kill(child, signal.SIGKILL))
+        signal.signal(number, lambda received, _frame: kill(child))
     while True:
-        try:
-            ended, status = os.waitpid(-1, 0)
-        except InterruptedError:
-            continue
+        ended, status = os.waitpid(-1, 0)
         if ended == child:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def bound(child: int) -> None:
+    """From now on, kill the command if its processes are too many, or have too much memory together."""
+
+    def look(received: object, frame: object) -> None:
+        count, memory, waiting = 0, 0, children_of("self")
+        while waiting:
+            process = waiting.pop()
+            waiting += children_of(process)
+            try:
+                count += len(os.listdir(f"/proc/{process}/task"))
+                with open(f"/proc/{process}/statm") as file:
+                    resident, shared = map(int, file.read().split()[1:3])
+            except OSError:
+                continue
+            memory += (resident - shared) * resource.getpagesize()
+        if count > MAX_PROCESSES or memory > MAX_MEMORY:
+            os.write(2, f"confine: the command has {count} processes with {memory >> 20} MiB, and was ended\n".encode())
+            kill(child)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)  # once: a look that takes long must not interrupt itself
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
+
+
+def kill(process: int) -> None:
+    """Kill a process if it still is there."""
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def children_of(process: str) -> list[str]:
+    """Return the ids of the living children of a process, none if it has ended."""
+    found: list[str] = []
+    try:
+        for task in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{task}/children") as file:
+                found += file.read().split()
+    except OSError:
+        return found
+    return found
 
 
 def sweep() -> None:
     """Kill and reap all child processes until none is left; orphans of the command have become children."""
     while True:
-        for task in os.listdir("/proc/self/task"):
-            try:
-                with open(f"/proc/self/task/{task}/children") as file:
-                    left = file.read().split()
-            except OSError:
-                left = []
-            for child in left:
-                try:
-                    os.kill(int(child), signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+        for child in children_of("self"):
+            kill(int(child))
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
@@ -419,7 +450,7 @@ def forbid_calls(version: int) -> None:
 
 def safe_environment(environment: dict[str, str]) -> dict[str, str]:
     """Return the variables of ``KEPT``, with safe settings for git, and ``git`` as a function for bash."""
-    kept = {name: text for name, text in environment.items() if name in KEPT or name.startswith(KEPT_BEGINNING)}
+    kept = {name: text for name, text in environment.items() if name in KEPT or name.startswith("LC_")}
     kept.update(PATH=absolute_path(kept.get("PATH", os.defpath)), PAGER="cat", TERM="dumb", PYTHONSAFEPATH="1")
     words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in own_git())
     return kept | git_environment(GIT_SETTINGS) | {"BASH_FUNC_git%%": f'() {{  {words} "$@"\n}}'}

@@ -86,7 +86,7 @@ def available() -> Availability:
         found = json.loads(answer.stdout)
         version, namespaces, seccomp = int(found["landlock"]), bool(found["namespaces"]), bool(found["seccomp"])
         watch = bool(found["watch"])
-        limits = f"limits: {found['memory_gib']} GiB of memory for each process, {_counted(found['processes'])}"
+        limits = f"limits: {found['memory_gib']} GiB of memory, {found['processes']} processes"
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
         return Availability(False, 0, False, False, False, f"the launcher does not run ({error}); {FALLBACK}")
     works = version > 0 and seccomp
@@ -112,14 +112,6 @@ def _watch_words(watch: bool) -> str:
     if watch:
         return "each program of a line that bash computes is judged when it starts"
     return "programs cannot be judged when they start: lines with loops, variables or substitutions ask"
-
-
-def _counted(processes: int) -> str:
-    return (
-        f"{processes} processes"
-        if processes
-        else "no limit of the kernel on processes for root (a line that starts more than 16 at once asks)"
-    )
 
 
 def _interpreter(program: Path) -> list[str]:
