@@ -100,7 +100,7 @@ def test_blobs_come_back_by_their_hash_and_are_stored_once(url: str) -> None:
 @pytest.mark.slow
 @pytest.mark.requirement("X5")
 def test_erasing_a_session_leaves_no_object_in_the_store_and_no_word_in_a_dump(
-    url: str, postgres_server: PostgresServer, tmp_path: Path, tenant: str
+    url: str, postgres_server: PostgresServer, tmp_path: Path, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     word = f"quinine{sha256(str(tmp_path).encode()).hexdigest()[:12]}"
     settings = Settings(home=tmp_path / "home", database=postgres_server.app_url, tenant=tenant, blobs=url)
@@ -114,9 +114,13 @@ def test_erasing_a_session_leaves_no_object_in_the_store_and_no_word_in_a_dump(
     blobs = ObjectBlobs(url, tenant)
     stored = {digest: blobs.get(digest) for digest in blobs.digests()}
     assert [word.encode() in data for data in stored.values()] == [True, True]
-    with closing(storage_of(settings)) as storage:
+    listed: list[str] = []
+    digests = ObjectBlobs.digests
+    monkeypatch.setattr(ObjectBlobs, "digests", lambda self: listed.append(self.place) or digests(self))
+    with closing(storage_of(settings)) as storage, SessionDeletion(settings, storage) as deletion:
         for name in ("one", "two"):
-            SessionDeletion(settings, storage).run(log_key(project_slug(tmp_path), name))
+            deletion.run(log_key(project_slug(tmp_path), name))
+    assert len(listed) == 1, "the store is listed once, however many sessions are erased"
     assert blobs.digests() == []
     assert words_in_dump(postgres_server, word.encode()) == set()
 

@@ -89,7 +89,8 @@ def command(
             warn("removed nothing")
             return 1
         texts = sampled_texts(storage, [one.key for one in planned])
-        receipts, late = _run(deletion, [*texts], settings, dry_run=False)
+        with deletion:
+            receipts, late = _run(deletion, [*texts], settings, dry_run=False)
         searched = search_for_remains(settings.home, storage, texts, receipts)
         return _report(receipts, [*busy, *late], searched, copies, dry_run=False, as_json=as_json)
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Final, Self
 
 from ...conversation.authorship import strings_of, utterances
 from ...conversation.decisions import MessageQueued, decision_of
@@ -58,7 +58,8 @@ class DeletionReceipt:
 class SessionDeletion:
     """Deletes sessions of a home.
 
-    ``also`` are functions that remove, or in a dry run count, other files of the sessions with these names.
+    ``also`` are functions that remove, or in a dry run count, other files of the sessions with these names. At the end
+    of a ``with`` block, large contents that no session has any more go from the object store, which is listed once.
     """
 
     def __init__(
@@ -76,6 +77,13 @@ class SessionDeletion:
         self._also = also
         self._why = why
         self._database = database_of(storage)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._database is not None:
+            self._database.sweep_blobs()
 
     def run(self, key: str, *, dry_run: bool = False) -> DeletionReceipt:
         """Delete a session by its log's key, or only count; raise ``SessionBusy`` if it or its agents are open."""
@@ -102,7 +110,7 @@ class SessionDeletion:
             for log in logs:
                 self._remove_folder(log.removesuffix(".jsonl"))
             self._library.remove(key)
-            self._remove_outside(logs)
+            self._forget_keys(logs)
         found = len(planned.keys), len(planned.memories) + shared, calls, typed, letters, others
         return DeletionReceipt(planned.session, key, planned.agents, *found)
 
@@ -126,13 +134,11 @@ class SessionDeletion:
                 count += len(memory.forget_source(name, erase=True, dry_run=dry_run).files)
         return count
 
-    def _remove_outside(self, logs: Sequence[str]) -> None:
-        """Remove the keys of encrypted sessions, and large contents in an object store."""
+    def _forget_keys(self, logs: Sequence[str]) -> None:
+        """Remove the keys of encrypted sessions."""
         if isinstance(self._storage, EncryptedStorage):
             for log in logs:
                 self._storage.forget_key(log)
-        if self._database is not None:
-            self._database.sweep_blobs()
 
     def _forget_calls(self, names: Sequence[str], *, dry_run: bool) -> int:
         with open_ledger(self._settings, self._storage) as ledger:

@@ -121,13 +121,14 @@ async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> st
     def delete() -> str:
         library = Library(storage)
         keys = SessionFilter(before=before, project=job.project or None).keys(library, storage)
-        deletion, removed, still_open = SessionDeletion(settings, storage, why="expired"), 0, 0
-        for key in keys:
-            try:
-                deletion.run(key)
-                removed += 1
-            except SessionBusy:
-                still_open += 1
+        removed = still_open = 0
+        with SessionDeletion(settings, storage, why="expired") as deletion:
+            for key in keys:
+                try:
+                    deletion.run(key)
+                    removed += 1
+                except SessionBusy:
+                    still_open += 1
         return f"deleted {counted(removed, 'session')}" + (f", {still_open} are open" if still_open else "")
 
     return await anyio.to_thread.run_sync(delete)
