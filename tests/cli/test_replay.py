@@ -41,6 +41,15 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def test_sessions_without_a_request_are_counted_where_nobody_gave_files(tmp_path: Path):
+    projects = tmp_path / ".claude" / "projects" / "-fence"
+    projects.mkdir(parents=True)
+    first = as_claude_code_jsonl(coding_session(5, 60_000)).splitlines()[0]
+    (projects / "one.jsonl").write_bytes(first + b"\n")
+    done = reverie("replay", HOME=str(tmp_path), REVERIE_HOME=str(tmp_path / "home"), CLAUDE_CONFIG_DIR="")
+    assert (done.returncode, done.stderr) == (2, "reverie: no requests to replay in 1 session file\n")
+
+
 @pytest.mark.requirement("B1")
 def test_replay_prints_json_with_the_figures_of_every_policy(session: Path):
     done = reverie("replay", str(session), "--json")

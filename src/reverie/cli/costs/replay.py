@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
-from ..output import emit_json, progressing, say
+from ..output import counted, emit_json, progressing, say
 from ..sessions.export import write
 
 
@@ -67,7 +67,7 @@ def command(
     files = [_readable(path) for path in paths] if paths else _all_sessions()
     recordings, skipped = recordings_in(files, lenient=not paths)
     if not recordings:
-        raise InputError("the given files contain no requests to replay")
+        raise InputError(f"no requests to replay in {counted(len(files), 'session file')}")
     policies = names or (list(SHOWN if paths else BRIEF) if not chosen or extra else [])
     if since is not None:
         policies = list(dict.fromkeys((*policies, *SINCE_POLICIES)))

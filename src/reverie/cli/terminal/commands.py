@@ -423,7 +423,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "permissions": Command(
         "permission rules: /permissions [allow [project] RULE | drop NUMBER]", show_permissions, anytime=True
     ),
-    "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS | undo]", compact),
+    "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
     "uncompact": Command("undo the last compaction", uncompact),
     "reload": Command("send the changed system prompt and tools anew; the cache and thinking are lost", reload),
     "notes": Command("the running notes", show_notes, anytime=True),
