@@ -54,7 +54,7 @@ def test_money_and_tokens_are_summed_by_layer_day_project_and_session() -> None:
     assert budgets["extraction"]["of_usd"] == load_settings().extract.daily_usd
     drawn = CliRunner().invoke(command, ["--days", "7"], catch_exceptions=False).output
     assert drawn.startswith("In the last 7 days you paid $0.8500 for 0 sessions and 3 calls, at list prices.")
-    for word in ("cache hits", "cost a day  ▄█  ", "by layer", "by session", "compactions per session", "█"):
+    for word in ("cache hits", "cost a day  ▄█  ", "by layer", "by session, agent and dream", "compactions per session", "█"):
         assert word in drawn
     assert "$0.1000 of $2.00" in drawn
 
