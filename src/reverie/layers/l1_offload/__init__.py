@@ -16,7 +16,7 @@ from ...lazy import lazily_from
 if TYPE_CHECKING:
     from .content import Content, result_forms, text_of
     from .images import CheckedImage, check_document, check_image
-    from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
+    from .offload import OffloadResult, ResultStore, kept_whole, offload_aggregate, offload_result, read_stored
     from .plan import RESULTS, SeenResults, plan_aggregate, stays_in_view
     from .policy import OffloadPolicy, fitted_policy
 

@@ -13,6 +13,7 @@ from ...values import record
 from .content import Content, Output
 from .plan import (
     RESULTS,
+    Aggregate,
     Duplicate,
     KeepResult,
     Offload,
@@ -113,10 +114,13 @@ def offload_aggregate(
             stored[offload.tool_use_id] = _offloaded(offload, policy, path, store.root, reason)
         if not failed:
             break
-    decisions: list[Decision] = [stored[offload.tool_use_id] for offload in plan.offloads]
-    if plan.kept:
-        decisions.append(ResultsKept(Cause(LAYER, "seen and left whole"), list(plan.kept)))
-    return OffloadResult(before=tuple(decisions), fallback="; ".join(failures.values()) or None)
+    moved = (stored[offload.tool_use_id] for offload in plan.offloads)
+    return OffloadResult(before=(*moved, *kept_whole(plan)), fallback="; ".join(failures.values()) or None)
+
+
+def kept_whole(plan: Aggregate) -> list[Decision]:
+    """Return the decision that the results which a plan leaves whole stay in the view; an empty list without any."""
+    return [ResultsKept(Cause(LAYER, "seen and left whole"), list(plan.kept))] if plan.kept else []
 
 
 def read_stored(storage: Storage, path: str, sha256: str) -> bytes:

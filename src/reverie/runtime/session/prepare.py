@@ -31,8 +31,8 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     capabilities = parts.capabilities_of(facts) | clears
     await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=capabilities)
     await parts.offload.before_request(log)  # layer 1: results of one message
-    await parts.trim.before_request(log, summary_at=parts.compact.summary_at)  # layer 2: old results
     log.begin_sync()  # what follows logs nothing in most turns, and the disk needs as long as it
+    await parts.trim.before_request(log, summary_at=parts.compact.summary_at)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past
     await parts.standing.before_request()  # standing context: new and changed items, and those that a cut took
     await log.decide_all(repairs(log.view), sync=False)

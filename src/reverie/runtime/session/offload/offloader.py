@@ -22,6 +22,7 @@ from ....layers.l1_offload import (
     SeenResults,
     check_document,
     check_image,
+    kept_whole,
     offload_aggregate,
     offload_result,
     plan_aggregate,
@@ -92,8 +93,11 @@ class Offloader:
         def offload() -> OffloadResult:
             return offload_aggregate(self._store, log.view, self.policy, known=self._known)
 
-        moves = plan_aggregate(log.view, self.policy).offloads
-        await self._log(log, await log.run_blocking(offload) if moves else offload())
+        plan = plan_aggregate(log.view, self.policy)
+        if plan.offloads:
+            await self._log(log, await log.run_blocking(offload))
+        else:
+            await log.decide_all(kept_whole(plan), sync=False)
 
     async def _log(self, log: SessionLog, applied: OffloadResult) -> None:
         if applied.fallback is not None:
