@@ -34,7 +34,7 @@ def enter(home: Path, days_ago: int, source: str, usd: float, **usage: int) -> N
         assert store.enter(call)
 
 
-@pytest.mark.requirement("B7")
+@pytest.mark.requirement("B7", "L5.0")
 def test_money_and_tokens_are_summed_by_layer_day_project_and_session() -> None:
     home = Path(os.environ["REVERIE_HOME"])
     enter(home, 0, "main", 0.50, read=9_000, uncached=1_000, output=500)
@@ -54,7 +54,16 @@ def test_money_and_tokens_are_summed_by_layer_day_project_and_session() -> None:
     assert budgets["extraction"]["of_usd"] == load_settings().extract.daily_usd
     drawn = CliRunner().invoke(command, ["--days", "7"], catch_exceptions=False).output
     assert drawn.startswith("In the last 7 days you paid $0.8500 for 0 sessions and 3 calls, at list prices.")
-    for word in ("cache hits", "cost a day  ▄█  ", "by layer", "by session, agent and dream", "compactions per session", "█"):
+    assert (found["conversation_usd"], found["extraction_usd"]) == (pytest.approx(0.75), pytest.approx(0.10))
+    assert re.search(r"extraction of memories +\$0\.1000 +13\.3% of the \$0\.7500 of the conversations", drawn)
+    for word in (
+        "cache hits",
+        "cost a day  ▄█  ",
+        "by layer",
+        "by session, agent and dream",
+        "compactions per session",
+        "█",
+    ):
         assert word in drawn
     assert "$0.1000 of $2.00" in drawn
 

@@ -221,7 +221,7 @@ class _DreamCommand:
             running = status.running
             say(f"running: {running.dream}, {running.state} for {_duration(time.time() - running.began)}")
             work = f"{counted(running.tools, 'tool call')}, {counted(len(running.paths), 'file')}"
-            say(f"  {work}: {printable(running.text)}")
+            say(f"  {work}: {printable(running.text)}" if running.text else f"  {work}")
         else:
             when = f"not due ({status.gate.replace('_', ' ')})" if status.gate else "after the next query"
             say(f"next dream: {when}")
