@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -79,15 +80,21 @@ def test_secrets_are_found_in_the_places_where_people_leave_them(seed: int, tort
 
 @pytest.mark.requirement("M10")
 def test_tokens_of_a_second_author_are_found_and_taken_out(seed: int, torture: bool) -> None:
-    count, missed = 300 if torture else 3, dict.fromkeys([*MORE_FORMATS, *MORE_FORMS], 0)
-    assert len(missed) == len(MORE_FORMATS) + len(MORE_FORMS) >= 360
-    for name, make in {**MORE_FORMATS, **MORE_FORMS}.items():
-        chance = random.Random(f"{seed} {name}")
-        for _ in range(count):
-            text, secret = make(chance)
-            missed[name] += not find_secrets(text) or secret in without_secrets(text)
+    makers = {**MORE_FORMATS, **MORE_FORMS}
+    assert len(makers) == len(MORE_FORMATS) + len(MORE_FORMS) >= 360
+    count = 300 if torture else 3
+    missed = {name: missed_of(make, count, random.Random(f"{seed} {name}")) for name, make in makers.items()}
     assert sum(missed.values()) <= 0.01 * count * len(missed), missed
-    assert not torture or max(missed.values()) <= 0.01 * count, missed
+    if torture:  # 300 tokens do not tell a share of 0.7 % from one of 1 %, so a format above is measured again
+        above = [name for name, number in missed.items() if number > 0.01 * count]
+        again = {name: missed_of(makers[name], 10_000, random.Random(f"{seed} {name} again")) for name in above}
+        assert max(again.values(), default=0) <= 0.01 * 10_000, again
+
+
+def missed_of(make: Callable[[random.Random], tuple[str, str]], count: int, chance: random.Random) -> int:
+    """Return how many of so many texts of a generator are not found, or keep their secret."""
+    texts = (make(chance) for _ in range(count))
+    return sum(not find_secrets(text) or secret in without_secrets(text) for text, secret in texts)
 
 
 @pytest.mark.requirement("M10")
