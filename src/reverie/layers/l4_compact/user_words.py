@@ -25,7 +25,7 @@ HANDLE_TOKENS = 14
 _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-")
 _LEAST_EXCERPT = 200
 _BINDING_SHARE = 0.6  # of the budget, for sentences of messages that are not quoted whole
-_MOST_CHARS = 250_000  # of the newest messages that a session holds, and half as many of older ones
+_MOST_CHARS = 150_000  # of the newest messages that a session holds, and half as many of older ones
 _CHARS_AROUND = 400  # that a message takes beside its text
 _SENTENCES = (
     "Sentences of theirs, oldest first, which may still bind or change an older one; [later: ...] marks one that a "
