@@ -173,6 +173,7 @@ EVERYDAY = [
     "find src -name '*.py' -exec sed -n 1,2p {} \\;",
     "git ls-files src | xargs -I{} git log -1 --format='%s {}' -- {}",
     "timeout 20 grep -rn def src",
+    "timeout 0.1 sleep 60; echo $?; gzip -c README.md | zgrep -n small",
     'case "$(uname -s)" in Linux) echo linux;; *) echo other;; esac',
     "cat <<'EOF' | wc -l\none\ntwo\nEOF",
     'LC_ALL=C sort data.csv; while IFS=, read -r a b; do echo "$b:$a"; done < data.csv',
