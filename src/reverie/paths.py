@@ -175,7 +175,7 @@ def open_root(root: str, *, create: bool = False) -> int:
     except FileNotFoundError:
         if not create:
             raise
-    above = os.path.dirname(root)
+    above = os.path.dirname(root) or os.curdir
     with closed_after(open_root(above, create=above != root)) as parent:
         os.close(_make_folder(parent, os.path.basename(root)))
     return os.open(root, _FOLDER_FLAGS)

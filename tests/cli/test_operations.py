@@ -138,7 +138,7 @@ def test_everything_about_a_person_is_exported_byte_for_byte(
     talk(settings, "one", SECRET, subject="person-7")
     talk(settings, "other", "The gate is open.", subject="person-8")
     Memory.open(".", settings=settings).save(SECRET, type="project", why="it was said", source=f"one {'0' * 8}")
-    code, _, err = reverie("export", "--subject", "person-7", "--output", tmp_path / "out")
+    code, _, err = reverie("export", "--subject", "person-7", "--output", "out")  # in this folder, as in the guide
     assert code == 0, err
     files = {
         path.relative_to(tmp_path / "out").as_posix(): path.read_bytes() for path in (tmp_path / "out").rglob("*.*")
