@@ -69,6 +69,7 @@ def listed(page: str) -> set[str]:
         (["-c"], ["chat", "-c"]),
         (["--model", "nobody:x", "fix it"], ["chat", "--model", "nobody:x", "fix it"]),
         (["fix the failing tests"], ["chat", "fix the failing tests"]),
+        (["/review"], ["chat", "/review"]),
         (["--continu"], ["chat", "--continu"]),
     ],
 )

@@ -95,7 +95,7 @@ def unknown_words(words: list[str]) -> list[str]:
     """Return the commands and options of a call that do not exist."""
     if words[0] in {*ROOT_OPTIONS, *RENAMED, "help", "version", "COMMAND"}:
         return []
-    if words[0].startswith("-") or (len(words) > 1 and words[0] not in COMMANDS):
+    if words[0].startswith(("-", "/")) or (len(words) > 1 and words[0] not in COMMANDS):
         words = ["chat", *words]
     if words[0] not in COMMANDS:
         return words[:1]

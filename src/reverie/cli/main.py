@@ -136,7 +136,7 @@ class LazyGroup(click.Group):
             near = "".join(f" Did you mean '{name}'?" for name in get_close_matches(args[0], self.table, n=1))
             given = [word for word in args if word != "--help"]
             words = given[0] if len(given) == 1 else f'"{" ".join(given)}"'
-            prompt = f" To send it as a prompt: reverie chat {words}." if ctx.parent is None and not near else ""
+            prompt = f" To send it as a prompt: 'reverie chat {words}'." if ctx.parent is None and not near else ""
             raise click.UsageError(f"No such command '{args[0]}'.{near}{prompt}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -181,7 +181,7 @@ class RootGroup(LazyGroup):
                 complain(f"'reverie {first}' is now 'reverie {' '.join(RENAMED[first])}'; use that from now on")
                 args = [*RENAMED[first], *("--output" if one == "--out" else one for one in rest)]
             case [first, *_] if first not in self.table and first not in ROOT_OPTIONS:
-                if first.startswith("-") or len(first.split()) > 1:
+                if first.startswith("-") or len(first.split()) > 1 or re.fullmatch(r"/[\w-]+", first):
                     args = ["chat", *args]
             case _:
                 pass

@@ -289,7 +289,11 @@ async def show_permissions(chat: Chat, rest: str) -> None:
     lines += [f"  {name}  {one_word(rule)}" for name in ("deny", "ask", "allow") for rule in getattr(rules, name)]
     for at, (rule, place) in enumerate(kept, 1):
         lines.append(f"  {chat.paint(str(at), 'chosen')}  allow in this {place}  {one_word(rule)}")
-    tip = "/permissions drop NUMBER asks again" if kept else "/permissions allow Bash(make:*) allows what begins so"
+    tip = (
+        "/permissions drop NUMBER asks again"
+        if kept
+        else "/permissions allow Bash(make:*) allows every command that begins so"
+    )
     lines.append(chat.paint(f"  {tip}", "dim"))
     chat.transcript.put("block", lines)
 
