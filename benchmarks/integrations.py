@@ -38,7 +38,7 @@ from typing import Any
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import usage_of
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.events import DecisionMade, Event, FellBack
 from reverie.integrations.sync_session import sync_session
 from reverie.testing.chat_server import ChatServer
@@ -46,6 +46,7 @@ from reverie.testing.messages_server import MessagesServer
 from reverie.values import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from prefixes import extends
 from tool_script import SYSTEM, TOOLS, ToolScript
 
 CLAUDE, GPT = "claude-sonnet-4-6", "gpt-4.1"

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reverie.cache.prefix as prefix_module
+from prefixes import extends
 from random_logs import random_log
 from reverie.cache.prefix import Prefix, SettledMessages
 from reverie.cache.simulator import CacheSimulator
 from reverie.conversation.view import View
-from reverie.conversation.wire.canonical import canonical, canonical_block, extends
+from reverie.conversation.wire.canonical import canonical, canonical_block
 from reverie.conversation.wire.request import build_request
 
 Request = dict[str, Any]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefixes import extends
 from reverie.cache.prefix import Prefix
 from reverie.cache.usage import Usage
 from reverie.cache.watch import INERT_OPTIONS, CacheBreak, CacheWatch, changes, registered_by
@@ -23,7 +24,7 @@ from reverie.conversation.decisions import (
     ResultsKept,
     Unknown,
 )
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 
 Request = dict[str, Any]
 BASE = 1_700_000_000.0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coding_session import coding_session
+from filmed_requests import request_at
 from played_sessions import played
 from reverie import load_settings
 from reverie.cli.sessions.recordings import with_agents
@@ -17,7 +18,6 @@ from reverie.conversation.entries import encode_entry
 from reverie.importers import FORMATS
 from reverie.servers.inspector.film import films_of
 from reverie.servers.inspector.redaction import redacted
-from reverie.servers.inspector.tables import request_at
 
 SAMPLES = Path(__file__).parent / "samples"
 HISTORY = {"display": "look at the harbour", "project": "/home/ada", "timestamp": 1_790_000_000_000}

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from prefixes import extends
 from reverie import InMemoryStorage, Session, SessionError
 from reverie.cache.usage import Usage, usage_of
 from reverie.conversation.decisions import CallRecorded, decision_of
@@ -16,7 +17,7 @@ from reverie.conversation.entries import DECISION
 from reverie.conversation.fork import PLACEHOLDER, ForkBase, before_directive
 from reverie.conversation.log import parse_log
 from reverie.conversation.wire.blocks import as_blocks
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelUnavailable
 from reverie.model_facts import facts_of

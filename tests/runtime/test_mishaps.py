@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
+from prefixes import extends
 from reverie import InMemoryStorage, InputError, Session, StorageError, load_settings
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.events import CacheBroken, DecisionMade, Event, FellBack, RequestPrepared
 from reverie.settings import Settings

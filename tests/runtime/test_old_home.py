@@ -11,12 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
+from prefixes import extends
 from reverie import Mailbox, Memory, Session, load_settings
 from reverie.cli.main import run
 from reverie.conversation.decisions import decision_of
 from reverie.conversation.entries import DECISION, seconds
 from reverie.conversation.log import parse_log
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.events import Event, FellBack
 from reverie.models import ScriptedModel

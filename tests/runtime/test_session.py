@@ -12,8 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
+from prefixes import extends
 from reverie import InMemoryStorage, InputError, Session, SessionBusy, SessionError, load_settings
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionReadOnly
 from reverie.events import CacheBroken, DecisionMade, Event, FellBack, InboxDrained, LogDamaged, SessionOpened

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefixes import extends
 from reverie import Session
 from reverie.conversation.decisions import PrefixRendered, decision_of
 from reverie.conversation.entries import DECISION
 from reverie.conversation.log import parse_log
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.schemas import input_problem, takes_inputs_of
 from reverie.conversation.wire.validate import problems
 from reverie.models import ScriptedModel

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from coding_session import coding_session
+from filmed_requests import request_at
 from played_sessions import ForgetfulProvider, played
 from random_logs import random_log
 from reverie import load_settings
@@ -29,7 +30,7 @@ from reverie.runtime.session.ledger import LedgerStore
 from reverie.servers.inspector.film import line_numbers, page_data, session_data
 from reverie.servers.inspector.page import SCRIPTS, STYLE, page
 from reverie.servers.inspector.redaction import filler, redacted
-from reverie.servers.inspector.tables import joined, request_at, spliced
+from reverie.servers.inspector.tables import joined, spliced
 from reverie.values import object_of, replace
 
 ASSETS = Path(__file__).resolve().parents[2] / "src" / "reverie" / "servers" / "inspector" / "assets"

@@ -99,17 +99,11 @@ class EncryptedStorage:
         return self.inner.write(key, frame, expect=expect, create=create)
 
     def delete(self, key: str) -> bool:
-        """Delete a document or log, and say whether it existed; the session's key stays until ``erase_key``."""
+        """Delete a document or log, and say whether it existed; the session's key stays until ``forget_key``."""
         _refuse_keys(key)
         with self._lock:
             self._frames.pop(key, None)
         return self.inner.delete(key)
-
-    def erase_key(self, key: str) -> None:
-        """Erase the wrapped key of the session that a storage key belongs to, so that its content is lost for good."""
-        with self._lock:
-            self._ciphers.pop(_scope(key), None)
-            self.inner.write(_key_name(_scope(key)), b"")  # an empty key is a tombstone: no new one is drawn
 
     def forget_key(self, key: str) -> None:
         """Delete the wrapped key of a session that was deleted, so that copies of its content cannot be read."""
@@ -250,7 +244,7 @@ class EncryptedStorage:
                 except StorageConflict:
                     pass  # another process drew it first
                 found = self.inner.read(name)
-            if found is None or not found.data:
+            if found is None:
                 raise StorageError(f"the key of {scope} was erased, so its content is lost for good", path=scope)
             try:
                 session_key = aes_key_unwrap(self._tenant_key, base64.b64decode(found.data))

@@ -29,11 +29,6 @@ def canonical(request: Mapping[str, Any]) -> list[bytes]:
     return blocks
 
 
-def extends(earlier: Sequence[bytes], later: Sequence[bytes]) -> bool:
-    """Say whether the later blocks begin with all the earlier ones."""
-    return len(later) >= len(earlier) and all(map(bytes.__eq__, earlier, later))
-
-
 def canonical_block(block: Any, role: str) -> bytes:
     """Return the bytes of one block: its role, a colon, and its JSON without ``cache_control`` markers."""
     bare = _unmarked(block)
