@@ -161,6 +161,15 @@ def test_a_question_turns_pages_before_it_is_answered() -> None:
     anyio.run(main)
 
 
+def test_options_without_a_key_stand_below_those_with_one() -> None:
+    async def lines(*keys: str) -> list[str]:
+        choice = Choice("Which?", [Option(key, f"option {at}", str(at)) for at, key in enumerate(keys)])
+        return "".join(text for _, text in choice.parts()).splitlines()[1:]
+
+    assert anyio.run(lines, "1", "") == ["❯ 1  option 0", "     option 1"]
+    assert anyio.run(lines, "", "") == ["❯ option 0", "  option 1"]
+
+
 def test_keys_of_a_user_who_is_typing_do_not_answer_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("reverie.cli.terminal.questions.time.monotonic", lambda: now)

@@ -81,9 +81,10 @@ class Choice:
         first = max(0, min(self.at - MAX_ROWS // 2, len(self.options) - MAX_ROWS))
         shown: list[Part] = [("class:warning", f"{self.rest}\n")] if self.rest else []
         shown.append(("class:title", self.title))
+        has_keys = any(option.key for option in self.options)
         for number, option in enumerate(self.options[first : first + MAX_ROWS], start=first):
             mark, style = ("❯ ", "class:chosen") if number == self.at else ("  ", "")
-            key = f"{option.key}  " if option.key else ""
+            key = f"{option.key or ' '}  " if has_keys else ""
             shown.append((style, f"\n{mark}{key}{option.label}"))
         left = len(self.options) - first - MAX_ROWS
         if left > 0:
