@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from agent_stage import Stage, plays, task, use
-from reverie import FileStorage, Library, Mailbox, Memory
+from reverie import FileStorage, Library, Mailbox, Memory, Session
 from reverie.cli.main import run
 from reverie.hosts.hook import answer
 from reverie.hosts.queue import OWN, Job, Queue
@@ -74,6 +74,28 @@ def test_a_session_goes_with_all_that_came_from_it_and_the_receipt_counts(
 
 
 @pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5")
+def test_memories_of_a_session_of_the_same_name_in_another_project_stay(
+    home: Path, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(project: Path) -> None:
+        async with Session.open("main", cwd=project, settings=load_settings()) as session:
+            await session.say("hello")
+
+    memories = dict[str, Memory]()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        anyio.run(talk, tmp_path / name)
+        memories[name] = Memory.open(tmp_path / name)
+        memories[name].save("Herons nest in March.", type="project", why="it was said", source=f"main {'0' * 8}")
+    for number, name in enumerate(memories):
+        monkeypatch.chdir(tmp_path / name)
+        assert asked("delete", "main", "--yes")["total"]["memories"] == 1
+        for one in memories.values():
+            one.refresh()
+        assert [len(one.list()) for one in memories.values()] == [[0, 1], [0, 0]][number]
+
+
 def test_people_read_a_receipt_without_content(reverie: Reverie, keys: list[str]) -> None:
     code, out, _ = reverie("delete", "fence-1", "--yes")
     assert code == 0

@@ -213,12 +213,12 @@ class Library:
                 raise SessionBusy(f"session {_session(log)} is open ({holder}); close it first", holder=holder)
         keys = self.documents_of(logs)
         names = [_session(log) for log in logs]
-        memories = self._derived_memories(names)
+        memories = self._derived_memories(logs)
         if not dry_run:
             with self.reserved(key, "delete"):
                 self._note_deleted(key, names)
-                self._erase_memories(names)
-                for name in [*self._derived_memories(names), *keys]:
+                self._erase_memories(logs)
+                for name in [*self._derived_memories(logs), *keys]:
                     self._storage.delete(name)
         return RemovedSession(_session(key), keys, memories, agents)
 
@@ -237,22 +237,34 @@ class Library:
     def _is_recording(self, key: str) -> bool:
         return any(entry.imported for entry in parse_log(self._storage.load(key) or b"").entries)
 
-    def _erase_memories(self, sources: Sequence[str]) -> None:
+    def sources_in(self, folder: str, logs: Sequence[str]) -> list[str]:
+        """Return the names by which the memories of a folder mean these sessions.
+
+        Another session of the same name, in the folder's own project, is meant there instead.
+        """
+        own = {log: f"{folder.rpartition('/')[0]}/{_session(log)}.jsonl" for log in logs}
+        return [_session(log) for log in logs if own[log] == log or self._storage.load(own[log], 0, 1) is None]
+
+    def _erase_memories(self, logs: Sequence[str]) -> None:
         """Erase these sessions from the journals, lists and logs of all memory directories in a home."""
         if not isinstance(self._storage, FileStorage):
             return
         home = Path(self._storage.root)
         for folder in [*home.glob("projects/*/memory"), *home.glob("agent-memory/*")]:
-            erase_sources(folder, sources)
+            erase_sources(folder, self.sources_in(folder.relative_to(home).as_posix(), logs))
 
-    def _derived_memories(self, sources: Collection[str]) -> list[str]:
+    def _derived_memories(self, logs: Sequence[str]) -> list[str]:
         """Return the keys of the memories in this storage whose source is one of these sessions."""
+        sources = dict[str, list[str]]()
         names = [name for name in self._storage.list("projects") if name.split("/")[2:3] == ["memory"]]
         found: list[str] = []
         for name in [*names, *self._storage.list("agent-memory")]:
             document = self._storage.read(name) if name.endswith(".md") else None
             origins = read_record(name, document.data).source if document is not None else ()
-            if any(origin.split(" ")[0] in sources for origin in origins):
+            folder = "/".join(name.split("/")[: 3 if name.startswith("projects/") else 2])
+            if origins and folder not in sources:
+                sources[folder] = self.sources_in(folder, logs)
+            if any(origin.split(" ")[0] in sources[folder] for origin in origins):
                 found.append(name)
         return found
 

@@ -95,7 +95,7 @@ class SessionDeletion:
         letters = erase_letters(self._home, mail, dry_run=dry_run)
         if self._database is not None:
             letters += erase_stored_letters(self._storage, mail, dry_run=dry_run)
-        shared = self._erase_shared_memories(names, dry_run=True)
+        shared = self._erase_shared_memories(logs, dry_run=True)
         if not dry_run and self._database is not None:
             counts = {"keys": len(planned.keys), "memories": len(planned.memories) + shared, "agents": len(logs) - 1}
             self._database.records.enter_audit("delete", {"session": planned.session, "why": self._why, **counts})
@@ -106,7 +106,7 @@ class SessionDeletion:
             self._forget_index(logs)
             if self._settings.memory_dir is not None:
                 erase_sources(self._settings.memory_dir, names)
-            self._erase_shared_memories(names)
+            self._erase_shared_memories(logs)
             for log in logs:
                 self._remove_folder(log.removesuffix(".jsonl"))
             self._library.remove(key)
@@ -120,7 +120,7 @@ class SessionDeletion:
         with suppress(FileNotFoundError), opened_folder(str(self._home), above) as parent:
             shutil.rmtree(name, dir_fd=parent)
 
-    def _erase_shared_memories(self, names: Sequence[str], *, dry_run: bool = False) -> int:
+    def _erase_shared_memories(self, logs: Sequence[str], *, dry_run: bool = False) -> int:
         """Erase the memories of a database that came from these sessions, or count them."""
         if self._database is None:
             return 0
@@ -130,7 +130,7 @@ class SessionDeletion:
         count = 0
         for folder in shared_folders(self._storage):
             memory = Memory(self._home / folder, shared=StoredJournal(self._storage, folder, self._database.tenant))
-            for name in names:
+            for name in self._library.sources_in(folder, logs):
                 count += len(memory.forget_source(name, erase=True, dry_run=dry_run).files)
         return count
 
