@@ -55,8 +55,8 @@ _HOW_TO_LOG: Final = f"""\
 ## How to save
 
 Memories are not written here. Append each fact that may be worth keeping at once to the log of the day,
-{DAILY_LOG_PATTERN}, one line each, with the Memory tool's action log; lines are only ever appended. A nightly run makes
-memories of them. The date is told when a day begins.
+{DAILY_LOG_PATTERN}, one line each, with the Memory tool's action log, its type, and why if there is a reason; lines are
+only ever appended. A nightly run makes memories of them. The date is told when a day begins.
 """
 
 _BEFORE_USE: Final = """\
