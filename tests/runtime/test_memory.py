@@ -562,3 +562,16 @@ def test_a_line_of_the_journal_with_a_letter_that_is_no_utf_8_is_told_and_stops_
     assert fresh.journal_problems()
     fresh.save("Ask before a release", type="feedback", why="two were withdrawn")
     assert len(Memory(memory.path).log()) == 2
+
+
+@pytest.mark.requirement("M3")
+def test_a_name_and_a_description_made_of_the_text_follow_it_and_those_that_were_given_stay(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory")
+    file = memory.save("The lease of the printer ends in 2027", type="project", why="signed").file
+    memory.update(file, "The lease of the printer ends in 2028", why="prolonged")
+    new = memory.get(file)
+    assert (new.name, new.description) == ("The lease of the printer ends in 2028",) * 2
+    assert "ends in 2027" not in memory.index().text, "only the file keeps its name"
+    memory.update(file, "The lease of the printer ends in 2029", name="printer", description="Lease of the printer")
+    memory.update(file, "The lease of the printer ends in 2030")
+    assert (memory.get(file).name, memory.get(file).description) == ("printer", "Lease of the printer")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...text.directives import binding_part
 from ...text.words import sentences
 from ..recall.terms import tokens, without_noise
+from ..store.names import title_for
 from ..store.records import MemoryRecord, Scope
 from .types import TYPES
 from .types import MemoryType as MemoryType
@@ -61,6 +62,16 @@ def description_for(text: str) -> str:
     if len(plain) <= DESCRIPTION_CHARS:
         return plain
     return plain[: DESCRIPTION_CHARS - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
+
+
+def revised_fields(old: MemoryRecord, text: str | None, given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the fields of a memory that change: those given, and a name or description that was made of its text."""
+    made: dict[str, str] = {}
+    if text is not None and old.name == title_for(old.body):
+        made["name"] = title_for(text)
+    if text is not None and old.description == description_for(old.body):
+        made["description"] = description_for(text)
+    return made | {key: " ".join(value.split()) for key, value in given.items() if value is not None}
 
 
 # -- texts that are never saved

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from ...errors import InputError, SettingsError, StorageConflict
 from ...memories.recall.policy import RecallPolicy
 from ...memories.rules.secrets import refuse_secrets, without_secrets
-from ...memories.rules.taxonomy import MemoryType, body_for, description_for, lint_memory, refusal
+from ...memories.rules.taxonomy import MemoryType, body_for, description_for, lint_memory, refusal, revised_fields
 from ...memories.store import drafts
 from ...memories.store.drafts import Draft
 from ...memories.store.index import LoadedIndex
@@ -265,7 +265,7 @@ class Memory:
             text, replaced = dated.text, dated.replaced
         body = body_for(text, why, how) if text is not None else None
         given = {"name": name, "description": description, "type": type, "expires": iso_time(expires) or None}
-        changes = {key: " ".join(value.split()) for key, value in given.items() if value is not None}
+        changes = revised_fields(old, text, given)
         refuse_unsafe(scope, body or "", {"name": old.name, "description": old.description, **changes}, why)
 
         def plan(change: Transaction) -> Draft | None:
