@@ -205,6 +205,9 @@ def test_a_memory_that_both_changed_is_kept_in_both_versions_and_one_removed_is_
     assert "seven" in texts[file]
     assert "eight" in texts[done.both[0]]
     assert "(conflict)" in texts[done.both[0]]
+    for person in people:  # both are asked, until one version is left
+        asked = [one.file for one in person.memory.lint() if "second version" in one.problem]
+        assert asked == [f"team/{done.both[0]}"]
     assert "room 10" in texts[other], "a change is not lost by a removal"
     assert ada.files() == texts
     assert ada.is_right()

@@ -229,6 +229,8 @@ def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
     found = [vagueness(memory.description, memory.name)]
     if memory.type not in TYPES:
         found.append(f"has the type {memory.type!r}; the types are {', '.join(TYPES)}")
+    if memory.name.endswith("(conflict)"):
+        found.append("is a second version of a memory that two people changed; remove one and rename the other")
     if memory.type in ("feedback", "project") and "**Why" not in memory.body:
         found.append("has no line '**Why:** ...', where later readers look for its reason; --why TEXT adds one")
     if memory.type == "project" and (relative := _RELATIVE.search(memory.body)):
