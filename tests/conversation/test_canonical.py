@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.wire.canonical import canonical, extends
+from prefixes import extends
+from reverie.conversation.wire.canonical import canonical
 
 MARK = {"type": "ephemeral", "ttl": "1h"}
 

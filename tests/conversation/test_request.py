@@ -9,11 +9,12 @@ import pytest
 
 from log_script import Script, call, text
 from pictures import image_block, png
+from prefixes import extends
 from random_logs import random_log
 from reverie.conversation.decisions import Cause, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, Entry
 from reverie.conversation.view import View
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import CONTINUE, build_request, ends_with_reply, repairs
 from reverie.conversation.wire.validate import problems
 

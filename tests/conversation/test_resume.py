@@ -6,10 +6,11 @@ from random import Random
 
 import pytest
 
+from prefixes import extends
 from reverie.conversation.entries import ASSISTANT, Entry, encode_entry
 from reverie.conversation.log import parse_log
 from reverie.conversation.view import View
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
 
 

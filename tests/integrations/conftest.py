@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from prefixes import extends
 from reverie import InMemoryStorage, Session
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import usage_of
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.events import DecisionMade, Event, FellBack
 from reverie.testing.messages_server import MessagesServer
 from tool_script import ToolScript

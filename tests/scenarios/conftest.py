@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from pictures import image_block, png
+from prefixes import extends
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
 from reverie.cache.usage import Usage
 from reverie.conversation.decisions import Cause, Collapsed, Compacted, Decision, PrefixRendered, Snipped
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.errors import WindowFull
 from reverie.events import CacheBroken, DecisionMade, Event, ResultsTrimmed

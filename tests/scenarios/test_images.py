@@ -13,11 +13,12 @@ import anyio
 import pytest
 
 from pictures import image_block, pdf, pdf_block, png
+from prefixes import extends
 from reverie import Agent, Session, Settings
 from reverie.conversation.decisions import ImagesDropped
 from reverie.conversation.wire import blocks as wire_blocks
 from reverie.conversation.wire.blocks import as_blocks
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.images import ImageHead, base64_head, image_problem, media_in
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.errors import ImageRefused

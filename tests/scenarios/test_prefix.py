@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
+from prefixes import extends
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.cache.usage import Usage
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.events import CacheBroken, Event
 from reverie.importers import find_sessions, read_session
 from reverie.replay.play import PlayedClock, play_session

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefixes import extends
 from reverie.conversation.decisions import ResultOffloaded, ResultsCleared, ResultsKept
 from reverie.conversation.log import parse_log
 from reverie.conversation.view import View
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.validate import problems
 from reverie.errors import StorageError, UnsafePath

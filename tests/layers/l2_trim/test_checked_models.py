@@ -11,6 +11,7 @@ import anthropic
 import anyio
 import pytest
 
+from prefixes import extends
 from reverie import InMemoryStorage, InputError, Session, Settings, load_settings
 from reverie.conversation.boundary import ClearedRange
 from reverie.conversation.decisions import (
@@ -26,7 +27,7 @@ from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.log import parse_log
 from reverie.conversation.reads import files_in_view
 from reverie.conversation.view import View
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
 from reverie.events import CacheBroken, Event, FellBack, ResultsTrimmed
 from reverie.layers.l2_trim import TrimPolicy

@@ -11,12 +11,13 @@ import anthropic
 import anyio
 import pytest
 
+from prefixes import extends
 from reverie import InMemoryStorage, Session, SessionError, Settings, load_settings
 from reverie.conversation.decisions import CacheEdits, CallRecorded, Cause, Compacted, decision_of
 from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.log import parse_log
 from reverie.conversation.reads import files_in_view
-from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.events import CacheBroken, Event, ResultsTrimmed
 from reverie.layers.l2_trim.policy import CLEARED, TrimPolicy
