@@ -170,6 +170,20 @@ def test_a_summary_opens_one_level_and_each_part_opens_again(nested: ReadBack) -
     assert nested.expand(leaf) == "old news\r\nof yesterday"
 
 
+def test_the_list_of_a_summary_shows_words_calls_and_thinking_as_a_person_reads_them(
+    script: Script, storage: InMemoryStorage
+) -> None:
+    thought = {"type": "thinking", "thinking": "The gate\nmust be shut.", "signature": "s"}
+    script.reply(thought)
+    script.reply(thought, text("I edit it."), call("c1", "Edit", file_path="gate.py"))
+    script.result("c1", "done")
+    script.reply(thought, call("c2", "Read", file_path="gate.py"))
+    script.result("c2", "1 shut = True")
+    script.decide(Compacted(CAUSE, "auto", "full", "A summary.", 10, None, None, handle="cut-1"))
+    listed = [line.split(" tokens  ")[-1] for line in back(script, storage).expand("cut-1").splitlines()]
+    assert listed[-5:] == ["The gate", "I edit it.", "done", "Read gate.py", "1 shut = True"]
+
+
 @pytest.mark.requirement("B2")
 def test_each_entry_that_a_log_ever_showed_is_reached_by_opening_summaries(nested: ReadBack) -> None:
     found: dict[str, str] = {}

@@ -312,7 +312,7 @@ def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> StoredContent:
         tokens = estimate_message({"role": "user", "content": content})
         total += tokens
         about = f"{_handle(entry)}  {_speaker(entry, view)}  {tokens:,} tokens"
-        listed.append(f"{about}  {_first_line(_readable(content))}")
+        listed.append(f"{about}  {_first_line(_telling(content))}")
     head = f"{handle} covers {len(listed):,} messages, {total:,} tokens, oldest first. Open one by its handle:"
     listing = "\n".join([head, "", *listed])
     return StoredContent(handle, "cut", b"".join(lines), "\n".join(texts), listing=listing)
@@ -349,6 +349,15 @@ def _speaker(entry: Entry, view: View) -> str:
         return "program"
     uses = [view.tool_call(str(block.get("tool_use_id"))) for block in blocks if block.get("type") == "tool_result"]
     return f"result of {', '.join(use.name for use in uses if use is not None)}" if any(uses) else "user"
+
+
+def _telling(content: Any) -> str:
+    """Return the part of a message that a list shows: its words, else its first call, else its thinking or result."""
+    blocks = rows_of(content)
+    said = [str(block.get("text") or "") for block in blocks if block.get("type") == "text"]
+    calls = [call_line(block, _MAX_FIRST_LINE_CHARS) for block in blocks if block.get("type") == "tool_use"]
+    thoughts = [str(block.get("thinking") or "") for block in blocks if block.get("type") == "thinking"]
+    return next((part for part in (*said, *calls, *thoughts) if part.strip()), _readable(content))
 
 
 def _first_line(text: str) -> str:
