@@ -91,6 +91,8 @@ class Line:
     """A line of shell: its simple commands in order, joined by pipes, ``&&``, ``||`` or ``;``."""
 
     commands: tuple[Command, ...]
+    is_chained: bool = False
+    """Whether ``&&`` joins all commands, so that each one runs only after the one before it succeeded."""
 
 
 @record
@@ -107,13 +109,14 @@ def parse(text: str) -> ParsedLine:
     """Return the simple commands of a line of shell, or an ``UnclearLine`` if any part is not fully understood."""
     try:
         refuse_characters(text)
-        commands = _Lexer(text).commands()
+        lexer = _Lexer(text)
+        commands = lexer.commands()
         seen = _by_grammar(text)
     except ValueError as problem:
         return UnclearLine(str(problem))
     if [command.argv for command in commands] != seen:
         return UnclearLine("two parsers of the line do not agree on its words")
-    return Line(tuple(commands))
+    return Line(tuple(commands), lexer.operators <= {"&&"})
 
 
 def refuse_characters(text: str) -> None:
@@ -135,6 +138,7 @@ class _Lexer:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self.operators: set[str] = set()
 
     def commands(self) -> list[Command]:
         found: list[Command] = []
@@ -149,9 +153,11 @@ class _Lexer:
                 if words:  # otherwise the line is empty, or goes on after an operator
                     found.append(self._command(words, reads, "the end of the line"))
                     words, reads, open_operator = [], [], ";"
+                    self.operators.add("\n")
             elif operator := next((each for each in _OPERATORS if self._text.startswith(each, self._at)), ""):
                 found.append(self._command(words, reads, operator))
                 words, reads, open_operator = [], [], operator
+                self.operators.add(operator)
                 self._at += len(operator)
             elif (redirection := _REDIRECTIONS.match(self._text, self._at)) and words:
                 self._at = redirection.end()

@@ -79,7 +79,8 @@ def folders_of_commands(line: Line, scope: ReadScope) -> Iterator[tuple[Command,
         more = [path for base in bases for path in _git_folders(command, base, scope)]
         yield command, [*bases, *more]
         if command.words[0].text == "cd":
-            bases = _after_cd(command, bases, scope, globs)
+            reached = _after_cd(command, bases, scope, globs)
+            bases = reached if line.is_chained else _few([*bases, *reached])
 
 
 def _paths(line: Line, scope: ReadScope, *, literal: bool = False) -> Iterator[tuple[str, Iterator[str]]]:
@@ -206,11 +207,14 @@ class _Globs:
 
 
 def _after_cd(command: Command, bases: list[str], scope: ReadScope, globs: _Globs) -> list[str]:
-    """Return the directories in which the next command may run; a ``cd`` may fail, and links may be followed or not."""
-    target = command.words[1] if len(command.words) > 1 else Word("~", "~")
+    """Return the directories to which a ``cd`` leads, which may follow links or not."""
+    target = next((word for word in command.words[1:] if word.text != "--"), Word("~", "~"))
     reached = list(_absolute(target.text, bases, scope, globs if target.is_pattern else None))
-    every = [*bases, *reached, *map(os.path.realpath, reached), *map(os.path.normpath, reached)]
-    found = list(dict.fromkeys(every))
+    return _few([*reached, *map(os.path.realpath, reached), *map(os.path.normpath, reached)])
+
+
+def _few(folders: list[str]) -> list[str]:
+    found = list(dict.fromkeys(folders))
     return found if len(found) <= MAX_FOLDERS else ["/"]
 
 
