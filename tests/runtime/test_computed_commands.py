@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TypeAlias
 
@@ -192,6 +193,12 @@ def test_lines_that_bash_computes_run_unasked_and_say_the_same_as_in_plain_bash(
         plain = subprocess.run(["bash", "-c", line], cwd=world.work, capture_output=True, text=True, check=False)
         assert result == plain.stdout, line
         assert result
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="this Python is the system's")
+def test_git_runs_where_our_own_python_is_part_of_the_project(world: ShellWorld) -> None:
+    ran = world.call(("Bash", {"command": "for one in 1; do git --version; done"}), cwd=Path(sys.prefix))
+    assert ran.result.startswith("git version")
 
 
 def test_where_programs_cannot_be_judged_such_a_line_asks(world: ShellWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,14 +181,14 @@ class ProgramWatch:
 
     def _problem(self, given: str, program: str, argv: list[str], caller: str) -> str:
         """Return why a program must not start, '' if it may: it only reads, or is git's own."""
+        python = os.path.realpath(self._git[0])
+        if argv[: len(self._git)] == self._git and program == python:  # our own, also where it is part of the project
+            return self._judged("git", argv[len(self._git) :])
         if os.path.normpath(given).startswith(("/proc/", "/dev/")):
             return "its path means another file in each process"
         if self._is_in_project(program) or self._is_in_project(os.path.normpath(given)):
             return "it is a program of the project"
         name = os.path.basename(given)
-        python = os.path.realpath(self._git[0])
-        if argv[: len(self._git)] == self._git and program == python:
-            return self._judged("git", argv[len(self._git) :])
         if name == "git" and caller in (python, program):  # the launcher of git, and git's own helpers
             return ""
         if os.path.basename(argv[0] if argv else "") != name:
