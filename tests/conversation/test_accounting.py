@@ -95,7 +95,7 @@ def test_tokens_go_to_whoever_put_them_there() -> None:
         {"role": "user", "content": [{"type": "text", "text": "Today is Tuesday."}]},
         {"role": "system", "content": "Plan mode is on."},
     ]
-    found = account(said, weigh=by_hundreds, tool_names={"lost": "Read"}, context={"Today is Tuesday."})
+    found = account(said, weigh=by_hundreds, context={"Today is Tuesday."})
     assert found.by_category() == {
         "human": 100,
         "context": 200,
@@ -106,7 +106,7 @@ def test_tokens_go_to_whoever_put_them_there() -> None:
         "other": 200,
     }
     assert found.tool_requests == {"Bash": 100, "Grep": 100}
-    assert found.tool_results == {"Bash": 100, "Grep": 100, "Read": 100}
+    assert found.tool_results == {"Bash": 100, "Grep": 100, "unknown": 100}
     assert account([result("gone", "x")], weigh=by_hundreds).tool_results == {"unknown": 100}
 
 

@@ -92,13 +92,12 @@ class _Ledger:
         self,
         weigh: Weigh,
         read_tools: Mapping[str, tuple[str, ...]],
-        names: Mapping[str, str],
         context: Container[str],
     ) -> None:
         self.weigh = weigh
         self.context = context
         self.read_tools = read_tools
-        self.names = dict(names)
+        self.names: dict[str, str] = {}
         self.paths: dict[str, str] = {}
         self.requests: Counter[str] = Counter()
         self.results: Counter[str] = Counter()
@@ -174,16 +173,14 @@ def account(
     *,
     weigh: Weigh = estimate_block,
     read_tools: Mapping[str, tuple[str, ...]] = READ_TOOLS,
-    tool_names: Mapping[str, str] | None = None,
     context: Container[str] = frozenset(),
 ) -> Accounting:
     """Return the tokens by category of the messages of a flattened view, with its attachments counted by type.
 
-    ``weigh`` returns a block's tokens, ``read_tools`` maps lower-case names of reading tools to the inputs that
-    name the file, and ``tool_names`` maps the ids of calls that are no longer in the view to their tools.
-    ``context`` are texts in the user's role that a program added.
+    ``weigh`` returns a block's tokens, and ``read_tools`` maps lower-case names of reading tools to the inputs that
+    name the file. ``context`` are texts in the user's role that a program added.
     """
-    ledger = _Ledger(weigh, read_tools, tool_names or {}, context)
+    ledger = _Ledger(weigh, read_tools, context)
     for message in messages:
         ledger.message(message)
     kinds = Counter(_attachment_type(attachment) for attachment in attachments)

@@ -97,14 +97,11 @@ class ReportFiles:
                 for ending in ("md", "json"):
                     self._files.delete(f"{FOLDER}/{name}.{ending}")
 
-    def settle(self, history: History, *, running: str = "") -> list[DreamReport]:
-        """Complete, save and return the reports of dreams that were killed while they wrote, by the journal.
-
-        ``running`` is the dream to skip.
-        """
+    def settle(self, history: History) -> list[DreamReport]:
+        """Complete, save and return the reports of dreams that were killed while they wrote, by the journal."""
         finished: list[DreamReport] = []
         for report in self.all():
-            if report.state == "applying" and report.dream != running:
+            if report.state == "applying":
                 done = settled_report(report, history)
                 self.save(done)
                 finished.append(done)
