@@ -35,7 +35,7 @@ _WORKERS_SEE_ALL: Final = """
 CREATE POLICY workers ON {schema}.procrastinate_jobs
 USING (EXISTS (SELECT FROM {schema}.worker_roles WHERE role IN (current_user, session_user)))
 """
-"""The session's user counts too: what a foreign key does to jobs when a worker's row goes, it does as their owner."""
+"""The session's user counts too: a foreign key that changes jobs because a worker's row goes acts as their owner."""
 _LATER: Final[dict[LiteralString, LiteralString]] = {
     "SELECT FROM pg_policies WHERE schemaname = %s AND policyname = 'workers'": _WORKERS_SEE_ALL,
     "SELECT FROM information_schema.columns WHERE table_schema = %s AND column_name = 'problem'": (

@@ -31,7 +31,7 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     capabilities = parts.capabilities_of(facts) | clears
     await render_prefix(log, asked, facts, mode=parts.trim.policy.mode, capabilities=capabilities)
     await parts.offload.before_request(log)  # layer 1: results of one message
-    log.begin_sync()  # what follows logs nothing in most turns, and the disk needs as long as it
+    log.begin_sync()  # the rest logs nothing in most turns, and takes as long as the disk
     await parts.trim.before_request(log, summary_at=parts.compact.summary_at)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past
     await parts.standing.before_request()  # standing context: new and changed items, and those that a cut took

@@ -139,7 +139,7 @@ class CandidateWriter:
 
 
 def _scope(one: MemoryProposal) -> Scope | None:
-    """Return the scope that a model asked for; a memory about the user is private, whatever it asked."""
+    """Return the scope that a model asked for; a memory about the user is always private."""
     if one.type == "user" or one.scope not in ("private", "team"):
         return None
     return one.scope
