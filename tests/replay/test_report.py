@@ -204,6 +204,33 @@ def test_hostile_names_do_not_drive_the_terminal(made: Made, monkeypatch: pytest
     assert "note: two lines" in printed
 
 
+@pytest.mark.requirement("U5")
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [(1.5, "keep_warm would cost $"), (1.0, "keep_warm would change nothing"), (0.5, "reverie config keep_warm true")],
+)
+def test_keep_warm_is_advised_only_where_the_simulation_says_that_it_saves(
+    made: Made, monkeypatch: pytest.MonkeyPatch, factor: float, said: str
+) -> None:
+    report = made(policies=("recorded", "balanced"))
+    warm = [
+        replace(
+            one,
+            policy="balanced-warm",
+            points=tuple(replace(point, input_usd=point.input_usd * factor) for point in one.points),
+        )
+        for one in report.of(policy="balanced")
+    ]
+    alone = shown_on(report, monkeypatch, columns=None)
+    more = replace(report, policies=(*report.policies, "balanced-warm"), outcomes=(*report.outcomes, *warm))
+    both = shown_on(more, monkeypatch, columns=None)
+    assert "pauses of 5 to 60 minutes" in both
+    assert said in both
+    assert ("config keep_warm true" in both) == (factor < 1)
+    assert "config keep_warm true" not in alone
+    assert "balanced-warm" in alone  # the remedy names the simulation that would tell
+
+
 def test_refused_requests_are_said_aloud(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     point = Point(0, 0.0, 10, 0, 0, 0, 10, 1, 0.1, 0.1)
     report = ReplayReport(

@@ -294,7 +294,10 @@ _PREFIX: Final = Cause(
 _CAUSES: Final = (
     (
         IDLE_SHORT,
-        Cause("pauses of 5 to 60 minutes", "reverie config keep_warm true; elsewhere choose the 1-hour cache"),
+        Cause(
+            "pauses of 5 to 60 minutes",
+            "'reverie replay --policy balanced --policy balanced-warm' shows whether keep_warm pays",
+        ),
     ),
     (IDLE_LONG, Cause("pauses of more than an hour", "compact before a long break, or begin a new session after it")),
     ("model", Cause("the model was switched", "switch models at a compaction or in a new session")),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from ...cache.watch import losses_by_cause
+from ...cache.watch import Cause, losses_by_cause
 from ..output import dollars, table
 
 
-def draw_causes(losses: Iterable[tuple[str, float]]) -> None:
-    """Print one line per cause of cache breaks, given dollars by reason: the cost, the cause and a remedy."""
-    rows = [(f"  {dollars(usd)}", cause.title, cause.remedy) for cause, usd in losses_by_cause(losses)]
+def draw_causes(losses: Iterable[tuple[str, float]], remedies: Mapping[Cause, str] | None = None) -> None:
+    """Print one line per cause of cache breaks, given dollars by reason: the cost, the cause and a remedy.
+
+    ``remedies`` replace the general remedies of their causes.
+    """
+    found = losses_by_cause(losses)
+    rows = [(f"  {dollars(usd)}", cause.title, (remedies or {}).get(cause, cause.remedy)) for cause, usd in found]
     table(["", "", ""], rows, right=(0,))

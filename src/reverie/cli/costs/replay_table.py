@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ...cache.watch import IDLE_SHORT, Cause, cause_of
+from ...replay.compare import WARM
 from ...replay.outcome import ReplayReport
 from ...replay.report import (
     APPEND_ONLY,
@@ -77,8 +79,26 @@ def draw_lost(found: dict[str, dict[str, Any]]) -> None:
     usd = sum(amount for _, amount in lost)
     if usd > 0:
         say(f"{dollars(usd)} of it was lost to cache breaks:")
-        draw_causes(lost)
+        draw_causes(lost, remedies(found))
         say()
+
+
+def remedies(found: dict[str, dict[str, Any]]) -> dict[Cause, str]:
+    """Return the remedy for pauses of 5 to 60 minutes by the simulated costs; empty without a simulation of both."""
+    ours, warm = found.get(OURS), found.get(OURS + WARM)
+    if ours is None or warm is None or ours["sessions"] != warm["sessions"]:
+        return {}
+    saved = ours["input_usd"] - warm["input_usd"]
+    decimals = places([ours["input_usd"], warm["input_usd"]])
+    amount = money_text(abs(saved), decimals)
+    if round(abs(saved), decimals) == 0:
+        effect = "keep_warm would change nothing"
+    elif saved < 0:
+        effect = f"keep_warm would cost {amount} more"
+    else:
+        effect = f"with keep_warm {amount} less: reverie config keep_warm true"
+    left = ours["breaks_by_reason"].get(IDLE_SHORT, {}).get("usd", 0.0)
+    return {cause_of(IDLE_SHORT): f"{OURS} loses {money_text(left, decimals)} to them; {effect}"}
 
 
 def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
