@@ -156,6 +156,34 @@ def test_the_pollution_of_memories_is_told_before_and_after_a_dream(tmp_path: Pa
 
 
 @pytest.mark.requirement("B7")
+def test_a_good_memory_is_not_useless_for_its_weekday_or_a_missing_reason(tmp_path: Path) -> None:
+    memory = Memory.open(tmp_path)
+    memory.save("We meet on Monday mornings in the large room", type="project", why="the team agreed")
+    memory.save("We deploy on Thursdays only, because the warehouse counts stock on Friday", type="project")
+    memory.save("Run pytest with -n 4 on the shared runner", type="feedback")
+    long = "The billing export of the Oslo office goes to the tax adviser by courier " + "and by registered mail " * 5
+    memory.save(long, type="reference")
+    told = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).output)["memories"]
+    assert (told["memories"], told["wrong"], told["files"]) == (4, 0, {})
+
+
+@pytest.mark.requirement("B7")
+def test_useless_memories_of_other_projects_are_named_with_their_reason(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        memory = Memory.open(tmp_path / name)
+        for number, place in enumerate(("Bergen", "Oslo")):
+            text = f"The {place} office moves in three weeks to a place near the harbour"
+            memory.save(text, type="project", why="rent", name=f"move {number}")
+    told = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).output)["memories"]
+    assert len(told["files"]) == told["wrong"] == 4
+    assert all("in three weeks" in reasons[0] for reasons in told["files"].values())
+    shown = CliRunner().invoke(command, [], catch_exceptions=False).output
+    assert sum(file in shown for file in told["files"]) == 3
+    assert "and 1 more; 'reverie stats --json' names them all" in shown
+
+
+@pytest.mark.requirement("B7")
 def test_a_memory_whose_session_is_gone_counts_as_unsupported(tmp_path: Path) -> None:
     memory = Memory.open(tmp_path)
     memory.save("Ask Ines before a release of the billing service", type="feedback", why="fines", source="gone m1")

@@ -35,6 +35,7 @@ from ..sessions.sessions import RANDOM_NAME
 from .losses import draw_causes
 
 _MOST_SESSIONS = 10
+_MOST_MEMORIES = 3
 _WIDTH = 30
 _LINE = 40
 _TABLE = 110  # columns of a table with all figures
@@ -126,6 +127,7 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
         *_job_rows(found),
     ]
     table(["", "", ""], rows, right=(1,))
+    _draw_faults(found)
     each = _every_day(found, now)
     if len(each) > 1:
         most = max(one.usd for one in each.values())
@@ -223,11 +225,23 @@ def _pollution(found: Stats) -> tuple[str, str]:
     if memories is None:
         return "-", "no memories yet"
     why = ", ".join(f"{count} {reason}" for reason, count in memories.reasons.items())
-    why += "; 'reverie memory lint' and 'reverie dream --dry-run' name them" if memories.wrong else ""
     dreamt = ""
     if memories.before is not None and memories.after is not None:
         dreamt = f"; last dream: {memories.before:.1%} before, {memories.after:.1%} after"
     return _percent(memories.rate), f"{memories.wrong:,} of {memories.memories:,}{f' ({why})' if why else ''}{dreamt}"
+
+
+def _draw_faults(found: Stats) -> None:
+    """Name the first memories with a fault, with their first reason."""
+    if found.memories is None or not found.memories.files:
+        return
+    faulty = found.memories.files
+    say()
+    say("useless memories")
+    for name, reasons in list(faulty.items())[:_MOST_MEMORIES]:
+        say(folded(f"{name}: {reasons[0]}", "  "))
+    if len(faulty) > _MOST_MEMORIES:
+        say(f"  and {len(faulty) - _MOST_MEMORIES:,} more; 'reverie stats --json' names them all")
 
 
 def _beside_conversation(found: Stats) -> str:

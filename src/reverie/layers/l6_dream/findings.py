@@ -1,4 +1,4 @@
-"""Measure the pollution of a memory directory: the share of memories with a fault that lint or a dream finds."""
+"""Measure the pollution of a memory directory: the share of memories with a fault that a rule or a dream finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from ...memories.rules.taxonomy import lint_memory
+from ...memories.rules.taxonomy import faults_of
 from ...values import record
 from .changes import DreamFacts
 from .local import dream
@@ -52,13 +52,12 @@ class Findings:
 def findings_in(
     files: Mapping[str, bytes], *, now: datetime, policy: DreamPolicy, facts: DreamFacts | None = None
 ) -> Findings:
-    """Return the faults that lint, a local dream and these facts find in these memories; change nothing."""
+    """Return the faults that the rules of memories, a local dream and these facts find; change nothing."""
     known = facts or DreamFacts()
     found: dict[str, dict[Finding, None]] = defaultdict(dict)
     today = now.date().isoformat()
     for file, memory in WorkingCopy(files, DreamFacts(modified=known.modified)).ours.items():
-        for reason in lint_memory(memory, today=today):
-            fault: Fault = "stale" if reason.startswith(("expired", "says ")) else "wrong"
+        for fault, reason in faults_of(memory, today=today):
             found[file][Finding(fault, reason)] = None
         gone = [source for source in memory.source if source.split(" ", 1)[0] in known.gone_sessions]
         if gone and len(gone) == len(memory.source):
@@ -86,12 +85,11 @@ def _add_dream(
         elif change.act == "removed":
             found[change.file][Finding("stale", change.why)] = None
         else:
-            for reason in change.why.split("; "):
-                if reason and not reason.startswith(
-                    ("also holds", "links to") if "lead to where" in reason else "also holds"
-                ):
-                    fault: Fault = "stale" if reason.startswith("dates") else "wrong"
-                    found[change.file][Finding(fault, reason)] = None
+            for reason in change.why.split("; "):  # a shorter description and the links of a merge repair no fault
+                if reason.startswith("dates"):
+                    found[change.file][Finding("stale", reason)] = None
+                elif "led nowhere" in reason:
+                    found[change.file][Finding("wrong", reason)] = None
     for question in proposal.questions:
         for file in question.files if question.topic in _FAULTS else ():  # similar memories are not a fault
             found[file][Finding(_FAULTS[question.topic], question.text)] = None

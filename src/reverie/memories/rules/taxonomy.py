@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from ...text.directives import binding_part
 from ...text.words import sentences
@@ -199,9 +199,11 @@ _VAGUE: Final = frozenset(
 _RELATIVE: Final = re.compile(
     r"\b(?:today|tomorrow|yesterday|tonight"
     r"|(?:next|last|this|coming) (?:week|month|quarter|year|sprint|mon|tues|wednes|thurs|fri|satur|sun)\w*"
-    r"|(?:by|on|until|before|after) (?:mon|tues|wednes|thurs|fri|satur|sun)day(?! \d{4}-)"
     r"|in \w+ (?:days|weeks|months)|\w+ (?:days|weeks|months) ago)\b",
     re.IGNORECASE,
+)
+_WEEKDAY: Final = re.compile(
+    r"\b(?:by|until|before|after) (?:mon|tues|wednes|thurs|fri|satur|sun)day\b(?! \d{4}-)", re.IGNORECASE
 )
 
 
@@ -221,20 +223,45 @@ def vagueness(description: str, name: str = "") -> str:
 
 
 def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
-    """Return the faults of a memory with loaded body, a phrase each; expiry is checked if ``today`` is given."""
+    """Return the faults of a memory with loaded body and notes on its form, a phrase each.
+
+    Expiry is checked if ``today`` is given.
+    """
+    return [*(reason for _, reason in faults_of(memory, today=today)), *_notes_on(memory)]
+
+
+def faults_of(memory: MemoryRecord, *, today: str = "") -> list[tuple[Literal["wrong", "stale"], str]]:
+    """Return why a memory with loaded body is wrong or stale, a phrase each; notes on its form are left out."""
     if memory.problem:
-        return [f"cannot be read: {memory.problem}"]
+        return [("wrong", f"cannot be read: {memory.problem}")]
     if memory.superseded_by:
         return []
-    found = [vagueness(memory.description, memory.name)]
+    found: list[tuple[Literal["wrong", "stale"], str]] = []
+    if vague := vagueness(memory.description, memory.name):
+        found.append(("wrong", vague))
     if memory.type not in TYPES:
-        found.append(f"has the type {memory.type!r}; the types are {', '.join(TYPES)}")
+        found.append(("wrong", f"has the type {memory.type!r}; the types are {', '.join(TYPES)}"))
     if memory.name.endswith("(conflict)"):
-        found.append("is a second version of a memory that two people changed; remove one and rename the other")
+        reason = "is a second version of a memory that two people changed; remove one and rename the other"
+        found.append(("wrong", reason))
+    if memory.type == "project" and (relative := _RELATIVE.search(memory.body)):
+        found.append(("stale", _date_wanted(relative)))
+    if memory.expires and today and memory.expires[:10] < today[:10]:
+        found.append(("stale", f"expired on {memory.expires[:10]}; update or forget it"))
+    return found
+
+
+def _notes_on(memory: MemoryRecord) -> list[str]:
+    """Return notes on a missing reason and on weekdays without a date; the memory may be right all the same."""
+    if memory.problem or memory.superseded_by:
+        return []
+    found: list[str] = []
     if memory.type in ("feedback", "project") and "**Why" not in memory.body:
         found.append("has no line '**Why:** ...', where later readers look for its reason; --why TEXT adds one")
-    if memory.type == "project" and (relative := _RELATIVE.search(memory.body)):
-        found.append(f"says {relative.group()!r}; if that is one day, write its date")
-    if memory.expires and today and memory.expires[:10] < today[:10]:
-        found.append(f"expired on {memory.expires[:10]}; update or forget it")
-    return [one for one in found if one]
+    if memory.type == "project" and (weekday := _WEEKDAY.search(memory.body)):
+        found.append(_date_wanted(weekday))  # the day may recur
+    return found
+
+
+def _date_wanted(phrase: re.Match[str]) -> str:
+    return f"says {phrase.group()!r}; if that is one day, write its date"

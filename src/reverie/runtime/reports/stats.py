@@ -235,6 +235,8 @@ class MemoryPollution:
     wrong: int
     reasons: Mapping[str, int]
     """The number of memories by fault: ``wrong``, ``duplicate``, ``stale``, ``unsupported``."""
+    files: Mapping[str, tuple[str, ...]]
+    """The reasons of each memory with a fault, by its project and file."""
     before: float | None = None
     """The share of faulty memories before the last dreams; None if there were no dreams."""
     after: float | None = None
@@ -249,6 +251,7 @@ class MemoryPollution:
 def pollution_of(settings: Settings, *, now: datetime, project: str | None = None) -> MemoryPollution | None:
     """Check the memories of one project or of all without changing them; return None if there are no memories."""
     found: list[Findings] = []
+    named: dict[str, tuple[str, ...]] = {}
     before: list[Findings] = []
     after: list[Findings] = []
     with closing(storage_of(settings)) as storage:
@@ -259,6 +262,8 @@ def pollution_of(settings: Settings, *, now: datetime, project: str | None = Non
                 continue
             has_log = partial(has_session, storage, slug)
             found.append(_checked(files, settings, has_log, store, now))
+            for file, faults in found[-1].files.items():
+                named[f"{slug}/{file}" if slug else file] = tuple(f"{one.fault}: {one.reason}" for one in faults)
             then = _before_last_dream(store, files)
             if then is not None:
                 before.append(_checked(then, settings, has_log, store, now))
@@ -270,7 +275,7 @@ def pollution_of(settings: Settings, *, now: datetime, project: str | None = Non
         for faults in one.files.values():
             reasons.update({fault.fault for fault in faults})
     total, wrong = sum(one.total for one in found), sum(len(one.files) for one in found)
-    return MemoryPollution(total, wrong, dict(sorted(reasons.items())), _share(before), _share(after))
+    return MemoryPollution(total, wrong, dict(sorted(reasons.items())), named, _share(before), _share(after))
 
 
 def _stores(settings: Settings, storage: Storage, project: str | None) -> Iterator[tuple[str, MemoryStore]]:
