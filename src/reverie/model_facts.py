@@ -166,8 +166,13 @@ def known_facts() -> tuple[ModelFacts, ...]:
 
 def near_model(model: str) -> str:
     """Return the known name that is most like a model's name, for a hint about a typing error; empty if none is."""
-    known = [name for row in known_facts() for name in row.match if "*" not in name]
-    return next(iter(get_close_matches(_plain(model), known, 1, 0.8)), "")
+    known = {_joined(name): name for row in known_facts() for name in row.match if "*" not in name}
+    return next((known[near] for near in get_close_matches(_joined(_plain(model)), known, 1, 0.7)), "")
+
+
+def _joined(name: str) -> str:
+    """Return a model's name without the marks between its parts, which few people type right."""
+    return name.replace("-", "").replace(".", "")
 
 
 def default_model(owner: Literal["anthropic", "openai", "unnamed", "demo", "chat"] = "unnamed") -> str:

@@ -160,13 +160,17 @@ def test_a_stray_setting_of_a_repository_is_one_line_and_the_command_goes_on(
     [
         ("replya", "No such command 'replya'. Did you mean 'replay'? Try 'reverie --help'."),
         ("memory lst", "No such command 'lst'. Did you mean 'list'? Try 'reverie memory --help'."),
-        ("help nosuch", "No such command 'nosuch'. To send it as a prompt: reverie chat nosuch. Try 'reverie --help'."),
+        (
+            "help nosuch",
+            "No such command 'nosuch'. To send it as a prompt: 'reverie chat nosuch'. Try 'reverie --help'.",
+        ),
         ("chat --modle x", "No such option '--modle'. Did you mean '--model'? Try 'reverie chat --help'."),
         ("keep --foo", "No such option '--foo'. Try 'reverie keep --help'."),
         ("chat --budget x", "Invalid value for '--budget': 'x' is not a number. Try 'reverie chat --help'."),
         ("stats --days 0", "Invalid value for '--days': 0 is not between 1 and 36500. Try 'reverie stats --help'."),
         ("chat --max-turns 0", "Invalid value for '--max-turns': 0 is less than 1. Try 'reverie chat --help'."),
         ("demo --tokens x", "Invalid value for '--tokens': 'x' is not a whole number. Try 'reverie demo --help'."),
+        ("replay --model gtp5", "no price is known for 'gtp5'; did you mean gpt-5?"),
         ("show nosuch", "'nosuch' is neither a session nor a file; 'reverie sessions' lists all sessions"),
         ("agents --session nosuch", "there is no session 'nosuch'; 'reverie sessions' lists them"),
         ("memory show nosuch", "there is no memory 'nosuch'; 'reverie memory list' lists the memories"),
@@ -183,3 +187,19 @@ def test_a_stray_setting_of_a_repository_is_one_line_and_the_command_goes_on(
 )
 def test_a_new_user_s_mistake_is_one_line_that_says_what_to_do(reverie: Reverie, words: str, said: str) -> None:
     assert reverie(*words.split()) == (2, "", f"reverie: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["search"], "the query is empty: pass a few words to search for"),
+        (["memory", "search"], "the query is empty: pass a few words to search for"),
+        (["show"], "the name of the session is empty; 'reverie sessions' lists them"),
+        (["export"], "the name of the session is empty; 'reverie sessions' lists them"),
+        (["memory", "show"], "the name of the memory is empty; 'reverie memory list' lists the memories"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_argument_is_said_to_be_empty(reverie: Reverie, command: list[str], said: str, empty: str) -> None:
+    assert reverie(*command, empty) == (2, "", f"reverie: {said}\n")

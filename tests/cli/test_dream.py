@@ -70,7 +70,11 @@ def test_a_dry_run_calls_no_model(project: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 def test_it_says_why_none_is_due_shows_what_one_would_do_dreams_and_takes_it_back(project: Path) -> None:
     before = contents(project)
-    assert "No dream is due: few sessions" in run(project).output
+    assert run(project).output == (
+        "No dream is due: few sessions since the last dream (0 of 5 sessions).\n"
+        "'reverie dream --now' starts one anyway; 'reverie dream --dry-run' shows its changes.\n"
+    )
+    assert "they are counted again in" in run(project).output
     assert said(project)["reason"] == "just_scanned", "sessions are counted every ten minutes at most"
     dry = run(project, "--dry-run").output
     assert "A dry run" in dry

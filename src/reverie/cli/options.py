@@ -1,4 +1,4 @@
-"""Options that several commands have: whole numbers, and ``--subject``, the id of the person of a session."""
+"""Options and arguments of several commands: whole numbers, words of a query, the id of a session's person."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ def _checked(context: click.Context, parameter: click.Parameter, value: str | No
     if value is not None and not value.strip():  # such as a variable of a script that is not set
         raise InputError("--subject is empty: give the id of the person, or leave it out")
     return value
+
+
+def query_of(words: tuple[str, ...]) -> str:
+    """Return the words of a query as one text; raise ``InputError`` if it is empty."""
+    query = " ".join(words)
+    if not query.strip():
+        raise InputError("the query is empty: pass a few words to search for")
+    return query

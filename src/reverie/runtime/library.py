@@ -97,8 +97,10 @@ class Library:
 
         ``project/name`` selects a project; a bare name prefers the library's own project, and the beginning of a name
         prefers sessions to agents. A deleted session with files left is found too. Raise ``SessionNotFound`` if none
-        matches, and ``InputError`` if several do.
+        matches, and ``InputError`` if several do or the name is empty.
         """
+        if not name.strip():
+            raise InputError("the name of the session is empty; 'reverie sessions' lists them")
         keys = self.all_keys()
         exact = [key for key in keys if name in (_session(key), _full_name(key))]
         here = [key for key in exact if key.split("/")[1] == self._project]

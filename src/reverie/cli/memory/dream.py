@@ -135,11 +135,17 @@ class _DreamCommand:
         return anyio.run(self._follow, before.dream if before else "", pid)
 
     def _not_due(self, reason: str, detail: str, wait_seconds: float | None) -> int:
-        when = f"; try again in {_duration(wait_seconds)}" if wait_seconds else ""
         if self.json:
             emit_json({"dreamt": False, "reason": reason, "detail": detail, "wait_seconds": wait_seconds})
         else:
-            say(f"No dream is due: {reason.replace('_', ' ')}{f' ({detail})' if detail else ''}{when}.")
+            said = {
+                "few_sessions": f"few sessions since the last dream ({detail})",
+                "just_scanned": "few sessions since the last dream when they were last counted",
+            }.get(reason, f"{reason.replace('_', ' ')}{f' ({detail})' if detail else ''}")
+            # Waiting alone brings no sessions and no memories.
+            when = {"too_soon": "the next is due", "just_scanned": "they are counted again"}.get(reason)
+            end = f"; {when} in {_duration(wait_seconds)}" if when and wait_seconds else ""
+            say(f"No dream is due: {said}{end}.")
             if reason != "no_memories":
                 say("'reverie dream --now' starts one anyway; 'reverie dream --dry-run' shows its changes.")
         return 0

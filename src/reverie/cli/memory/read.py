@@ -12,7 +12,7 @@ from ...memories.rules.taxonomy import TYPES, MemoryType
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import LABELS, Trust
 from ...values import picked
-from ..options import number_option
+from ..options import number_option, query_of
 from ..output import StyledCell, emit_json, listing, say, warn
 from .project_store import as_head, opened
 
@@ -98,8 +98,9 @@ def _found(memory: Memory, name: str) -> MemoryRecord:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, best match first.")
 def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find memories by their words and, with an embedder, by their meaning, best match first."""
+    wanted = query_of(query)
     memory = opened()
-    found = memory.recall(" ".join(query), limit=limit, everything=True)
+    found = memory.recall(wanted, limit=limit, everything=True)
     if memory.recall_problem:
         warn(memory.recall_problem)
     if as_json:

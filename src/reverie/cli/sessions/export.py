@@ -43,7 +43,7 @@ def command(
         if session is not None:
             raise InputError("name one session, or a person by --subject, but not both")
         return _export_subject(subject, output, dry_run=dry_run, as_json=as_json)
-    session = session or newest_session()
+    session = newest_session() if session is None else session
     with opened_library() as library:
         key = library.find(session)
         data = library.export(key)

@@ -14,7 +14,7 @@ from ...runtime.search.hits import SearchHit
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
-from ..options import number_option
+from ..options import number_option, query_of
 from ..output import emit_json, folded, is_fitted, paint, say, warn
 from .recordings import opened_library, opened_storage, slug_of
 from .sessions import RANDOM_NAME
@@ -30,9 +30,7 @@ def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bo
 
     'reverie read SESSION HANDLE' shows a message in full.
     """
-    query = " ".join(words)
-    if not query.strip():
-        raise InputError("the query is empty: pass a few words to search for")
+    query = query_of(words)
     slug = slug_of(project)
     settings = load_settings()
     if not settings.switches.memory:

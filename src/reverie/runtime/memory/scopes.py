@@ -99,6 +99,8 @@ class Scopes:
         if file_or_name.endswith(".md"):
             return self.split(file_or_name)
         wanted = " ".join(file_or_name.split()).casefold()
+        if not wanted:
+            raise InputError("the name of the memory is empty; 'reverie memory list' lists the memories")
         found: list[tuple[Scope, str]] = [
             (scope, head.file)
             for scope, store in self.stores.items()
