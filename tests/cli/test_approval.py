@@ -148,14 +148,18 @@ def test_a_question_turns_pages_before_it_is_answered() -> None:
             shown.extend(preview.page(None if to_end else 1))
             return preview.rest
 
-        choice = Choice("Allow?", [Option("y", "yes", "once"), Option("v", "never", "never")], more)
+        timers: list[Callable[[], None]] = []
+        options = [Option("y", "yes", "once"), Option("v", "never", "never")]
+        choice = Choice("Allow?", options, more, later=lambda _, act: timers.append(act))
         choice.turn()
         choice.press(" ")
         assert shown == ["│ 1", "│ 2"]
         assert "2 more lines" in "".join(text for _, text in choice.parts())
         choice.press("v")
+        timers.pop()()
         assert len(shown) == 4
         choice.press("y")
+        timers.pop()()
         assert choice.answer.result() == "once"
 
     anyio.run(main)
@@ -168,25 +172,6 @@ def test_options_without_a_key_stand_below_those_with_one() -> None:
 
     assert anyio.run(lines, "1", "") == ["❯ 1  option 0", "     option 1"]
     assert anyio.run(lines, "", "") == ["❯ option 0", "  option 1"]
-
-
-def test_keys_of_a_user_who_is_typing_do_not_answer_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("reverie.cli.terminal.questions.time.monotonic", lambda: now)
-
-    async def main() -> None:
-        nonlocal now
-        choice = Choice("Allow?", [Option("p", "always in this project", "p")], typed_at=99.9)
-        for key in "please":
-            now += 0.2
-            choice.press(key)
-        choice.accept()
-        assert not choice.answer.done()
-        now += 1.0
-        choice.press("p")
-        assert choice.answer.result() == "p"
-
-    anyio.run(main)
 
 
 def test_plain_lines_show_a_long_call_page_by_page(

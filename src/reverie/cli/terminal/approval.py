@@ -159,9 +159,9 @@ async def ask_about_plan(screen: Screen, transcript: Transcript, approval: Appro
     path = Path(approval.access.target)
     options = [
         Option("y", "yes, and ask me before each edit", "once"),
-        Option("a", "yes, and accept edits", "always"),
+        Option("a", "yes, and accept edits", "always", lasts=True),
         *([Option("e", "edit the plan first", "edit")] if path.is_file() else []),
-        Option("t", "no, and ask the model for changes", "why"),
+        Option("t", "no, and ask the model for changes", "why", takes_words=True),
         Option("n", "no", "no"),
     ]
     text = approval.preview
@@ -181,7 +181,7 @@ async def ask_about_plan(screen: Screen, transcript: Transcript, approval: Appro
                 except (InputError, OSError) as error:
                     transcript.note(f"! {error}", "warning")
             case "why":
-                return ApprovalAnswer("deny", (await screen.ask_line("which changes? ")).strip())
+                return ApprovalAnswer("deny", (await screen.ask_words("which changes? ")).strip())
             case _:
                 return ApprovalAnswer("deny")
 
@@ -206,10 +206,13 @@ class ScreenApprover:
         preview = Preview.of(approval, self._paint, columns=columns)
         options = [
             Option("y", "yes, once", "once"),
-            *(Option(key, f"yes, always in this {place}: {words}", key) for key, (_, place, words) in rules.items()),
-            *([Option("e", EDITED, "edit")] if approval.access.kind == "run" else []),
+            *(
+                Option(key, f"yes, always in this {place}: {words}", key, lasts=True)
+                for key, (_, place, words) in rules.items()
+            ),
+            *([Option("e", EDITED, "edit", lasts=True)] if approval.access.kind == "run" else []),
             Option("n", "no", "no"),
-            Option("t", "no, and tell the model why", "why"),
+            Option("t", "no, and tell the model why", "why", takes_words=True),
         ]
         head = approval_head(approval, self._cwd, self._paint, columns)
         more = shown_by_pages(preview, self._transcript.put, lambda: self._screen.size()[1] - len(options), head)
@@ -223,7 +226,7 @@ class ScreenApprover:
             rule, place, words = rules[answer]
             self._record(f"yes, always in this {place}: {words} · /permissions lists all")
             return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")
-        why = (await self._screen.ask_line("why? ")).strip() if answer == "why" else ""
+        why = (await self._screen.ask_words("why? ")).strip() if answer == "why" else ""
         self._transcript.denied(call_title(approval.tool, approval.input, self._cwd), why or NO_REASON)
         return ApprovalAnswer("deny", why)
 
@@ -245,7 +248,7 @@ class ScreenApprover:
             except InputError as error:
                 self._transcript.note(f"! {error}", "warning")
                 continue
-            places = [Option(place[0], f"in this {place}", place) for place in ("session", "project")]
+            places = [Option(place[0], f"in this {place}", place, lasts=True) for place in ("session", "project")]
             place = await self._screen.choose(f"Allow {one_word(rule)}", places)
             if place is not None:
                 self._record(f"yes, always in this {place}: {one_word(rule)} · /permissions lists all")

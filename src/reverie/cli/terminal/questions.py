@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from functools import partial
 from typing import Final
 
 from ...values import record
 from .footer import Part
 
 MAX_ROWS: Final = 12
-TYPING_SECONDS: Final = 0.7
-"""Keys that follow each other so quickly belong to a text that was begun before the question appeared."""
+QUIET_SECONDS: Final = 0.4
+"""A key answers a question if no other key follows within this time; in a text that a person types, one does."""
+ALL_PAGES: Final = "v"
 
 
 @record
@@ -24,66 +24,136 @@ class Option:
     key: str
     label: str
     value: str
+    lasts: bool = False
+    """Whether the answer also holds for later calls; its key only marks it, and Enter chooses it."""
+    takes_words: bool = False
+    """Whether a text that is typed at the question, and Enter, are this answer."""
+
+
+def call_later(seconds: float, act: Callable[[], None]) -> None:
+    """Call a function on the running loop after some time."""
+    asyncio.get_running_loop().call_later(seconds, act)
 
 
 @dataclass(slots=True)
 class Choice:
-    """A question with a few options; ``answer`` resolves to the chosen value, or to None if cancelled."""
+    """A question with a few options; ``answer`` resolves to the chosen value, or to None if cancelled.
+
+    The first key of a text looks like an answer, so it is held until it is clear that no text follows.
+    """
 
     title: str
     options: Sequence[Option]
     more: Callable[[bool], str] | None = None
     """Show the next page of the matter in question, or with True all of it, and return a line about the rest."""
-    typed_at: float = -inf
-    """The time of the last key that was typed into the input line before the question."""
+    has_draft: bool = False
+    """Whether the input had text before the question; this text is a message, and no answer."""
+    is_typing: bool = False
+    """Whether keys belong to the text in the input."""
+    later: Callable[[float, Callable[[], None]], None] = call_later
     answer: asyncio.Future[str | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     at: int = 0
     rest: str = ""
+    held: str = ""
+    """The key that was pressed last, if it is an answer that still waits."""
+    _keys: int = 0
+    _is_quick: bool = False
+    """Whether a key that follows now belongs to the same text as the held one."""
 
     def move(self, by: int) -> None:
         """Move the selection down by a number of options, or up if negative, past the end to the other end."""
-        self.at = (self.at + by) % len(self.options)
+        self.at = (self._marked + by) % len(self.options)
+        self.is_typing, self.held = False, ""
 
     def turn(self, *, to_end: bool = False) -> None:
         """Show the next page, or all pages, of the matter in question."""
         if self.more is not None:
             self.rest = self.more(to_end)
 
-    def press(self, key: str) -> None:
-        """Choose the option with this key, or turn the page; ignore the keys of a user who is still typing a text."""
-        if self._is_typing():
-            return
-        if key in (" ", "v") and self.rest:
-            self.turn(to_end=key == "v")
-            return
-        for option in self.options:
-            if option.key and option.key == key:
-                self.resolve(option.value)
+    def press(self, key: str) -> str:
+        """Hold the key of an answer for a short time, or turn the page; return the text that begins with this key."""
+        self._keys += 1
+        if key == " " and not self.held:
+            if self.rest:
+                self.turn()
+            return ""
+        if (self.held and self._is_quick) or not self._is_answer(key.lower()):
+            return self.begin(key)
+        self.held, self._is_quick = key, True
+        self.later(QUIET_SECONDS, partial(self._settle, self._keys))
+        return ""
+
+    def begin(self, text: str) -> str:
+        """Take the keys from now on as text, and return its beginning: the held key, and this."""
+        held, self.held = self.held, ""
+        self.is_typing = True
+        return held + text
 
     def accept(self) -> None:
-        """Choose the selected option, unless the user is still typing a text."""
-        if not self._is_typing():
-            self.resolve(self.options[self.at].value)
+        """Choose the option whose key is held, or else the selected one."""
+        if self._turns_all(self.held):
+            self._turn_all()
+        else:
+            self.resolve(self.options[self._marked].value)
 
-    def _is_typing(self) -> bool:
-        is_typing = time.monotonic() - self.typed_at < TYPING_SECONDS
-        if is_typing:
-            self.typed_at = time.monotonic()
-        return is_typing
+    def emptied(self) -> None:
+        """Note that the input has no text any more: the next key may answer."""
+        self.is_typing = self.has_draft = False
+
+    def answer_of(self, text: str) -> Option | None:
+        """Return the option that a text chooses that was typed at the question; None if the text is sent as always."""
+        if self.has_draft or self.answer.done() or text.startswith(("/", "!")):
+            return None
+        return next((one for one in self.options if one.takes_words), None)
+
+    @property
+    def _marked(self) -> int:
+        keys = [one.key for one in self.options]
+        return keys.index(self.held.lower()) if self.held and self.held.lower() in keys else self.at
+
+    def _is_answer(self, key: str) -> bool:
+        return self._turns_all(key) or any(one.key == key for one in self.options)
+
+    def _turns_all(self, key: str) -> bool:
+        return key == ALL_PAGES and bool(self.rest)
+
+    def _turn_all(self) -> None:
+        self.held = ""
+        self.turn(to_end=True)
+
+    def _settle(self, keys: int) -> None:
+        """Choose the option whose key is held, if no key came since; one that lasts waits for Enter."""
+        if keys != self._keys or not self.held or self.answer.done():
+            return
+        self._is_quick = False
+        if self._turns_all(self.held):
+            self._turn_all()
+        elif not self.options[self._marked].lasts:
+            self.resolve(self.options[self._marked].value)
+
+    def _hint(self, text: str) -> str:
+        if self.is_typing:
+            refuses = self.answer_of(text) is not None
+            return "Enter refuses with your words" if refuses else "Enter sends your text; ↑↓ and Enter answer"
+        if self.held and self.options[self._marked].lasts:
+            return "Enter confirms"
+        return "or type what to do instead" if self.answer_of(text) else ""
 
     def resolve(self, value: str | None) -> None:
         """Set the answer, if none is set yet."""
         if not self.answer.done():
             self.answer.set_result(value)
 
-    def parts(self) -> list[Part]:
-        """Return the question as styled text, with the options around the selected one."""
-        first = max(0, min(self.at - MAX_ROWS // 2, len(self.options) - MAX_ROWS))
+    def parts(self, text: str = "") -> list[Part]:
+        """Return the question above this text in the input as styled text, with the options around the selected one."""
+        first = max(0, min(self._marked - MAX_ROWS // 2, len(self.options) - MAX_ROWS))
         shown: list[Part] = [("class:warning", f"{self.rest}\n")] if self.rest else []
         shown.append(("class:title", self.title))
+        if hint := self._hint(text):
+            shown.append(("class:dim", f"  {hint}"))
         has_keys = any(option.key for option in self.options)
         for number, option in enumerate(self.options[first : first + MAX_ROWS], start=first):
-            mark, style = ("❯ ", "class:chosen") if number == self.at else ("  ", "")
+            mark, style = ("❯ ", "class:chosen") if number == self._marked and not self.is_typing else ("  ", "")
             key = f"{option.key or ' '}  " if has_keys else ""
             shown.append((style, f"\n{mark}{key}{option.label}"))
         left = len(self.options) - first - MAX_ROWS

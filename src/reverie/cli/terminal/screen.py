@@ -33,7 +33,7 @@ from .attached_files import image_path
 from .colours import STYLES
 from .footer import Part, footer_lines
 from .inline import InlineApplication
-from .questions import Choice, Option
+from .questions import Choice, Option, call_later
 from .states import Effect, InputLine, Key
 
 INPUT_ROWS: Final = 10
@@ -41,6 +41,8 @@ MENU_ROWS: Final = 12
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPIN_SECONDS: Final = 0.12
 HINT_SECONDS: Final = 2.0
+TYPING_SECONDS: Final = 0.7
+"""A text whose last key is not older was still being typed when the question appeared."""
 
 
 def lines_typed_before(terminal: int) -> list[str]:
@@ -70,6 +72,7 @@ class Screen:
         self.reply: asyncio.Future[str] | None = None
         self._asking = asyncio.Lock()
         self._typed_at = -inf
+        self._said = ""
         self._reply_mark = ""
         self._left = False
         self._hint = ""
@@ -95,11 +98,13 @@ class Screen:
         self._typed_at = time.monotonic()
         if buffer.text:
             self.on_typed()
+        elif self.choice is not None:
+            self.choice.emptied()
 
     # -- drawing
 
     def _layout(self) -> Layout:
-        choosing = Condition(lambda: self.choice is not None)
+        choosing, typing = Condition(lambda: self.choice is not None), Condition(lambda: self.is_typing)
         busy = Condition(lambda: self.activity() is not None and self.reply is None)
         hinting = Condition(lambda: bool(self.hint))
         live = Condition(lambda: bool(self.live()))
@@ -115,11 +120,12 @@ class Screen:
             self._lines(lambda: ""),
             ConditionalContainer(self._lines(self._busy_line), busy & ~choosing),
             ConditionalContainer(
-                self._lines(lambda: list(self.choice.parts()) if self.choice else [], wrap=True), choosing
+                self._lines(lambda: list(self.choice.parts(self.buffer.text)) if self.choice else [], wrap=True),
+                choosing,
             ),
-            ConditionalContainer(self._input, ~choosing),
+            ConditionalContainer(self._input, typing),
             self._search,
-            ConditionalContainer(self._lines(self._menu), has_completions & ~choosing),
+            ConditionalContainer(self._lines(self._menu), has_completions & typing),
             ConditionalContainer(self._lines(lambda: [("class:warning", f"  {self.hint}")]), hinting),
             self._lines(self._footer),
             Window(),
@@ -246,6 +252,36 @@ class Screen:
         has_menu = self.app.layout.is_searching or self.buffer.complete_state is not None
         return InputLine(bool(self.buffer.text), has_menu, self.choice is not None or self.reply is not None)
 
+    @property
+    def is_typing(self) -> bool:
+        """Whether keys go to the input line: no question is open, or a text is being typed at it."""
+        return self.choice is None or self.choice.is_typing
+
+    def begin_text(self, text: str) -> None:
+        """Put the beginning of a text that is typed at a question into the input, where the rest follows."""
+        self.app.vi_state.input_mode = InputMode.INSERT
+        self.buffer.insert_text(text)
+
+    def submit(self) -> None:
+        """Send the text of the input: as a reply, as the words of a refusal, or as a prompt or command."""
+        text = self.buffer.text
+        if self.reply is not None:
+            if not self.reply.done():
+                self.reply.set_result(text)
+            return
+        if not text.strip():
+            return
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        self.app.vi_state.input_mode = InputMode.INSERT
+        if self.choice is not None and (refusal := self.choice.answer_of(text)) is not None:
+            self._said = text
+            self.choice.resolve(refusal.value)
+            return
+        if self.choice is not None:
+            self.choice.emptied()
+        self.on_submit(text)
+
     async def choose(
         self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None
     ) -> str | None:
@@ -254,7 +290,10 @@ class Screen:
         Questions are asked one after another. ``more`` shows the next page of the matter, as in ``Choice``.
         """
         async with self._asking:
-            self.choice = Choice(title, options, more, self._typed_at if self.buffer.text else -inf)
+            has_draft = bool(self.buffer.text)
+            is_typing = has_draft and time.monotonic() - self._typed_at < TYPING_SECONDS
+            self.choice = Choice(title, options, more, has_draft, is_typing, self._call_later)
+            self._said = ""
             self.choice.turn()
             self.app.invalidate()
             try:
@@ -262,6 +301,17 @@ class Screen:
             finally:
                 self.choice = None
                 self.app.invalidate()
+
+    def _call_later(self, seconds: float, act: Callable[[], None]) -> None:
+        def act_and_draw() -> None:
+            act()
+            self.app.invalidate()
+
+        call_later(seconds, act_and_draw)
+
+    async def ask_words(self, mark: str) -> str:
+        """Return the words that were typed at the last question; ask for a line if there are none."""
+        return self._said or await self.ask_line(mark)
 
     async def edit_file(self, path: Path) -> None:
         """Open a file in the user's editor, which has the terminal meanwhile; raise ``InputError`` if it fails."""
@@ -312,23 +362,37 @@ def key_bindings(screen: Screen) -> KeyBindings:
 
 def _bind_choice(keys: KeyBindings, screen: Screen) -> None:
     choosing = Condition(lambda: screen.choice is not None)
+    typing = Condition(lambda: screen.is_typing)
 
-    def bind(names: tuple[Keys | str, ...], act: Callable[[Choice, KeyPressEvent], None]) -> None:
+    def bind(names: tuple[Keys | str, ...], when: Filter, act: Callable[[Choice, KeyPressEvent], None]) -> None:
         def handle(event: KeyPressEvent) -> None:
             if screen.choice is not None:
                 act(screen.choice, event)
 
         for name in names:
-            keys.add(name, filter=choosing, eager=True)(handle)
+            keys.add(name, filter=choosing & when, eager=True)(handle)
 
-    bind(("up", "c-p"), lambda choice, _: choice.move(-1))
-    bind(("down", "c-n", "tab"), lambda choice, _: choice.move(1))
-    bind(("enter",), lambda choice, _: choice.accept())
-    bind((Keys.Any,), lambda choice, event: choice.press(event.data.lower()))
+    def press(choice: Choice, event: KeyPressEvent) -> None:
+        text = event.data
+        if event.key_sequence[0].key == Keys.BracketedPaste and text.strip():
+            screen.begin_text(choice.begin(_pasted(text)))
+        elif len(text) == 1 and text.isprintable() and (begun := choice.press(text)):
+            screen.begin_text(begun)
+
+    bind(("up", "c-p"), ~has_completions, lambda choice, _: choice.move(-1))
+    bind(("down", "c-n"), ~has_completions, lambda choice, _: choice.move(1))
+    bind(("tab",), ~typing, lambda choice, _: choice.move(1))
+    bind(("enter",), ~typing, lambda choice, _: choice.accept())
+    bind((Keys.Any,), ~typing, press)
+
+
+def _pasted(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return image_path(text) or text
 
 
 def _is_typing(screen: Screen) -> Filter:
-    return Condition(lambda: screen.choice is None) & ~is_searching
+    return Condition(lambda: screen.is_typing) & ~is_searching
 
 
 def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
@@ -346,7 +410,7 @@ def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
             return
-        _submit(screen)
+        screen.submit()
 
     @keys.add("escape", "enter", filter=typing)
     @keys.add("c-j", filter=typing)
@@ -378,8 +442,7 @@ def _bind_other_programs(keys: KeyBindings, screen: Screen) -> None:
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _(event: KeyPressEvent) -> None:
-        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        screen.buffer.insert_text(image_path(text) or text)
+        screen.buffer.insert_text(_pasted(event.data))
 
     @keys.add("c-o", filter=typing)
     def _(event: KeyPressEvent) -> None:
@@ -396,7 +459,7 @@ def _bind_interrupts(keys: KeyBindings, screen: Screen) -> None:
     is_open = Condition(lambda: screen.input_line.has_menu or screen.input_line.has_question)
     stops = is_open | Condition(lambda: screen.activity() is not None)
 
-    @keys.add("s-tab", filter=typing & ~has_completions)
+    @keys.add("s-tab", filter=typing & ~has_completions & Condition(lambda: screen.choice is None))
     def _(event: KeyPressEvent) -> None:
         screen.on_mode()
 
@@ -413,18 +476,3 @@ def _bind_interrupts(keys: KeyBindings, screen: Screen) -> None:
     @keys.add("c-d", filter=is_open | Condition(lambda: not screen.buffer.text), eager=True)
     def _(event: KeyPressEvent) -> None:
         screen.on_key("ctrl-d", screen.input_line)
-
-
-def _submit(screen: Screen) -> None:
-    buffer = screen.buffer
-    text = buffer.text
-    if screen.reply is not None:
-        if not screen.reply.done():
-            screen.reply.set_result(text)
-        return
-    if not text.strip():
-        return
-    buffer.append_to_history()
-    buffer.reset()
-    screen.app.vi_state.input_mode = InputMode.INSERT
-    screen.on_submit(text)
