@@ -173,7 +173,9 @@ SESSION, PROJECT = (ApprovalAnswer("always", rule="Bash(git add a)", keep=keep) 
         ([*"no, use b", Keys.Enter], ApprovalAnswer("deny", "no, use b")),
         ([*"no", Keys.Enter, *"go on", Keys.Enter], ApprovalAnswer("deny", "no")),
         ([*"yes", Keys.Enter], ApprovalAnswer("deny", "yes")),
-        ([*"please", *[Keys.Backspace] * 6, Keys.Enter], ONCE),
+        ([*"please", *[Keys.Backspace] * 6, "", Keys.Enter], ONCE),
+        ([*"please", *[Keys.Backspace] * 6, Keys.Enter], None),
+        ([*"/cost", Keys.Enter, Keys.Enter], None),
         ([*"/cost", Keys.Enter], None),
     ],
 )

@@ -56,14 +56,15 @@ class Choice:
     rest: str = ""
     held: str = ""
     """The key that was pressed last, if it is an answer that still waits."""
-    _keys: int = 0
+    _waits: int = 0
     _is_quick: bool = False
-    """Whether a key that follows now belongs to the same text as the held one."""
+    """Whether a key that follows now belongs to the same text as the last one."""
 
     def move(self, by: int) -> None:
         """Move the selection down by a number of options, or up if negative, past the end to the other end."""
         self.at = (self._marked + by) % len(self.options)
-        self.is_typing, self.held = False, ""
+        self.is_typing = self._is_quick = False
+        self.held = ""
 
     def turn(self, *, to_end: bool = False) -> None:
         """Show the next page, or all pages, of the matter in question."""
@@ -72,15 +73,14 @@ class Choice:
 
     def press(self, key: str) -> str:
         """Hold the key of an answer for a short time, or turn the page; return the text that begins with this key."""
-        self._keys += 1
         if key == " " and not self.held:
             if self.rest:
                 self.turn()
             return ""
         if (self.held and self._is_quick) or not self._is_answer(key.lower()):
             return self.begin(key)
-        self.held, self._is_quick = key, True
-        self.later(QUIET_SECONDS, partial(self._settle, self._keys))
+        self.held = key
+        self._wait()
         return ""
 
     def begin(self, text: str) -> str:
@@ -90,15 +90,18 @@ class Choice:
         return held + text
 
     def accept(self) -> None:
-        """Choose the option whose key is held, or else the selected one."""
+        """Choose the option whose key is held, or else the selected one, unless a text has just ended."""
+        if self._is_quick and not self.held:
+            return
         if self._turns_all(self.held):
             self._turn_all()
         else:
             self.resolve(self.options[self._marked].value)
 
     def emptied(self) -> None:
-        """Note that the input has no text any more: the next key may answer."""
+        """Note that the input has no text any more: the next key may answer, and Enter a short time later."""
         self.is_typing = self.has_draft = False
+        self._wait()
 
     def answer_of(self, text: str) -> Option | None:
         """Return the option that a text chooses that was typed at the question; None if the text is sent as always."""
@@ -121,11 +124,18 @@ class Choice:
         self.held = ""
         self.turn(to_end=True)
 
-    def _settle(self, keys: int) -> None:
-        """Choose the option whose key is held, if no key came since; one that lasts waits for Enter."""
-        if keys != self._keys or not self.held or self.answer.done():
+    def _wait(self) -> None:
+        self._waits += 1
+        self._is_quick = True
+        self.later(QUIET_SECONDS, partial(self._settle, self._waits))
+
+    def _settle(self, waits: int) -> None:
+        """Choose the option whose key is held, if no other wait began since; one that lasts waits for Enter."""
+        if waits != self._waits:
             return
         self._is_quick = False
+        if not self.held or self.answer.done():
+            return
         if self._turns_all(self.held):
             self._turn_all()
         elif not self.options[self._marked].lasts:
