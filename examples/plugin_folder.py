@@ -26,5 +26,5 @@ with tempfile.TemporaryDirectory() as folder:
     done = subprocess.run(["sh", "-c", command], input=json.dumps(payload), capture_output=True, text=True, check=True)
     print(json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"])
 
-    subprocess.run([*words, "uninstall"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*words, "uninstall", "--yes"], check=True, stdout=subprocess.DEVNULL)
     print("deleted:", not plugin.exists())

@@ -410,7 +410,7 @@ def test_a_record_of_installations_of_a_newer_version_is_not_written(reverie: Re
     before = record.read_bytes()
     options = ["--host", "claude-code", "--project", str(place.work)]
     for word in ("install", "uninstall"):
-        code, out, err = reverie(word, *options, *(["--yes"] if word == "install" else []))
+        code, out, err = reverie(word, *options, "--yes")
         assert code != 0, (word, out)
         assert "newer Reverie" in err
         assert "upgrade Reverie" in err

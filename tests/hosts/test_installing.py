@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reverie.cli.hosts.install as installing_commands
 from reverie.cli.hosts.install import command as install_command
 from reverie.cli.hosts.install import remove
 from reverie.errors import InputError
@@ -198,7 +199,7 @@ def test_a_file_that_cannot_be_read_keeps_nobody_from_the_others(
         assert runner.invoke(install_command, ["--host", host, "--yes"]).exit_code == 0
     settings_file("claude-code").write_text("{")
     with pytest.raises(InputError, match=r"settings\.json: line 1 is not JSON"):
-        runner.invoke(remove, [], catch_exceptions=False, standalone_mode=False)
+        runner.invoke(remove, ["--yes"], catch_exceptions=False, standalone_mode=False)
     assert [settings_file(host).exists() for host in HOSTS] == [True, *[False] * (len(HOSTS) - 1)]
 
 
@@ -264,9 +265,9 @@ def test_the_commands_show_a_diff_and_say_where_the_old_file_is(
     assert "would be installed" in dry.output
     made = runner.invoke(install_command, ["--host", "claude-code", "--yes", "--json"], catch_exceptions=False)
     assert json.loads(made.output)["changes"][0]["state"] == "installed"
-    assert "restored" in runner.invoke(remove, [], catch_exceptions=False).output
+    assert "restored" in runner.invoke(remove, ["--yes"], catch_exceptions=False).output
     assert path.read_text() == "{}\n"
-    assert "No agent has" in runner.invoke(remove, [], catch_exceptions=False).output
+    assert "No agent has" in runner.invoke(remove, ["--yes"], catch_exceptions=False).output
 
 
 def test_a_file_that_a_killed_install_left_beside_the_users_goes_with_the_next_one(tmp_path: Path) -> None:
@@ -313,3 +314,25 @@ def test_outputs_are_watched_only_where_a_host_leaves_big_ones() -> None:
     assert watched["claude-code"]["PostToolUse"]["matcher"] == "mcp__.*"
     assert "PostToolUse" not in {**watched["codex"], **watched["qwen"]}
     assert all("SessionStart" in events for events in watched.values())
+
+
+@pytest.mark.requirement("H1")
+def test_uninstall_shows_the_diff_and_asks_as_install_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("REVERIE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    runner = CliRunner()
+    assert runner.invoke(install_command, ["--host", "claude-code", "--yes"]).exit_code == 0
+    path = tmp_path / ".claude" / "settings.json"
+    before = path.read_bytes()
+    silent = runner.invoke(remove, [])
+    assert isinstance(silent.exception, InputError)
+    assert "--yes removes the hooks" in str(silent.exception)
+    assert "reverie" in runner.invoke(remove, ["--dry-run"]).output
+    monkeypatch.setattr(installing_commands, "confirmed", lambda question, _refusal: False)
+    assert "-" in runner.invoke(remove, [], catch_exceptions=False).output
+    assert path.read_bytes() == before
+    monkeypatch.setattr(installing_commands, "confirmed", lambda question, _refusal: True)
+    assert runner.invoke(remove, [], catch_exceptions=False).exit_code == 0
+    assert not path.exists()
+    assert "No agent has Reverie's hooks" in runner.invoke(remove, [], catch_exceptions=False).output

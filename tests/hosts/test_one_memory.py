@@ -67,7 +67,7 @@ def test_the_host_keeps_its_memory_in_our_directory_until_uninstall(run: Run, pr
     assert odd.file in warned, "the host's own index does not mark it"
     assert "metrics" not in warned
     assert "unchanged" in run("--yes", "--share-memory")
-    run(undo=True)
+    run("--yes", undo=True)
     assert not local.exists()
     assert index_shown(project)
     assert (theirs / "deploy.md").read_text() == NATIVE
@@ -112,7 +112,7 @@ def test_what_is_no_small_readable_file_is_named_and_the_others_are_copied(
     memory = Memory.open(project)
     assert "deploy.md" in memory.index().text
     assert not (memory.path / "big.md").exists()
-    run(undo=True)
+    run("--yes", undo=True)
     told = json.loads(run("--yes", "--json", "--share-memory"))
     assert (told["copied"], told["not_copied"]) == ([], ["a_folder.md", "a_link.md", "big.md"])
 
@@ -134,12 +134,12 @@ def test_the_rule_that_protects_the_journal_comes_and_goes_with_the_shared_memor
     local.write_text(before)
     run("--yes", "--share-memory")
     assert ".journal/**)" in local.read_text()
-    run(undo=True)
+    run("--yes", undo=True)
     assert local.read_text() == before
     run("--yes", "--share-memory")
     edited = local.read_text().replace("{", '{"model": "opus",', 1)
     local.write_text(edited)
-    run(undo=True)
+    run("--yes", undo=True)
     assert ".journal" not in local.read_text()
     assert "opus" in local.read_text()
     assert ("Read(./.env)" in local.read_text()) == ("Read(./.env)" in before)
@@ -156,7 +156,7 @@ def test_a_setting_that_the_user_made_and_edits_since_stay(run: Run, project: Pa
     local.write_text("{}")
     run("--yes", "--share-memory")
     local.write_text(local.read_text().replace("{", '{"model": "opus",', 1))
-    run(undo=True)
+    run("--yes", undo=True)
     assert json.loads(local.read_text()) == {"model": "opus"}
 
 

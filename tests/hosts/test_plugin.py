@@ -197,7 +197,7 @@ def test_the_commands_build_and_delete_the_folder(tmp_path: Path, capsys: pytest
     assert not folder.exists()
     assert run(["install", "--plugin", str(folder)]) == 0
     assert (folder / "opencode" / "reverie.js").is_file()
-    assert run(["uninstall"]) == 0
+    assert run(["uninstall", "--yes"]) == 0
     assert not folder.exists()
     assert run(["install", "--plugin", str(folder)]) == 0
     capsys.readouterr()

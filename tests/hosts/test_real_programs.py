@@ -159,7 +159,7 @@ def hook_time(world: HostWorld, settings: Path) -> str:
 
 def uninstalled(world: HostWorld, settings: Path, before: bytes | None) -> str:
     """Uninstall and compare the settings file with the one before."""
-    world.reverie("uninstall")
+    world.reverie("uninstall", "--yes")
     now = settings.read_bytes() if settings.exists() else None
     return yes(now == before, f"{settings.name} differs: {now!r}")
 
@@ -221,7 +221,7 @@ def test_a_real_program_loads_the_plugin_folder_and_loses_it_again(
             assert done.code == 0, f"{command}: {done.out[-500:]} {done.err[-500:]}"
         world.ask(PROMPT)
         first = world.sent()[0]
-        world.reverie("uninstall")
+        world.reverie("uninstall", "--yes")
     cell = yes(INDEX in first and WHY in first, "the first request holds no index or no recalled memory")
     record_property("cell", [program.title, version, PLUGIN, cell])
     print(f"{program.title} {version}: {PLUGIN}: {cell}")

@@ -159,24 +159,49 @@ def _next_steps(host: Host) -> list[str]:
 @click.option("--plugin", metavar="DIR", help="Only delete the plugin folder that was built there.")
 @click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
 @click.option("--dry-run", is_flag=True, help="Show the diff and write nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def remove(host: str | None, plugin: str | None, project: str | None, dry_run: bool, as_json: bool) -> None:
-    """Remove Reverie's hooks; restore the file byte for byte, or if it was edited since, remove only the hooks."""
+def remove(host: str | None, plugin: str | None, project: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Remove Reverie's hooks; restore the file byte for byte, or if it was edited since, remove only the hooks.
+
+    It shows the diff and asks.
+    """
     home = load_settings().home
-    folders = [Path(plugin).absolute()] if plugin else plugin_folders(home) if host is None else []
-    deleted = [path for folder in folders for path in delete_plugin(folder, home, dry_run=dry_run)]
-    if plugin and as_json:
-        emit_json({"dry_run": dry_run, "deleted": deleted})
-    elif not as_json and (deleted or plugin):
-        said = f"{'would be ' if dry_run else ''}deleted" if deleted else "no plugin of Reverie"
-        say(f"{', '.join(map(str, folders))}: {said}")
     if plugin:
+        _delete_plugin(Path(plugin).absolute(), home, dry_run, as_json)
         return
+    folders = plugin_folders(home) if host is None else []
     wanted: list[tuple[Host, Path]] = [row for row in installed_files(home) if host in (None, row[0])]
     if host is not None:
         named = cast(Host, host)
         one = (named, settings_file(named, project=_directory(project)))
         wanted = [one] if project else list(dict.fromkeys([one, *wanted]))
+    made, wrong = _uninstalled(wanted, home, dry_run=True)
+    deleted = [path for folder in folders for path in delete_plugin(folder, home, dry_run=True)]
+    needs_answer = not (dry_run or yes) and bool(deleted or any(one.diff for one in made))
+    if needs_answer:
+        _print_diffs(made)
+        for path in deleted:
+            say(f"{path}: would be deleted")
+        refusal = "removed nothing: confirmation needs a terminal; --yes removes the hooks, --dry-run shows the diff"
+        if not confirmed("Remove these hooks?", refusal):
+            return
+    if not dry_run:
+        deleted = [path for folder in folders for path in delete_plugin(folder, home, dry_run=False)]
+        made, wrong = _uninstalled(wanted, home, dry_run=False)
+    if deleted and not as_json:
+        _print_deleted(folders, dry_run, deleted)
+    _print_changes(made, dry_run, as_json, diffs=not needs_answer)
+    if wrong:
+        raise InputError("; ".join(wrong))
+    if not made and not deleted and not as_json:
+        say("No agent has Reverie's hooks.")
+
+
+def _uninstalled(
+    wanted: Sequence[tuple[Host, Path]], home: Path, *, dry_run: bool
+) -> tuple[list[SettingsChange], list[str]]:
+    """Remove the hooks from each file; return the changes and the errors of the files that could not be changed."""
     made: list[SettingsChange] = []
     wrong: list[str] = []
     for name, path in wanted:
@@ -184,11 +209,20 @@ def remove(host: str | None, plugin: str | None, project: str | None, dry_run: b
             made.append(uninstall(name, path, home, dry_run=dry_run))
         except ReverieError as error:  # continue with the other files
             wrong.append(str(error))
-    _print_changes(made, dry_run, as_json)
-    if wrong:
-        raise InputError("; ".join(wrong))
-    if not made and not deleted and not as_json:
-        say("No agent has Reverie's hooks.")
+    return made, wrong
+
+
+def _delete_plugin(folder: Path, home: Path, dry_run: bool, as_json: bool) -> None:
+    deleted = delete_plugin(folder, home, dry_run=dry_run)
+    if as_json:
+        emit_json({"dry_run": dry_run, "deleted": deleted})
+    else:
+        _print_deleted([folder], dry_run, deleted)
+
+
+def _print_deleted(folders: Sequence[Path], dry_run: bool, deleted: Sequence[object]) -> None:
+    said = f"{'would be ' if dry_run else ''}deleted" if deleted else "no plugin of Reverie"
+    say(f"{', '.join(map(str, folders))}: {said}")
 
 
 def _directory(project: str | None) -> Path | None:
