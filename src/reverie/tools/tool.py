@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
+from ..arguments import check_type
 from ..conversation.file_reads import FileRead
+from ..errors import InputError
 from ..values import record
 
 if TYPE_CHECKING:
     from .context import ToolContext
 
+T = TypeVar("T")
 AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "checkout", "own", "other"]
 
 
@@ -107,6 +110,16 @@ def declaration(tool: Tool, others: Collection[str] = ()) -> dict[str, Any]:
     told = [sentence for names, sentence in beside.items() if set(names.split()) <= set(others)]
     description = " ".join([tool.description, *told])
     return {"name": tool.name, "description": description, "input_schema": tool.input_schema}
+
+
+def checked_tools(given: Sequence[T], *, declared: bool = False) -> Sequence[T]:
+    """Return a caller's tools; raise ``InputError`` unless each is a tool (``declared``: or a dict)."""
+    check_type("tools", given, (list, tuple), "a list of tools")
+    for tool in given:
+        if not hasattr(tool, "input_schema") and not (declared and isinstance(tool, dict)):
+            other = ", or a declaration with name, description and input_schema" if declared else ""
+            raise InputError(f"{tool!r} is no tool: pass a function with @tool{other}")
+    return given
 
 
 def object_schema(required: Sequence[str], /, **properties: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from ...arguments import check_type
+from ...errors import InputError
 from ..entries import Message, clean
 from .documents import pdf_problem
 from .images import GENERAL, base64_head, image_data, image_problem, media_in
@@ -52,6 +54,21 @@ _KEYS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(_SERVER_RESULTS, frozenset({"type", "tool_use_id", "content", "caller"})),
     "mcp_tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
 }
+
+
+def check_content(argument: str, given: object, *, may_be_empty: bool = True) -> None:
+    """Raise ``InputError`` unless an argument is text or a list of content blocks."""
+    if not may_be_empty and (not given or (isinstance(given, str) and not given.strip())):
+        raise InputError(f"{argument} is empty: pass some text")
+    check_type(argument, given, (str, list), "text or a list of content blocks")
+    for item in cast("list[object]", given) if isinstance(given, list) else ():
+        block = cast(Block, item) if isinstance(item, dict) else {}
+        kind = block.get("type")
+        if not isinstance(kind, str) or (kind == "text" and not isinstance(block.get("text"), str)):
+            raise InputError(
+                f"{argument} has an item that is no content block: pass text or a list of content blocks, such as "
+                "{'type': 'text', 'text': '...'}"
+            )
 
 
 def text_block(text: str) -> Block:

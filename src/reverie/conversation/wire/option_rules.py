@@ -77,7 +77,9 @@ def _max_tokens(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fau
     limit, most = request.get("max_tokens"), rules.facts.max_output_tokens
     if limit is None:
         yield "max_tokens", "Field required"
-    elif not _whole(limit) or limit < 0:
+    elif not _whole(limit):
+        yield "max_tokens", "Input should be a valid integer"
+    elif limit < 0:
         yield "max_tokens", "Input should be greater than or equal to 0"
     elif rules.known and limit > most:
         yield (

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from ...arguments import check_text
 from ...text.directives import binding_part
 from ...text.words import sentences
 from ..recall.terms import tokens, without_noise
@@ -137,6 +138,7 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = (), reas
     """
     if type_name not in TYPES:
         return f"{type_name!r} is no type of memory; the types are {', '.join(TYPES)}"
+    check_text("text", text)
     if not text.strip():
         return "there is no text; say which fact to remember"
     prose = claim_of(text)

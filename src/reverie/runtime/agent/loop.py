@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from anyio import CancelScope
 
+from ...conversation.wire.blocks import check_content
 from ...conversation.wire.request import CONTINUE
 from ...errors import (
     CompactionError,
@@ -148,6 +149,7 @@ async def _begin(run: QueryRun, prompt: Prompt | None) -> QueryEnd | None:
     if prompt is None:
         await run.interrupt.guard(run.host.begin_query(""))
         return None
+    check_content("the prompt", prompt)
     text = prompt if isinstance(prompt, str) else "\n".join(str(block.get("text", "")) for block in prompt)
     refused = await _say(run, prompt, text)
     return QueryEnd("hook_stopped", refused) if refused is not None else None

@@ -8,23 +8,24 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
+from ...arguments import check_text
 from ...conversation.tokens.window import Thresholds
-from ...errors import ModelError
+from ...errors import InputError, ModelError
 from ...events import Event, ModelRetried
 from ...models import Retry, RetryingModel, open_model
 from ...models.anthropic import AnthropicModel
 from ...models.sdk_client import SdkModel
 from ...ports import Model, Storage
-from ...settings import AgentPolicy, Settings
+from ...settings import AgentPolicy, Mode, Settings
 from ...tools import Todo, ToolContext, standard_tools
 from ...tools.files.read_state import ReadState, version_of
 from ...tools.shell.sandbox import available
-from ...tools.tool import Tool
+from ...tools.tool import Tool, checked_tools
 from ...values import replace
 from ..dream.scheduler import DreamScheduler
 from ..guard.always import KeptRules
@@ -167,6 +168,10 @@ async def is_trusted(options: AgentOptions) -> bool:
 async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitStack) -> AgentParts:
     """Open an agent's model, session, tools, hooks and memory and return them; ``stack`` closes them."""
     settings = options.settings
+    if options.mode not in get_args(Mode):
+        raise InputError(f"mode is {options.mode!r}: pass one of {', '.join(get_args(Mode))}")
+    if options.system is not None:
+        check_text("system", options.system)
 
     def report(retry: Retry) -> None:
         events.emit(
@@ -340,7 +345,7 @@ def _fitted_policy(policy: AgentPolicy, session: Session) -> AgentPolicy:
 def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small: bool) -> list[Tool]:
     """Return the caller's tools; if it gave None, the standard tools and, with a memory, the Memory tool."""
     if options.tools is not None:
-        return list(options.tools)
+        return list(checked_tools(options.tools))
     tools = standard_tools(options.settings.agent, SMALL_TOOLS if is_small else None)
     return [*tools, memory.tool()] if memory is not None else tools
 

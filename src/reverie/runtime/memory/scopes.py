@@ -13,6 +13,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
+from ...arguments import check_text
 from ...errors import InputError, StorageError, UnsafePath
 from ...memories.rules.secrets import refuse_secrets
 from ...memories.rules.taxonomy import lint_memory, route
@@ -96,6 +97,7 @@ class Scopes:
 
         A file name is only checked, not looked up. ``gone`` adds a hint about deleted memories to the error.
         """
+        check_text("the memory's name", file_or_name)
         if file_or_name.endswith(".md"):
             return self.split(file_or_name)
         wanted = " ".join(file_or_name.split()).casefold()

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
+from ...arguments import check_text
 from ...errors import StorageError
 from ...memories.recall.local_choice import is_certain
 from ...memories.recall.policy import RecallPolicy
@@ -96,6 +97,7 @@ class MemorySearch:
 
         With a policy, only the memories that are certain to help by it.
         """
+        check_text("the question", query)
         self.refresh()
         matches = self.search(query, limit=limit)
         found = (self.get(match.file) for match in matches if policy is None or is_certain(match, policy))

@@ -7,13 +7,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ...arguments import check_text
 from ...errors import InputError, SessionError
 from ...models import RetryingModel, open_model
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
 from ...tools.function_tool import FunctionTool
 from ...tools.tool import Output, error_output
-from ..places.projects import canonical_root, inbox_key, project_slug
+from ..places.projects import canonical_root, directory_of, inbox_key, project_slug
 from ..places.storage import storage_of
 from ..session import session
 from ..session.background import IndependentTaskGroup
@@ -40,12 +41,14 @@ class Session(session.Session):
 
         The next ``prepare`` of that session logs it. Raise ``InputError`` if the text is empty.
         """
+        check_text("text", text)
         if not text.strip():
             raise InputError("the message is empty: pass some text")
-        settings = settings or load_settings(project=canonical_root(Path(cwd)))
+        directory = directory_of(cwd, exists=False)
+        settings = settings or load_settings(project=canonical_root(directory))
         store = storage or storage_of(settings)
         try:
-            post(store, inbox_key(project_slug(Path(cwd)), name), "note", {"text": text}, sender=sender)
+            post(store, inbox_key(project_slug(directory), name), "note", {"text": text}, sender=sender)
         finally:
             if storage is None:
                 store.close()

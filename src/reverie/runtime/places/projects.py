@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ...arguments import check_text, check_type
 from ...digests import hex_of
 from ...errors import InputError
 from ...lazy import pattern
@@ -20,6 +21,17 @@ _SESSION: Final = pattern(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}\Z")
 def canonical_root(directory: Path) -> Path:
     """Return the git root of a directory (for a worktree the main repository), or its real path outside git."""
     return type(directory)(root_of(str(directory)))
+
+
+def directory_of(cwd: Path | str, *, exists: bool) -> Path:
+    """Return a caller's ``cwd`` as a path; raise ``InputError`` if it is none, or no directory where one must be."""
+    from pathlib import Path  # slow to load, and hooks need only text
+
+    check_type("cwd", cwd, (str, os.PathLike), "the path of a directory")
+    directory = Path(cwd)
+    if exists and not directory.is_dir():
+        raise InputError(f"cwd is {str(directory)!r}, which is no directory: pass the directory of the project")
+    return directory
 
 
 def root_of(directory: str) -> str:
@@ -73,6 +85,7 @@ def project_slug(directory: Path | str) -> str:
 
 def session_key(slug: str, session: str) -> str:
     """Return the storage key of a session's folder; raise ``InputError`` for an invalid session name."""
+    check_text("the session's name", session)
     if not _SESSION.match(session) or session.endswith(".jsonl"):
         raise InputError(
             f"{session!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 128, starting with a "

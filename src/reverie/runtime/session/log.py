@@ -19,7 +19,7 @@ from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
-from ...errors import LogLost, NewerVersion
+from ...errors import LogLost, NewerVersion, SessionNotFound
 from ...events import DecisionMade, EntryAppended, Event, FellBack, Listener
 from ...ports import Storage
 from ...storage.files import FileStorage
@@ -137,6 +137,7 @@ class SessionLog:
         """Take the lease in write mode, load the log, fold it into the view, and return the parsed log.
 
         ``take`` is called with each entry and the view before it. A log of a newer Reverie is open for reading only.
+        Raise ``SessionNotFound`` if there is nothing to read.
         """
         given_up = ThreadEvent()
         try:
@@ -149,6 +150,8 @@ class SessionLog:
             raise
         if self._writer.newer_version:
             self.mode = "read"
+        if not loaded.entries and not loaded.damage and self.mode == "read":
+            raise SessionNotFound(f"there is no session {self.name!r} to read; mode='write' begins one")
         self._since_request = decisions_since_call(loaded.entries)
         return loaded
 

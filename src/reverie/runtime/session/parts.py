@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from anyio import to_thread
 
+from ...arguments import check_text, check_type
 from ...cache.prices import rates_of
 from ...cache.usage import usage_of
 from ...conversation.entries import DECISION, Entry
@@ -290,7 +291,12 @@ def new_facts(options: SessionOptions, loaded: ParsedLog, view: View) -> dict[st
 
 
 def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
-    """Build the parts of a session and connect them to its log."""
+    """Build the parts of a session and connect them to its log; raise ``InputError`` for an option of no use."""
+    if options.mode not in ("write", "read"):
+        raise InputError(f"mode is {options.mode!r}: pass 'write' or 'read'")
+    check_type("memory", options.memory, bool, "True or False")
+    check_text("subject", options.subject)
+    check_text("folder", options.folder)
     settings, storage, folder = options.settings, options.storage, options.key
     policy = SessionPolicy(settings)
     if options.model is not None:

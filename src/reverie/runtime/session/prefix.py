@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
+from ...arguments import check_text
 from ...conversation.amendments import amendment, system_changes, told_in_part
 from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.view import View
 from ...conversation.wire.betas import BetaNeed, beta_needs
+from ...conversation.wire.blocks import check_content
 from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, tools_of
 from ...conversation.wire.request import CONTINUE, ends_with_reply
 from ...conversation.wire.schemas import takes_inputs_of
@@ -85,11 +87,16 @@ class RequestOptions:
         tools: list[dict[str, Any]] | None,
         options: Mapping[str, Any],
     ) -> RequestOptions:
-        """Split the caller's options into body and extras; raise ``InputError`` for ``cache_control`` or no model."""
+        """Split the caller's options into body and extras; raise ``InputError`` for one that prepare() cannot use."""
+        check_text("model", model)
         if not model.strip():
             raise InputError("the model's name is empty: pass the name that the provider bills, as model=")
         if "cache_control" in options:
             raise InputError("prepare() places the cache breakpoints itself: leave cache_control out")
+        if "messages" in options:
+            raise InputError("prepare() sends the messages of the session: leave messages out, and call say()")
+        if system is not None:
+            check_content("system", system)
         body = {key: value for key, value in options.items() if key in REQUEST_FIELDS}
         extras = {key: value for key, value in options.items() if key not in REQUEST_FIELDS}
         return RequestOptions(model, system, tools, body, extras, betas_of(options))

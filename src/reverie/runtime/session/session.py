@@ -15,6 +15,7 @@ from ...conversation.entries import ASSISTANT, META, USER, Entry
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
+from ...conversation.wire.blocks import check_content
 from ...errors import InputError, PromptTooLong, SessionError
 from ...events import (
     FellBack,
@@ -29,9 +30,9 @@ from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
 from ...settings import PRESETS, Preset, Settings, load_settings
 from ...tools.function_tool import FunctionTool
-from ...tools.tool import declaration
+from ...tools.tool import checked_tools, declaration
 from ..guard.hooks import Hooks
-from ..places.projects import canonical_root, project_slug
+from ..places.projects import canonical_root, directory_of, project_slug
 from ..places.storage import storage_of
 from . import replies
 from .cache_renewal import record_ping, warming_request, when_idle
@@ -91,7 +92,7 @@ class Session:
         of ``say``, and extracts new ones after a reply without tool calls; without a model it makes no call for that.
         ``subject`` is your id of the person it is about, by which ``reverie delete --subject`` finds it.
         """
-        directory = Path(cwd)
+        directory = directory_of(cwd, exists=mode != "read")
         settings = settings or load_settings(project=canonical_root(directory))
         return cls(
             SessionOptions(
@@ -206,6 +207,7 @@ class Session:
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
         """Log an attachment: content that the program adds for the model, such as a date or a changed file."""
+        check_content("the attachment", content)
         return await self.log.attach(await self.parts.offload.images.admitted(self.log, content), type=type)
 
     async def set_context(self, key: str, text: str) -> Entry | None:
@@ -228,8 +230,7 @@ class Session:
             call = text_call(self.view, output_of)
             await self.log.append(ASSISTANT, call, sync=False)
             return await self.result(call["message"]["content"][0]["id"], content)
-        if not content or (isinstance(content, str) and not content.strip()):
-            raise InputError("the message is empty: pass some text")
+        check_content("the message", content, may_be_empty=False)
         await self._memory.begin_query(content)
         shown = await self.parts.offload.images.admitted(self.log, content)
         return await self.log.append(USER, {"message": {"role": "user", "content": shown}})
@@ -314,11 +315,11 @@ class Session:
 
         It extends the last request unless a logged decision changes the prefix. ``tools`` are declarations or functions
         with ``@tool``. ``options`` are other fields of the request and arguments of the SDK call, named as in the
-        Messages API; ``shape`` is the API of the request. Raise ``WindowFull`` if it cannot fit, and ``InputError``
-        for an empty model name.
+        Messages API; ``shape`` is the API of the request. Raise ``WindowFull`` if it cannot fit.
         """
         await self._memory.before_request()
-        declared = None if tools is None else [one if isinstance(one, dict) else declaration(one) for one in tools]
+        given = checked_tools(() if tools is None else tools, declared=True)
+        declared = [one if isinstance(one, dict) else declaration(one) for one in given]
         asked = RequestOptions.of(model, system, declared, {"max_tokens": max_tokens, **options})
         request = await prepare(self.log, self.parts, asked)
         extras = asked.extras_for(request, self.view) if shape == "messages" else asked.extras

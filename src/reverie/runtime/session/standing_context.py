@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from ...arguments import check_text
 from ...conversation.decisions import Cause, ContextSaid, SaidItem
 from ...conversation.entries import Entry
 from ...conversation.standing_context import (
@@ -90,6 +91,8 @@ class StandingContext:
         A text with the same key replaces the older one, unless both have the same ``digest``. The log is the only
         place of the text.
         """
+        check_text("key", key)
+        check_text("text", text)
         if not key.strip() or not text.strip():
             raise InputError("standing context needs a key and a text; remove_context() ends it")
         item = StandingItem(key, source, name or f"the note {key!r}", text, digest=digest, budget=budget)

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
+from ....arguments import check_text
 from ....conversation.authorship import own_words
 from ....conversation.cuts import message_of
 from ....conversation.decisions import Collapsed, Compacted, ResultOffloaded, Snipped, decision_of
@@ -116,6 +117,7 @@ class ReadBack:
 
     def find(self, handle: str) -> StoredContent:
         """Return the content of a handle, verified by its logged hash, if any; raise ``InputError`` if unknown."""
+        check_text("the handle", handle)
         found = (
             self._context(handle)
             or self._result(handle)

@@ -1,0 +1,162 @@
+"""Arguments of a wrong type: the public API refuses them, names the argument and says which values it accepts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import Agent, InMemoryStorage, InputError, Memory, Session, SessionNotFound
+from reverie.integrations.sync_session import SyncSession
+from reverie.models import ScriptedModel
+
+MODEL = "claude-sonnet-4-5"
+CONTENT = "text or a list of content blocks"
+TOOL: dict[str, Any] = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}
+NO_CONTENT: list[Any] = [
+    b"x",
+    5,
+    {"a": 1},
+    ("a",),
+    ["a"],
+    [5],
+    [{"a": 1}],
+    [{"type": 5}],
+    [{"type": "text", "text": 5}],
+]
+
+
+@pytest.mark.parametrize("content", NO_CONTENT, ids=repr)
+def test_what_is_no_content_is_refused_and_leaves_no_entry(tmp_path: Path, content: Any) -> None:
+    async def steps() -> None:
+        async with Session.open("s", cwd=tmp_path, storage=InMemoryStorage()) as session:
+            before = len(list(session.view.entries()))
+            with pytest.raises(InputError, match=f"the message .*{CONTENT}"):
+                await session.say(content)
+            with pytest.raises(InputError, match=f"the attachment .*{CONTENT}"):
+                await session.attach(content)
+            assert len(list(session.view.entries())) == before
+            await session.say("hello")
+            with pytest.raises(InputError, match=f"system .*{CONTENT}"):
+                await session.prepare(model=MODEL, max_tokens=9, system=content)
+        async with Agent(model=ScriptedModel(["done"]), cwd=tmp_path, storage=InMemoryStorage()) as agent:
+            with pytest.raises(InputError, match=f"the prompt .*{CONTENT}"):
+                _ = [event async for event in agent.ask(content)]
+
+    anyio.run(steps)
+
+
+def test_content_blocks_of_every_type_are_accepted(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with Session.open("s", cwd=tmp_path, storage=InMemoryStorage()) as session:
+            image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+            await session.say([{"type": "text", "text": "What is this?"}, image])
+            system = [{"type": "text", "text": "Be brief."}]
+            request = await session.prepare(model=MODEL, max_tokens=9, system=system, tools=(TOOL,))
+            assert request["system"][0]["text"] == "Be brief."
+            assert [block["type"] for block in request["messages"][0]["content"]] == ["text", "image"]
+
+    anyio.run(steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tools": [print]}, "built-in function print.* is no tool: pass a function with @tool, or a declaration"),
+        ({"tools": ["look"]}, "'look' is no tool"),
+        ({"tools": TOOL}, "tools is of type dict: pass a list of tools"),
+        ({"tools": 5}, "tools is of type int: pass a list of tools"),
+        ({"tools": [TOOL], "tool_choice": "auto"}, "tool_choice='auto' would be refused"),
+        ({"max_tokens": "100"}, "max_tokens='100' .* valid integer"),
+        ({"model": 5}, "model is of type int: pass text"),
+        ({"messages": []}, "leave messages out, and call say()"),
+    ],
+    ids=repr,
+)
+def test_an_option_of_a_wrong_type_is_refused_by_its_name(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    with SyncSession.open("s", cwd=tmp_path, storage=InMemoryStorage()) as session:
+        session.say("hello")
+        with pytest.raises(InputError, match=said):
+            session.prepare(**{"model": MODEL, "max_tokens": 9, **options})
+        assert session.prepare(model=MODEL, max_tokens=9)["max_tokens"] == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        (5, {}, "the session's name is of type int"),
+        ("s", {"cwd": 5}, "cwd is of type int"),
+        ("s", {"cwd": "/nope/x"}, "cwd is '/nope/x', which is no directory"),
+        ("s", {"memory": "yes"}, "memory is of type str: pass True or False"),
+        ("s", {"mode": "rd"}, "mode is 'rd': pass 'write' or 'read'"),
+        ("s", {"subject": 5}, "subject is of type int"),
+    ],
+    ids=repr,
+)
+def test_a_session_is_not_opened_by_a_wrong_argument(
+    tmp_path: Path, name: Any, options: dict[str, Any], said: str
+) -> None:
+    storage = InMemoryStorage()
+    with pytest.raises(InputError, match=re.escape(said)):
+        Session.open(name, **{"cwd": tmp_path, "storage": storage, **options})
+    assert not list(storage.list("projects"))
+
+
+def test_reading_a_session_that_does_not_exist_says_so_and_one_of_a_gone_directory_works(tmp_path: Path) -> None:
+    async def steps() -> None:
+        storage = InMemoryStorage()
+        with pytest.raises(SessionNotFound, match="no session 's' to read"):
+            async with Session.open("s", cwd=tmp_path, storage=storage, mode="read"):
+                pass
+        async with Session.open("s", cwd=tmp_path / "work", storage=storage, mode="write") as session:
+            await session.say("hello")
+        (tmp_path / "work").rmdir()
+        async with Session.open("s", cwd=tmp_path / "work", storage=storage, mode="read") as session:
+            assert session.view.messages() == [{"role": "user", "content": "hello"}]
+
+    (tmp_path / "work").mkdir()
+    anyio.run(steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tools": [print]}, "is no tool: pass a function with @tool"),
+        ({"tools": [TOOL]}, "is no tool"),
+        ({"tools": 5}, "tools is of type int"),
+        ({"mode": "rd"}, "mode is 'rd': pass one of default"),
+        ({"system": 5}, "system is of type int"),
+        ({"session": 5}, "the session's name is of type int"),
+    ],
+    ids=repr,
+)
+def test_an_agent_is_not_opened_by_a_wrong_argument(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    async def steps() -> None:
+        with pytest.raises(InputError, match=said):
+            async with Agent(**{"model": ScriptedModel(["done"]), "cwd": tmp_path, **options}):
+                pass
+
+    anyio.run(steps)
+
+
+def test_what_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
+    memory: Any = Memory(tmp_path)
+    for refused, said in (
+        (lambda: memory.recall(None), "the question is of type NoneType: pass text"),
+        (lambda: memory.get(None), "the memory's name is of type NoneType"),
+        (lambda: memory.save(b"x", type="user"), "text is of type bytes"),
+    ):
+        with pytest.raises(InputError, match=said):
+            refused()
+    with SyncSession.open("s", cwd=tmp_path, storage=InMemoryStorage()) as opened:
+        session: Any = opened
+        for refused, said in (
+            (lambda: session.set_context(5, "a"), "key is of type int"),
+            (lambda: session.set_context("k", b"a"), "text is of type bytes"),
+            (lambda: session.expand(5), "the handle is of type int"),
+        ):
+            with pytest.raises(InputError, match=said):
+                refused()
