@@ -121,6 +121,7 @@ def test_named_recordings_are_measured(reverie: Callable[..., tuple[int, str, st
     found = json.loads(reverie("stats", SAMPLE, "--json")[1])
     assert 0 < found["total"]["cache_hit_rate"] <= 1
     assert found["total"]["sessions"] == len(found["sessions"]) >= 1
+    assert found["total"]["compactions_imported"] == found["total"]["compactions"]
     drawn = reverie("stats", SAMPLE)[1]
     for name in (
         "cost",

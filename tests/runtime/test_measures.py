@@ -14,6 +14,7 @@ from reverie.conversation.decisions import (
     CompactionUndone,
     MemoriesSurfaced,
 )
+from reverie.conversation.entries import marked_imported
 from reverie.runtime.reports.measures import Measures, measure, total_of
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write_5m=3.75, cache_write_1h=6.0)
@@ -88,6 +89,18 @@ def test_facts_kept_are_weighted_by_use_and_looked_for_literally() -> None:
     worse.user("Mend src/harbour/berths.py please, not src/harbour/tides.py")
     compacted(worse, "Work on some files goes on.")
     assert measure(worse.entries, no_price).facts.kept == 0
+
+
+@pytest.mark.requirement("B7")
+def test_compactions_that_another_program_made_are_counted_apart() -> None:
+    script = Script()
+    script.user("Mend src/harbour/berths.py please, not src/harbour/tides.py")
+    compacted(script, "Work on some files goes on.")
+    entries = marked_imported(script.entries, "s")
+    script.user("Mend src/harbour/locks.py now")
+    compacted(script, "Work on src/harbour/locks.py goes on.")
+    found = measure([*entries, *script.entries[len(entries) :]], no_price)
+    assert (found.compactions, found.imported) == (2, 1)
 
 
 @pytest.mark.requirement("B7")

@@ -32,11 +32,12 @@ from ..sessions.recordings import SESSION, with_agents
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures, or the address, as JSON.")
 def command(session: str | None, html: str | None, redact: bool, force: bool, port: int, as_json: bool) -> None:
-    """Show a session as a page: the window of every request, each decision, each cache break with its price.
+    """Serve a session as a page on 127.0.0.1 until Ctrl-C, or write the page to a file with --html.
 
-    Without --html it serves the page on 127.0.0.1 until Ctrl-C, with all running sessions, memories, dreams, agents and
-    costs, and prints an address with a token. With --html it writes one file that needs no server and no network. FILE
-    may be a recording of any agent that 'reverie import' knows. Without --redact the file holds the whole session.
+    The page shows the window of every request, each decision, and each cache break with its price. The served page also
+    has all running sessions, memories, dreams, agents and costs; its address with a token is printed. The file of
+    --html needs no server and no network; without --redact it holds the whole session. FILE may be a recording of any
+    agent that 'reverie import' knows.
     """
     if html is None:
         if redact or force:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import click
 
 from ...cache.ledger import LedgerAxis, Totals
+from ...conversation.entries import Entry, marked_imported
+from ...importers import ImportedSession
 from ...replay.report import count_text
 from ...runtime.agent.budgets import BudgetUse
 from ...runtime.reports.measures import Measures, measure, total_of
@@ -270,7 +272,7 @@ def _hit(one: Totals) -> str:
 
 
 def _show_sessions(names: tuple[str, ...], failures_open: int, as_json: bool) -> None:
-    logs = [(one.session_id, one.entries) for name in names for one in recordings(name)]
+    logs = [(one.session_id, _with_marks(one)) for name in names for one in recordings(name)]
     found = {
         name: measure(entries, price_list(entries), failures_open=failures_open)
         for name, entries in tracked(logs, "measuring")
@@ -297,6 +299,13 @@ def _show_sessions(names: tuple[str, ...], failures_open: int, as_json: bool) ->
     table(["", "", ""], rows, right=(1,))
 
 
+def _with_marks(one: ImportedSession) -> Sequence[Entry]:
+    """Return the entries of a session; those of another program's file are marked as imported, as in the library."""
+    if one.format == "reverie" or any(entry.imported for entry in one.entries):
+        return one.entries
+    return marked_imported(one.entries, one.session_id)
+
+
 def _quality_rows(one: Measures) -> list[tuple[str, str, str]]:
     """Return the rows about compactions: their number, failures, and the exact names that summaries keep."""
     names = (
@@ -304,6 +313,8 @@ def _quality_rows(one: Measures) -> list[tuple[str, str, str]]:
         if one.facts.share is None
         else "of the paths, ids and numbers in the messages that they replace"
     )
+    if one.imported and one.facts.share is not None:
+        names += f"; {one.imported:,} of {counted(one.compactions, 'compaction')} by other programs"
     each = one.compactions_per_session
     details = f"{one.compactions:,} in total, {one.undone:,} undone, {one.failed:,} failed"
     if one.breaker_openings:
@@ -321,6 +332,7 @@ def _measures_row(one: Measures) -> dict[str, Any]:
         **picked(one, "sessions calls"),
         "cache_hit_rate": one.hit_rate,
         **picked(one, "breaks lost_usd usd compactions compactions_per_session"),
+        "compactions_imported": one.imported,
         "compactions_undone": one.undone,
         "compactions_failed": one.failed,
         **picked(one, "breaker_openings thinking_dropped"),

@@ -85,6 +85,8 @@ class Measures:
     background_calls: int = 0
     background_usd: float = 0.0
     compactions: int = 0
+    imported: int = 0
+    """The compactions among them that another program made and recorded."""
     undone: int = 0
     failed: int = 0
     breaker_openings: int = 0
@@ -141,6 +143,7 @@ def measure(
                 background.append(decision)
             case Compacted() if view.cuts != before.cuts:
                 counts["compactions"] += 1
+                counts["imported"] += entry.imported
                 in_a_row = 0
                 facts = _plus(facts, _retention(before, view, decision))
             case CompactionUndone():
@@ -166,6 +169,7 @@ def measure(
         background_calls=len(background),
         background_usd=sum(spent),
         compactions=counts["compactions"],
+        imported=counts["imported"],
         undone=counts["undone"],
         failed=counts["failed"],
         breaker_openings=counts["opened"],
