@@ -58,7 +58,7 @@ class Shown:
             more(True)
         return self._answers.pop(0)
 
-    async def ask_line(self, mark: str) -> str:
+    async def ask_words(self, mark: str) -> str:
         return self._line
 
     async def edit_file(self, path: Path) -> None:
