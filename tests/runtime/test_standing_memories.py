@@ -103,7 +103,7 @@ def test_a_memory_that_changed_is_said_as_changed_in_the_session_and_after_a_res
         assert f"This replaces the earlier text about the memory {saved.file}." in told
         assert told.count("(port 5433)") >= 1
         again = await talk.ask("go on")
-        assert again.count("This replaces the earlier text about the memory") == 1, "once"
+        assert again.count(f"This replaces the earlier text about the memory {saved.file}.") == 1, "once"
 
     async def second(talk: Talk) -> None:
         told = await talk.ask("go on")

@@ -143,7 +143,7 @@ def revise(table: TransactionView, revision: Revision, *, who: str, why: str) ->
     now = read_record(file, new_data)
     listed = any(line.file == file for line in lines_of(table.index))
     index = table.index
-    if listed != now.is_listed or (now.name, now.description) != (old.name, old.description):
+    if listed != now.is_listed or _title(now) != _title(old):
         index = changed(index, {file: listed_line(now)})
     return Draft("updated", who, why, {file: new_data}, index, revision.source, expect={file: version_of(data)})
 
@@ -186,7 +186,7 @@ def forget_source(table: TransactionView, source: str, *, who: str) -> Draft | N
             files[head.file] = None
     if not files:
         return None
-    return Draft("forgotten", who, f"all that came from {source}", files, _following(table.index, files))
+    return Draft("forgotten", who, f"all that came from {source}", files, _following(table, table.index, files))
 
 
 def comes_from(said: str, source: str) -> bool:
@@ -194,16 +194,25 @@ def comes_from(said: str, source: str) -> bool:
     return said == source or said.startswith(f"{source} ")
 
 
-def _following(index: str, files: Mapping[str, bytes | None]) -> str:
-    """Return the index without the removed files (None), and with a line for each other file that lacks one."""
+def _following(table: TransactionView, index: str, files: Mapping[str, bytes | None]) -> str:
+    """Return the index without the removed files (None), with a line for each other file that lacks one or is renamed.
+
+    A line whose file keeps its name and description stays, because a person may have written it.
+    """
     listed = {line.file: line for line in lines_of(index)}
     lines: dict[str, str | None] = {}
     for file, data in files.items():
         if data is None:
             lines[file] = None
-        elif file not in listed:
-            lines[file] = listed_line(read_record(file, data))
+            continue
+        now, before = read_record(file, data), table.read(file)
+        if file not in listed or (before is not None and _title(read_record(file, before)) != _title(now)):
+            lines[file] = listed_line(now)
     return changed(index, lines) if lines else index
+
+
+def _title(memory: MemoryRecord) -> tuple[str, str]:
+    return memory.name, memory.description
 
 
 def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -> Draft:
@@ -219,23 +228,23 @@ def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -
         who,
         f"undo of {names}",
         files,
-        _index_before(table.index, entries, files),
+        _index_before(table, entries, files),
         undoes=tuple(entry.id for entry in entries),
         expect={file: version for file, (version, _) in target.items()},
     )
 
 
-def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
+def _index_before(table: TransactionView, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
     """Return the index as before these journal entries, given newest first.
 
     It is restored byte for byte if it was not changed since; else lines are added and removed by file.
     """
-    clean = True
+    index, clean = table.index, True
     for entry in entries:
         back = index if entry.index is None else patched(index, entry.index, backwards=True)
         clean = clean and back is not None and entry.act != "outside"
         index = index if back is None else back
-    return index if clean else _following(index, files)
+    return index if clean else _following(table, index, files)
 
 
 def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
@@ -249,7 +258,7 @@ def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, w
         for file, change in versions.items()
         if history.known.get(file) != change.before
     }
-    index = _index_before(table.index, later, files)
+    index = _index_before(table, later, files)
     return Draft("rewound", who, why, files, index) if files or index != table.index else None
 
 
@@ -275,7 +284,7 @@ def confirm(table: TransactionView, file: str, *, who: str, seen: str = "") -> D
         text = revised_text(old, {"modified": _day(table.now)})
     new = text.encode("utf-8", "surrogateescape")
     return Draft(
-        "confirmed", who, "", {file: new}, _following(table.index, {file: new}), expect={file: version_of(data)}
+        "confirmed", who, "", {file: new}, _following(table, table.index, {file: new}), expect={file: version_of(data)}
     )
 
 
@@ -299,4 +308,4 @@ def reject(table: TransactionView, file: str, *, who: str) -> Draft:
     if memory.trust != "unconfirmed":
         raise InputError(f"{file} is not waiting to be confirmed; to remove it, forget it")
     files = {file: last_trusted(table.history, file)}
-    return Draft("rejected", who, "", files, _following(table.index, files), expect={file: version_of(data)})
+    return Draft("rejected", who, "", files, _following(table, table.index, files), expect={file: version_of(data)})
