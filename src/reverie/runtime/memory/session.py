@@ -44,7 +44,7 @@ class Session(session.Session):
         check_text("text", text)
         if not text.strip():
             raise InputError("the message is empty: pass some text")
-        directory = directory_of(cwd, exists=False)
+        directory = directory_of(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
         store = storage or storage_of(settings)
         try:

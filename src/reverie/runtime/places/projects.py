@@ -23,15 +23,12 @@ def canonical_root(directory: Path) -> Path:
     return type(directory)(root_of(str(directory)))
 
 
-def directory_of(cwd: Path | str, *, exists: bool) -> Path:
-    """Return a caller's ``cwd`` as a path; raise ``InputError`` if it is none, or no directory where one must be."""
+def directory_of(cwd: Path | str) -> Path:
+    """Return a caller's ``cwd`` as a path; raise ``InputError`` if it is none."""
     from pathlib import Path  # slow to load, and hooks need only text
 
     check_type("cwd", cwd, (str, os.PathLike), "the path of a directory")
-    directory = Path(cwd)
-    if exists and not directory.is_dir():
-        raise InputError(f"cwd is {str(directory)!r}, which is no directory: pass the directory of the project")
-    return directory
+    return Path(cwd)
 
 
 def root_of(directory: str) -> str:

@@ -92,7 +92,7 @@ class Session:
         of ``say``, and extracts new ones after a reply without tool calls; without a model it makes no call for that.
         ``subject`` is your id of the person it is about, by which ``reverie delete --subject`` finds it.
         """
-        directory = directory_of(cwd, exists=mode != "read")
+        directory = directory_of(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
         return cls(
             SessionOptions(
