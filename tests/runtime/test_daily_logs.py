@@ -21,9 +21,9 @@ from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.memory.daily_logs import drafts_from_logs, logged_since
+from reverie.runtime.memory.memory_tool import MemoryTool
 from reverie.settings import Switches
 from reverie.tools.context import ToolContext
-from reverie.tools.memory import MemoryTool
 
 MONDAY = datetime(2026, 11, 16, 23, 58).astimezone()
 FILE = "logs/2026/11/2026-11-16.md"

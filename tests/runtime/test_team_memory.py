@@ -27,11 +27,11 @@ from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.memory.extract.extractor import Extractor, ExtractorOptions
 from reverie.runtime.memory.extract.tools import ToolAccess
 from reverie.runtime.memory.memory import Memory
+from reverie.runtime.memory.memory_tool import MemoryTool
 from reverie.servers.answers import ToolAnswers
 from reverie.servers.scope import ServedProjects
 from reverie.settings import Settings, load_settings
 from reverie.tools.context import ToolContext
-from reverie.tools.memory import MemoryTool
 
 ABOUT = "The user is a nurse who works at night and writes Haskell."
 PROFILE = f"---\nname: Profile\ndescription: a nurse who works at night and writes Haskell\ntype: user\n---\n{ABOUT}\n"

@@ -16,7 +16,6 @@ from ...memories.store.records import Scope
 from ...memories.store.trust import Trust
 from ...ports import Model
 from ...settings import Settings
-from ...tools.memory import MemoryTool
 from ...tools.tool import Tool
 from ...values import replace
 from ..places.projects import log_key, project_slug
@@ -30,6 +29,7 @@ from .extract.extractor import Extractor, ExtractorOptions
 from .extract.past_sessions import PastSessions
 from .extract.tools import ToolAccess
 from .memory import Memory
+from .memory_tool import MemoryTool
 from .recall import SessionRecall
 from .search import MemorySearch
 from .standing_memories import IndexSource, IndexText, read_indexes

@@ -21,9 +21,9 @@ from ....settings import Settings
 from ....tools.context import ToolContext
 from ....tools.files.text_files import decoded_text
 from ....tools.files.workspace import open_plain_file
-from ....tools.memory import MemoryTool
 from ....values import replace
 from ...memory.memory import Heads, Memory
+from ...memory.memory_tool import MemoryTool
 from ...memory.shared_journal import shared_journal
 from ...memory.standing_memories import IndexSource, read_indexes
 from ...places.trust import TrustList

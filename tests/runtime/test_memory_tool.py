@@ -10,8 +10,8 @@ import pytest
 
 from reverie.conversation.wire.schemas import input_problem
 from reverie.runtime.memory.memory import Memory
+from reverie.runtime.memory.memory_tool import MemoryTool
 from reverie.tools.context import ToolContext
-from reverie.tools.memory import MemoryTool
 from reverie.tools.tool import Output, declaration
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypedDict, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 import anyio.to_thread
 
-from ..errors import InputError, StorageError
-from ..memories.recall.fence import escaped
-from ..memories.recall.manifest import manifest, manifest_text
-from ..memories.rules.taxonomy import TYPES, MemoryType, log_text
-from ..memories.store.records import MemoryRecord, Scope
-from ..memories.store.trust import Trust
-from .context import ToolContext
-from .tool import Access, Output, error_output, object_schema
+from ...errors import InputError, StorageError
+from ...memories.recall.fence import escaped
+from ...memories.recall.manifest import manifest, manifest_text
+from ...memories.rules.taxonomy import TYPES, MemoryType, log_text
+from ...memories.store.records import Scope
+from ...memories.store.trust import Trust
+from ...tools.context import ToolContext
+from ...tools.tool import Access, Output, error_output, object_schema
+from .memory import Memory
 
 AUTHOR: Final = "agent"
 _LIMITS: Final = {"text": 8_000, "why": 2_000, "how": 2_000, "name": 120, "description": 400, "file": 200}
@@ -49,92 +50,6 @@ _SCOPE: Final[dict[str, Any]] = {
 }
 
 
-class _MemoryFields(TypedDict):
-    name: str | None
-    description: str | None
-    why: str
-    how: str
-    source: str
-    author: str
-    trust: Trust | None
-
-
-class _SavedMemory(Protocol):
-    @property
-    def file(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def trust(self) -> Trust: ...
-    @property
-    def warnings(self) -> Sequence[str]: ...
-
-
-class _RemovedMemory(Protocol):
-    @property
-    def files(self) -> Sequence[str]: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def links(self) -> Sequence[str]: ...
-
-
-class MemoryStore(Protocol):
-    """The operations of a memory store that the Memory tool uses."""
-
-    def list(self) -> Sequence[MemoryRecord]:
-        """Return a sequence of all memories, without their text."""
-        ...
-
-    def get(self, file_or_name: str, /) -> MemoryRecord:
-        """Return one memory with its text, by its file or name."""
-        ...
-
-    def save(
-        self,
-        text: str,
-        /,
-        *,
-        type: MemoryType,
-        name: str | None,
-        description: str | None,
-        why: str,
-        how: str,
-        source: str,
-        author: str,
-        trust: Trust | None,
-        scope: Scope | None,
-    ) -> _SavedMemory:
-        """Save a new memory and return its file and change id; raise with the reason if it must not be kept."""
-        ...
-
-    def update(
-        self,
-        file_or_name: str,
-        text: str | None,
-        /,
-        *,
-        type: MemoryType | None,
-        name: str | None,
-        description: str | None,
-        why: str,
-        how: str,
-        source: str,
-        author: str,
-        trust: Trust | None,
-    ) -> _SavedMemory:
-        """Write a new version of the named memory and return its file and change id."""
-        ...
-
-    def forget(self, file_or_name: str, /, *, why: str, author: str) -> _RemovedMemory:
-        """Remove a memory and its index line; return the removed files and the memories that still link there."""
-        ...
-
-    def append_daily(self, text: str, /, *, source: str, trust: Trust) -> object:
-        """Append a text to the daily log, with the session it comes from and its trust."""
-        ...
-
-
 class MemoryTool:
     """The tool Memory: saves, updates, forgets, lists and shows memories through the store."""
 
@@ -151,13 +66,13 @@ class MemoryTool:
 
     def __init__(
         self,
-        memory: MemoryStore,
+        memory: Memory,
         *,
         trust_of: Callable[[str], Trust] | None = None,
         daily_logs: bool = False,
         team: bool = False,
     ) -> None:
-        """Use a store; ``trust_of`` returns the trust of a text that is to be saved (None: the store decides).
+        """Use these memories; ``trust_of`` returns the trust of a text that is to be saved (None: they decide).
 
         With ``daily_logs`` the tool offers ``log``, which appends to the daily log, instead of saving and updating;
         with ``team`` a new memory can be private or shared.
@@ -215,7 +130,7 @@ class MemoryTool:
     def _save(self, action: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         text = str(input["text"])
         whole = " ".join(_text_of(input, key) for key in ("name", "description", "text", "why", "how"))
-        fields = _MemoryFields(
+        fields = dict[str, Any](
             name=_text_of(input, "name") or None,
             description=_text_of(input, "description") or None,
             why=_text_of(input, "why"),
