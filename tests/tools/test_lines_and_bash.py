@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.tools.shell.computed import judged_line
+from reverie.tools.shell.computed import judged_line, parse
 from reverie.tools.shell.computed.parser import parse_script
-from reverie.tools.shell.grammar import Line, parse
 
 FOLDER = Path(__file__).with_name("shell_commands")
 SETS = ("everyday", "everyday_more", "hostile", "hostile_computed", "hostile_more", "hostile_repository")
@@ -85,7 +84,7 @@ def soup(draw: random.Random) -> str:
 def words_of(line: str) -> list[list[str | None]]:
     """Return the words of each command by our parsers; None stands for those that bash computes."""
     simple = parse(line)
-    if isinstance(simple, Line):
+    if simple is not None:
         return [[None if word.is_pattern else word.text for word in command.words] for command in simple.commands]
     script = parse_script(line)
     return [

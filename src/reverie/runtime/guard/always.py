@@ -11,7 +11,7 @@ from typing import Final
 from ...errors import SettingsError, StorageError
 from ...tools import Access
 from ...tools.files.readable import absolute_path, is_beneath
-from ...tools.shell.grammar import Line, parse
+from ...tools.shell.computed import parse
 from ..places.directory_file import DirectoryEntry, DirectoryFile, entry_for
 from ..places.projects import canonical_root
 from .protected_files import is_protected
@@ -49,7 +49,7 @@ def rules_to_keep(tool: str, access: Access, *, cwd: Path, home: Path | None = N
 def _command_rules(tool: str, line: str, cwd: Path, home: Path) -> list[str]:
     found = [] if line.endswith((":words", ":*")) else [f"{tool}({line})"]
     parsed = parse(line)
-    if isinstance(parsed, Line) and len(parsed.commands) == 1:
+    if parsed is not None and len(parsed.commands) == 1:
         for prefix in _PREFIXES:
             if allows_command(
                 f"{prefix}:words",
@@ -63,7 +63,7 @@ def _command_rules(tool: str, line: str, cwd: Path, home: Path) -> list[str]:
 def prefix_to_edit(tool: str, line: str) -> str:
     """Return the rule that a person may change: the first command of a line without its last options, and any words."""
     parsed = parse(line)
-    words = [word.text for word in parsed.commands[0].words] if isinstance(parsed, Line) and parsed.commands else []
+    words = [word.text for word in parsed.commands[0].words] if parsed is not None and parsed.commands else []
     while len(words) > 2 and words[-1].startswith("-"):
         words.pop()
     return f"{tool}({' '.join(words)}:*)" if words else f"{tool}({line})"

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...tools.files.readable import ReadScope, absolute_path
-from ...tools.shell.grammar import Command, Line, parse
+from ...tools.shell.computed import parse
+from ...tools.shell.grammar import Command, Line
 from ...tools.shell.read_only.options import words_of
 from ...tools.shell.read_words import outside_problem
 from .rules import PermissionRule
@@ -56,7 +57,7 @@ def _count_before_pipe(text: str, line: Line) -> int:
     if _PIPE.search(_QUOTED.sub("", text)) is None:
         return len(line.commands)
     before = (parse(text[: found.start()]) for found in _PIPE.finditer(text))
-    return next((len(part.commands) for part in before if isinstance(part, Line)), 0)
+    return next((len(part.commands) for part in before if part is not None), 0)
 
 
 def _stays(move: Command, scope: ReadScope) -> bool:

@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, TypeAlias
 from ...settings.records import Mode, PermissionRules
 from ...tools import Access
 from ...tools.files.readable import ReadScope, absolute_path, is_beneath, matches_path
-from ...tools.shell.computed import judged_line
+from ...tools.shell.computed import judged_line, parse
 from ...tools.shell.git_history import shows_denied_file
-from ...tools.shell.grammar import Line, parse
+from ...tools.shell.grammar import Line
 from ...tools.shell.read_only import problem_of
 from ...tools.shell.read_places import denied_paths, program_of_project
 from ...tools.shell.read_words import denied_word, outside_paths, outside_problem
@@ -258,7 +258,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
     if rule := _first(case, found.ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     shown = judged.line or parse(text)
-    if isinstance(shown, Line) and shows_denied_file(shown, case.reads, is_computed=judged.is_computed):
+    if shown is not None and shows_denied_file(shown, case.reads, is_computed=judged.is_computed):
         return _HISTORY
     outside = outside_problem(judged.line, case.reads) if judged.line is not None else ""
     restricted = judged.allowed and case.sandboxed
@@ -300,9 +300,9 @@ def _bypass(case: PermissionCase) -> Verdict:
         is_hidden = access.doubt and case.place(access.target) in denied_paths(case.reads)
         return Verdict("deny", "the file has another name that a rule denies", "denied file") if is_hidden else allowed
     parsed = parse(access.target)
-    if isinstance(parsed, Line) and shows_denied_file(parsed, case.reads):
+    if parsed is not None and shows_denied_file(parsed, case.reads):
         return _HISTORY
-    if not (case.sandboxed and isinstance(parsed, Line) and judged_line(access.target).allowed):
+    if not (case.sandboxed and parsed is not None and judged_line(access.target).allowed):
         rule = _allowing_rule(case, parse_permission_rules(case.rules).allow)
         return replace(allowed, hides_denied=rule is None or rule.pattern is None)
     return replace(allowed, restricted=True, reads_inside=True, reads=_reads_outside(parsed, case))
@@ -337,7 +337,7 @@ def _allowing_rule(
         if rule.pattern is None or rule.pattern == case.access.target.strip():
             return rule
     line = parse(case.access.target)
-    if not isinstance(line, Line):
+    if line is None:
         return None
 
     def is_inside(path: str) -> bool:

@@ -14,7 +14,8 @@ from ...errors import SettingsError
 from ...settings.records import PermissionRules
 from ...tools import Access
 from ...tools.files.readable import absolute_path
-from ...tools.shell.grammar import Command, Line, has_hidden_words, loose_commands, loose_texts, parse
+from ...tools.shell.computed import parse
+from ...tools.shell.grammar import Command, has_hidden_words, loose_commands, loose_texts
 from ...tools.shell.read_only.options import words_of
 from ...values import record, replace
 
@@ -119,7 +120,7 @@ def allows_command(pattern: str, command: Command, is_inside: Callable[[str], bo
             return False
         return kind == "*" or _are_plain(command, len(first), is_inside)
     line = parse(pattern)
-    return isinstance(line, Line) and len(line.commands) == 1 and line.commands[0] == command
+    return line is not None and len(line.commands) == 1 and line.commands[0] == command
 
 
 # An option, an option file, a variable, an address or a refspec.

@@ -10,15 +10,14 @@ from typing import Final
 from ....errors import InputError
 from ....text.globs import expanded_patterns
 from ....values import record
-from ..grammar import Command, Line, Word, parse, refuse_characters
+from ..grammar import Command, Line, Word
 from ..read_only import problem_of
 from ..read_words import TEXT_COMMANDS
-from .agreement import disagreement
 from .judge import BASH_COMMANDS, expected_word, script_problem
-from .parser import parse_script
+from .simple import parse, simple_line, understood
 from .words import Script, ScriptCommand, ScriptWord, Text, Value
 
-__all__ = ["JudgedLine", "judged_line"]
+__all__ = ["JudgedLine", "judged_line", "parse"]
 
 MAX_CHARS: Final = 1_000
 """A line with more characters is not checked and counts as not read-only, because the answer must be quick."""
@@ -45,19 +44,18 @@ def judged_line(text: str) -> JudgedLine:
     """Return a verdict whether a line of shell can only read; a line that is not understood is not allowed."""
     if len(text) > MAX_CHARS:
         return JudgedLine(False, f"it is longer than {MAX_CHARS} characters")
-    line = parse(text)
-    problem = _simple_problem(line) if isinstance(line, Line) else ""
-    if isinstance(line, Line) and not problem:
+    try:
+        script = understood(text)
+    except ValueError as why:
+        return JudgedLine(False, str(why))
+    line = simple_line(script, text)
+    problem = _simple_problem(line) if line is not None else ""
+    if line is not None and not problem:
         names = frozenset(command.words[0].text for command in line.commands)
         has_xargs = "xargs" in names  # its input becomes arguments
         opens_more = has_xargs or any(map(_opens_links, line.commands))
         return JudgedLine(True, "it only reads", line, has_xargs, names if opens_more else None)
-    try:
-        refuse_characters(text.replace("\t", " "))
-        script = parse_script(text)
-    except ValueError as why:
-        return JudgedLine(False, problem or str(why))
-    if found := disagreement(text, script) or script_problem(script):
+    if found := script_problem(script):
         return JudgedLine(False, problem or found)
     found = Line(tuple(_commands(script)))
     names = frozenset(word.text for command in script.commands for word in command.words if word.is_plain)

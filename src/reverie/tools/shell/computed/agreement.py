@@ -51,22 +51,28 @@ def _time_span(command: ScriptCommand, places: Sequence[int]) -> list[tuple[int,
 
 def _spans(root: Node) -> list[tuple[tuple[int, int], ...]]:
     found: list[tuple[tuple[int, int], ...]] = []
+    strays: dict[int, list[Node]] = {}
     left = [root]
     while left:
         node = left.pop()
         if node.is_missing or node.is_error or (node.is_named and node.type not in _KNOWN):
             raise ValueError(f"it holds a {node.type.replace('_', ' ')}")
+        if node.type in ("command", "redirected_statement"):
+            redirections = [child for child in node.children if child.type == "file_redirect"]
+            strays.setdefault(_last_command(node).id, []).extend(word for each in redirections for word in _after(each))
         if node.type == "command":
             words = [child for child in node.children if child.type not in _NOT_WORDS]
-            stray = [word for child in node.children if child.type == "file_redirect" for word in _after(child)]
-            if node.parent is not None and node.parent.type == "redirected_statement":
-                redirections = [child for child in node.parent.children if child.type == "file_redirect"]
-                stray += [word for child in redirections for word in _after(child)]
-            spans = sorted((word.start_byte, word.end_byte) for word in [*words, *stray])
+            spans = sorted((word.start_byte, word.end_byte) for word in [*words, *strays[node.id]])
             if spans and node.text and node.text.split()[0] != b"test":
                 found.append(tuple(spans))
         left.extend(node.children)
     return found
+
+
+def _last_command(node: Node) -> Node:
+    """Return the command whose words the grammar may put into a redirection behind a list or a pipeline."""
+    parts = [child for child in node.named_children if child.type not in _NOT_WORDS]
+    return _last_command(parts[-1]) if parts and node.type in ("redirected_statement", "list", "pipeline") else node
 
 
 def _after(redirection: Node) -> list[Node]:

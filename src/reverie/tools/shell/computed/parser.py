@@ -50,6 +50,7 @@ class _ScriptParser(WordParser):
         self._reads: list[ScriptWord] = []
         self._documents: list[tuple[str, bool, bool]] = []
         self._depth = 0
+        self._is_simple = True
 
     def result(self) -> Script:
         """Return everything that was read."""
@@ -62,6 +63,7 @@ class _ScriptParser(WordParser):
             counts=tuple(self.counts),
             words=tuple(self._words),
             reads=tuple(self._reads),
+            is_simple=self._is_simple and not (self._bindings or self._words or self._reads),
         )
 
     def refuse_open_documents(self) -> None:
@@ -115,6 +117,7 @@ class _ScriptParser(WordParser):
 
     def _read_pipeline(self) -> ScriptCommand | None:
         if self.plain_word_ahead() == "!":
+            self._is_simple = False
             self.at += 1
             self.skip_blanks()
         last = self._read_timed() if self.plain_word_ahead() == "time" else self._read_command()
@@ -122,6 +125,7 @@ class _ScriptParser(WordParser):
             self.skip_blanks()
             if not self.starts("|") or self.starts("||"):
                 return last
+            self._is_simple = self._is_simple and not self.starts("|&")
             self.at += 2 if self.starts("|&") else 1
             self.skip_lines()
             last = self._read_command()
@@ -139,6 +143,7 @@ class _ScriptParser(WordParser):
     # Commands
 
     def _read_timed(self) -> ScriptCommand:
+        self._is_simple = False
         start = self.at
         self.at += len("time")
         self.skip_blanks()
@@ -173,6 +178,7 @@ class _ScriptParser(WordParser):
             self.expect(")")
         else:
             return self._read_simple()
+        self._is_simple = self._is_simple and word == "if"
         self._reads += self._redirections()
         return None
 
@@ -248,6 +254,7 @@ class _ScriptParser(WordParser):
             return []
         if found := _HERE.match(self.source, self.at):
             self.at = found.end()
+            self._is_simple = False
             if self.is_inside_substitution:
                 raise ValueError("it has a here-document inside a substitution")
             self._documents.append((found[2] or found[3] or found[4], bool(found[1]), not found[4]))

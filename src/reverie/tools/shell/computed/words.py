@@ -129,3 +129,5 @@ class Script:
     """Words outside commands that may name files: the lists of loops, here-strings."""
     reads: tuple[ScriptWord, ...]
     """The files from which loops and groups read by ``<``."""
+    is_simple: bool
+    """Whether it has nothing but simple commands without assignments, and ``if``."""
