@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from reverie.conversation.tokens.window import (
     WINDOW_VARIABLE,
-    Budgets,
     Thresholds,
     Window,
     WindowPolicy,
-    budgets,
+    capped,
     thresholds,
     window_for,
 )
@@ -198,12 +197,8 @@ def test_a_small_window_scales_every_constant() -> None:
     lines = thresholds(window(32_000), 8_000)
     assert lines.effective == 24_000
     assert (lines.auto_compact, lines.blocking, lines.warning) == (22_080, 23_520, 19_200)
-    expected = Budgets(1_440, 720, 300, 1_920, 1_440, 6_000, 6_720, 3_360, 2_880, 2_400, 960, 720)
-    assert budgets(window(32_000), 8_000) == expected
 
 
 @pytest.mark.requirement("T8")
-def test_an_ordinary_window_keeps_every_default() -> None:
-    expected = Budgets(10_000, 5_000, 2_000, 12_000, 10_000, 40_000, 50_000, 25_000, 20_000, 18_000, 7_000, 5_000)
-    assert budgets(window(200_000)) == expected
-    assert budgets(window(1_000_000)) == expected
+def test_a_number_of_tokens_is_at_most_its_share_of_a_window() -> None:
+    assert [capped(10_000, 0.06, size) for size in (-1, 24_000, 180_000, 980_000)] == [0, 1_440, 10_000, 10_000]

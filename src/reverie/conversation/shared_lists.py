@@ -7,8 +7,10 @@ before it grows.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
+from heapq import merge
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -24,7 +26,6 @@ from .wire.flatten import NO_OVERRIDES, Group, MessagePiece, Overrides, missing_
 
 OPEN_GROUPS: Final = 2
 """Messages at the end that may still change: a later piece of a reply may belong before one of attachments."""
-_DIGEST_BYTES: Final = 16
 _STEP: Final = 64
 _REPLY: Final = "reply "
 """Before the id of a reply among the ids of entries, which have no blank."""
@@ -129,59 +130,28 @@ class Archive(Protocol):
 
 
 class IdSet:
-    """An immutable set of ids that takes 16 bytes for each, as digests in a few sorted layers, the newest first."""
+    """An immutable set of ids that takes 8 bytes for each, as digests in a few sorted layers, the newest first."""
 
     __slots__ = ("_layers",)
 
-    def __init__(self, layers: tuple[bytes | bytearray, ...] = ()) -> None:
+    def __init__(self, layers: tuple[array[int], ...] = ()) -> None:
         self._layers = layers
 
     def __contains__(self, id: str) -> bool:
-        if not self._layers:
-            return False
-        wanted = _digest(id)
-        return any(_holds(layer, wanted) for layer in self._layers)
+        wanted = _digest(id) if self._layers else 0
+        places = ((layer, bisect_left(layer, wanted)) for layer in self._layers)
+        return any(at < len(layer) and layer[at] == wanted for layer, at in places)
 
     def with_ids(self, ids: Iterable[str]) -> IdSet:
         """Return a set that also has these ids."""
-        top: bytes | bytearray = b"".join(sorted(map(_digest, ids)))
-        below = self._layers
+        top, below = array("Q", sorted(map(_digest, ids))), self._layers
         while below and 4 * len(top) >= len(below[0]):
-            top, below = _merged(top, below[0]), below[1:]
+            top, below = array("Q", merge(top, below[0])), below[1:]
         return IdSet((top, *below)) if top else self
 
 
-def _merged(one: bytes | bytearray, two: bytes | bytearray) -> bytearray:
-    """Return two sorted layers as one, without an object for each digest or a second copy of all."""
-    out = bytearray(len(one) + len(two))
-    first = second = 0
-    while first < len(one) and second < len(two):
-        left, right = one[first : first + _DIGEST_BYTES], two[second : second + _DIGEST_BYTES]
-        at = first + second
-        if left < right:
-            out[at : at + _DIGEST_BYTES] = left
-            first += _DIGEST_BYTES
-        else:
-            out[at : at + _DIGEST_BYTES] = right
-            second += _DIGEST_BYTES
-    out[first + second :] = one[first:] or two[second:]
-    return out
-
-
-def _digest(id: str) -> bytes:
-    return bytes.fromhex(hex_of(id.encode("utf-8", "surrogatepass"))[: 2 * _DIGEST_BYTES])
-
-
-def _holds(layer: bytes | bytearray, digest: bytes) -> bool:
-    """Say whether sorted digests hold one, by halving."""
-    low, high = 0, len(layer) // _DIGEST_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        found = layer[middle * _DIGEST_BYTES : (middle + 1) * _DIGEST_BYTES]
-        if found == digest:
-            return True
-        low, high = (middle + 1, high) if found < digest else (low, middle)
-    return False
+def _digest(id: str) -> int:
+    return int(hex_of(id.encode("utf-8", "surrogatepass"))[:16], 16)
 
 
 class EntryHistory:

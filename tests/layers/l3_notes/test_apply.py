@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from reverie.conversation.tokens.estimate import estimate_text
-from reverie.conversation.tokens.window import Window, budgets
 from reverie.errors import InputError, SettingsError
 from reverie.layers.l3_notes.plan import notes_limits
 from reverie.layers.l3_notes.policy import NotesPolicy
@@ -15,7 +14,7 @@ from reverie.layers.l3_notes.prompts import directive, fill_prompt, notes_from_a
 from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, WORKLOG, Notes, Template, render_notes
 
 POLICY = NotesPolicy()
-LIMITS = notes_limits(POLICY, budgets(Window(200_000, "default")))
+LIMITS = notes_limits(POLICY, 180_000)
 
 
 @pytest.mark.requirement("L3.4")

@@ -12,7 +12,6 @@ from log_script import Script, call, text
 from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, NotesUpdated, Replacement, ResultsCleared
 from reverie.conversation.entries import rounds
-from reverie.conversation.tokens.window import Window, budgets
 from reverie.conversation.view import View
 from reverie.layers.l3_notes.activity import Activity
 from reverie.layers.l3_notes.plan import NotesLimits, covered_by, notes_due, notes_limits, worth_logging
@@ -20,7 +19,7 @@ from reverie.layers.l3_notes.policy import NotesPolicy
 from reverie.layers.l3_notes.sections import CURRENT, WORKLOG, Notes, Template
 
 POLICY = NotesPolicy()
-LIMITS = notes_limits(POLICY, budgets(Window(200_000, "default")))
+LIMITS = notes_limits(POLICY, 180_000)
 CAUSE = Cause("notes", "due")
 
 
@@ -106,10 +105,11 @@ def test_what_is_freed_is_taken_off_what_the_growth_is_counted_from() -> None:
 @pytest.mark.parametrize("window", [4_000, 16_000, 60_000, 200_000, 1_000_000])
 def test_every_count_is_its_default_or_its_share_of_a_small_window(window: int) -> None:
     effective = window - min(20_000, window // 4)
-    limits = notes_limits(POLICY, budgets(Window(window, "default")))
+    limits = notes_limits(POLICY, effective)
     shares = ((10_000, 0.06), (5_000, 0.03), (2_000, 0.0125), (12_000, 0.08))
     expected = [min(default, int(effective * share)) for default, share in shares]
     assert [limits.start, limits.step, limits.section, limits.total] == expected
+    assert notes_limits(NotesPolicy(start_tokens=50_000), effective).start == min(50_000, int(effective * 0.06))
 
 
 @pytest.mark.requirement("L3.7")

@@ -1,4 +1,4 @@
-"""The context window of a model, and the thresholds and token budgets derived from it.
+"""The context window of a model, and the thresholds derived from it.
 
 The first source that gives a window size wins: the model's ``[1m]`` suffix, a one-million beta header, the provider,
 the model facts; for a model that they do not name the environment variable, the price list, the strict side of its
@@ -34,7 +34,7 @@ class Window:
 
 @record
 class WindowPolicy:
-    """The constants behind thresholds and budgets; a pair is a token count and its upper limit as a share.
+    """The constants behind thresholds; a pair is a token count and its upper limit as a share.
 
     The share is of the effective window (the window without the output reserve), for ``output_reserve`` of the
     whole window.
@@ -45,18 +45,6 @@ class WindowPolicy:
     warning_buffer: tuple[int, float] = (20_000, 0.12)
     error_buffer: tuple[int, float] = (20_000, 0.12)
     blocking_buffer: tuple[int, float] = (3_000, 0.02)
-    notes_start: tuple[int, float] = (10_000, 0.06)
-    notes_step: tuple[int, float] = (5_000, 0.03)
-    notes_section: tuple[int, float] = (2_000, 0.0125)
-    notes_total: tuple[int, float] = (12_000, 0.08)
-    tail_min: tuple[int, float] = (10_000, 0.06)
-    tail_max: tuple[int, float] = (40_000, 0.25)
-    restored_files: tuple[int, float] = (50_000, 0.28)
-    restored_skills: tuple[int, float] = (25_000, 0.14)
-    user_messages: tuple[int, float] = (20_000, 0.12)
-    server_tools: tuple[int, float] = (18_000, 0.1)
-    server_instructions: tuple[int, float] = (7_000, 0.04)
-    tool_listing: tuple[int, float] = (5_000, 0.03)
     auto_compact: bool = True
     window_tokens: int | None = None
     compact_percent: float | None = None
@@ -102,24 +90,6 @@ class Thresholds:
         return "error" if used >= self.error else "warning" if used >= self.warning else "fine"
 
 
-@record
-class Budgets:
-    """The token budgets of one window: notes, messages that a compaction keeps, quotes and restores, MCP servers."""
-
-    notes_start: int
-    notes_step: int
-    notes_section: int
-    notes_total: int
-    tail_min: int
-    tail_max: int
-    restored_files: int
-    restored_skills: int
-    user_messages: int
-    server_tools: int
-    server_instructions: int
-    tool_listing: int
-
-
 def window_for(
     model: str,
     *,
@@ -161,9 +131,9 @@ def _said(environment: Mapping[str, str]) -> int | None:
     return int(said)
 
 
-def _capped(constant: tuple[int, float], tokens: int) -> int:
-    default, share = constant
-    return max(0, min(default, int(tokens * share)))
+def capped(tokens: int, share: float, window: int) -> int:
+    """Return a number of tokens, at most this share of a window (T8)."""
+    return max(0, min(tokens, int(window * share)))
 
 
 def _effective(window: Window, max_output_tokens: int | None, policy: WindowPolicy) -> tuple[int, int]:
@@ -173,7 +143,7 @@ def _effective(window: Window, max_output_tokens: int | None, policy: WindowPoli
             raise InputError(f"window_tokens is {policy.window_tokens}: give a whole number above 0, or leave it out")
         tokens = min(tokens, policy.window_tokens)
     output = max_output_tokens if max_output_tokens is not None else window.max_output_tokens
-    reserve = _capped(policy.output_reserve, tokens)
+    reserve = capped(*policy.output_reserve, tokens)
     return tokens, tokens - (reserve if output is None else max(0, min(output, reserve)))
 
 
@@ -183,7 +153,7 @@ def thresholds(window: Window, max_output_tokens: int | None = None, policy: Win
     Raise ``InputError`` if a number of the policy is invalid.
     """
     tokens, effective = _effective(window, max_output_tokens, policy)
-    compact = effective - _capped(policy.auto_compact_buffer, effective)
+    compact = effective - capped(*policy.auto_compact_buffer, effective)
     percent = policy.compact_percent
     if percent is not None:
         if not 0 < percent <= 100:
@@ -194,27 +164,8 @@ def thresholds(window: Window, max_output_tokens: int | None = None, policy: Win
         window=tokens,
         effective=effective,
         auto_compact=compact,
-        blocking=effective - _capped(policy.blocking_buffer, effective),
-        warning=max(0, base - _capped(policy.warning_buffer, effective)),
-        error=max(0, base - _capped(policy.error_buffer, effective)),
+        blocking=effective - capped(*policy.blocking_buffer, effective),
+        warning=max(0, base - capped(*policy.warning_buffer, effective)),
+        error=max(0, base - capped(*policy.error_buffer, effective)),
         compacts=policy.auto_compact,
-    )
-
-
-def budgets(window: Window, max_output_tokens: int | None = None, policy: WindowPolicy = _POLICY) -> Budgets:
-    """Return the token budgets of a window; ``max_output_tokens`` replaces the window's own value if given."""
-    _, effective = _effective(window, max_output_tokens, policy)
-    return Budgets(
-        notes_start=_capped(policy.notes_start, effective),
-        notes_step=_capped(policy.notes_step, effective),
-        notes_section=_capped(policy.notes_section, effective),
-        notes_total=_capped(policy.notes_total, effective),
-        tail_min=_capped(policy.tail_min, effective),
-        tail_max=_capped(policy.tail_max, effective),
-        restored_files=_capped(policy.restored_files, effective),
-        restored_skills=_capped(policy.restored_skills, effective),
-        user_messages=_capped(policy.user_messages, effective),
-        server_tools=_capped(policy.server_tools, effective),
-        server_instructions=_capped(policy.server_instructions, effective),
-        tool_listing=_capped(policy.tool_listing, effective),
     )

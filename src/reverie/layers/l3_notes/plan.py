@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from ...conversation.entries import ASSISTANT
-from ...conversation.tokens.window import Budgets
+from ...conversation.tokens.window import capped
 from ...conversation.view import View
 from ...values import record
 from .local import NotesBudget
@@ -33,13 +33,13 @@ class NotesLimits:
         return NotesBudget(self.section, self.total)
 
 
-def notes_limits(policy: NotesPolicy, window: Budgets) -> NotesLimits:
-    """Return the policy's token counts, each at most its share of the window (T8)."""
+def notes_limits(policy: NotesPolicy, effective: int) -> NotesLimits:
+    """Return the policy's token counts, each at most its share of ``effective``, the window's tokens (T8)."""
     return NotesLimits(
-        min(policy.start_tokens, window.notes_start),
-        min(policy.step_tokens, window.notes_step),
-        min(policy.section_tokens, window.notes_section),
-        min(policy.total_tokens, window.notes_total),
+        capped(policy.start_tokens, 0.06, effective),
+        capped(policy.step_tokens, 0.03, effective),
+        capped(policy.section_tokens, 0.0125, effective),
+        capped(policy.total_tokens, 0.08, effective),
     )
 
 

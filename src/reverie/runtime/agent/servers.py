@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from ...conversation.standing_context import StandingItem, digest_of
 from ...conversation.tokens.estimate import estimate_text
-from ...conversation.tokens.window import Budgets, Window, budgets
+from ...conversation.tokens.window import capped
 from ...conversation.view import View
 from ...events import FellBack
 from ...memories.recall.fence import escaped
@@ -48,13 +48,13 @@ async def open_servers(parts: AgentParts, stack: AsyncExitStack) -> list[Context
         runs.add(servers.tools)
         connections += servers.connections
 
-    def limits() -> Budgets:
-        return budgets(Window(session.thresholds.effective, "facts", 0))
+    def fit(tokens: int, share: float) -> int:
+        return capped(tokens, share, session.thresholds.effective)
 
-    await runs.defer(limits().server_tools)
+    await runs.defer(fit(18_000, 0.1))
     return [
-        ServerInstructions(connections, lambda: limits().server_instructions),
-        DeferredListing(list(runs.deferred.values()), lambda: limits().tool_listing),
+        ServerInstructions(connections, lambda: fit(7_000, 0.04)),
+        DeferredListing(list(runs.deferred.values()), lambda: fit(5_000, 0.03)),
     ]
 
 

@@ -14,7 +14,6 @@ from anyio.abc import TaskGroup
 
 from ....conversation.decisions import Cause, NotesUpdated
 from ....conversation.identifiers import struck_names
-from ....conversation.tokens.window import Window, budgets
 from ....conversation.view import View
 from ....errors import InputError, ReverieError, StorageConflict, StorageError
 from ....events import BackgroundChanged, FellBack, NotesWritten
@@ -88,8 +87,7 @@ class NotesKeeper:
         return self._session.settings.notes
 
     def _limits(self) -> NotesLimits:
-        window = Window(self._session.thresholds.effective, "facts", 0)
-        return notes_limits(self._policy, budgets(window))
+        return notes_limits(self._policy, self._session.thresholds.effective)
 
     def _allowed(self) -> bool:
         switches = self._session.settings.switches
