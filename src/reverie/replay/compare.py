@@ -32,7 +32,6 @@ from .policies import (
     ReplayPolicy,
     ReveriePolicy,
     SlidingWindowPolicy,
-    UncachedPolicy,
 )
 from .recording import Recording, SharedWork, joined, recording_of
 from .run import billed_outcome, replay_recording
@@ -289,7 +288,7 @@ def _policy(name: str, one: _ReplaySetup) -> ReplayPolicy:
     base, _, warm = name.partition(WARM)
     match name:
         case "uncached":
-            return UncachedPolicy(compactions=one.compactions())
+            return ReplayPolicy(compactions=one.compactions())
         case "append-only" | "append-only-1h":
             ttl = one.ttl if name == "append-only" else "1h"
             return AppendOnlyPolicy(ttl, name=name, compactions=one.compactions())

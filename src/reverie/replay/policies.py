@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_marks
 from ..cache.economics import IdleChoice
@@ -24,48 +24,14 @@ WINDOW_TOKENS: Final = 100_000
 KEPT_RESULTS: Final = 5
 
 
-class ReplayPolicy(Protocol):
-    """The decisions of a policy about each entry and before each request, and the places of its breakpoints."""
+class ReplayPolicy:
+    """The decisions of a policy about each entry and before each request, and the places of its breakpoints.
 
-    name: str
-
-    def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Return the decisions about a new entry, which is not yet part of the view."""
-        ...
-
-    def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Return the decisions to fold into the view before a request."""
-        ...
-
-    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Return the breakpoints of a request; None means that nothing is cached."""
-        ...
-
-    def billed(self, view: View, usage: Usage) -> None:
-        """Take note of a request's bill."""
-        ...
-
-    hidden_tokens: int
-    """The tokens of results that the provider leaves out of the view."""
-
-    @property
-    def summary_tokens(self) -> int:
-        """The expected size of a summary in tokens."""
-        ...
-
-    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
-        """Return the decision about a cache that ends soon, after so many pings in this pause."""
-        ...
-
-    def pinged(self, view: View, now: float) -> None:
-        """Take note that the last request was sent again to renew the cache."""
-        ...
-
-
-class UncachedPolicy:
-    """Send everything, cache nothing; compact only as ``compactions`` says."""
+    This one sends everything, caches nothing, and compacts only as ``compactions`` says.
+    """
 
     hidden_tokens = 0
+    """The tokens of results that the provider leaves out of the view."""
 
     def __init__(self, *, name: str = "uncached", compactions: ReplayCompactions | None = None) -> None:
         self.name = name
@@ -73,34 +39,34 @@ class UncachedPolicy:
 
     @property
     def summary_tokens(self) -> int:
-        """The expected size of a summary; 0 without compactions."""
+        """The expected size of a summary in tokens; 0 without compactions."""
         return self.compactions.expected_tokens if self.compactions is not None else 0
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Return an empty list: there is nothing to decide."""
+        """Return the decisions about a new entry, which is not yet part of the view."""
         return []
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Return the compaction that is due, if any."""
+        """Return the decisions to fold into the view before a request: the compaction that is due, if any."""
         due = self.compactions.due(view, step.at) if self.compactions is not None else None
         return [due] if due is not None else []
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Return None, so that nothing is cached."""
+        """Return the breakpoints of a request; None means that nothing is cached."""
         return None
 
     def billed(self, view: View, usage: Usage) -> None:
-        """Do nothing: no decision depends on a bill."""
+        """Take note of a request's bill."""
 
     def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
-        """Let the cache go."""
+        """Return the decision about a cache that ends soon, after so many pings in this pause."""
         return "let go"
 
     def pinged(self, view: View, now: float) -> None:
-        """Do nothing: no decision depends on a ping."""
+        """Take note that the last request was sent again to renew the cache."""
 
 
-class AppendOnlyPolicy(UncachedPolicy):
+class AppendOnlyPolicy(ReplayPolicy):
     """Send everything, cached as documented; ``pings`` of a window of some tokens renew an idle cache."""
 
     def __init__(
@@ -231,7 +197,7 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
         return [ResultsCleared(Cause("clear every turn", "old results", frees, True), replaced)]
 
 
-class ReveriePolicy(UncachedPolicy):
+class ReveriePolicy(ReplayPolicy):
     """Layers 1, 2 and 4, the breakpoints and the pings, as a live session runs them.
 
     ``cache`` has the token count of the last possible compaction. Results that the provider clears are cleared here
