@@ -329,6 +329,20 @@ def replace_file(
         sync_folder(folder)
 
 
+def write_file(path: str, data: bytes, *, mode: int = _FILE_MODE, replaces: bool = True) -> None:
+    """Write a file of the user atomically and durably, also outside of any store, and make missing folders.
+
+    Without ``replaces`` raise ``FileExistsError`` if there is one.
+    """
+    parent, name = os.path.split(path)
+    with opened_folder(parent or os.curdir, (), create=True) as folder:
+        with suppress(OSError):
+            remove_orphans(folder)
+        with temporary_file(folder, data, "" if replaces else name) as written:
+            os.chmod(written, mode, dir_fd=folder)
+            os.replace(written, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
 @contextmanager
 def temporary_file(folder: int, data: bytes, name: str = "") -> Generator[str]:
     """Write a private, durable file and yield its name, unique if none is given; remove it if the block fails.

@@ -73,7 +73,7 @@ def test_a_file_that_a_killed_export_left_in_the_users_folder_goes_with_a_later_
     killed = f"""
 import os, signal
 from reverie.cli.main import run
-os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+os.replace = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 run({words!r})
 """
     assert subprocess.run([sys.executable, "-c", killed], timeout=60).returncode == -9

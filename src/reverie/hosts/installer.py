@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import difflib
-import glob
 import hashlib
 import json
 import os
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import InputError, StorageError
-from ..paths import replace_file
+from ..paths import replace_file, write_file
 from ..schemas import INSTALLATION, is_newer, newer
 from ..values import record
 from .events import EVENTS, HookKind, Host
@@ -402,50 +401,7 @@ def _text(data: bytes | None, path: Path) -> str:
 def _write(path: Path, data: bytes) -> None:
     """Replace the user's file in one step, keep its mode, and follow a link to the real file."""
     path = Path(os.path.realpath(path))
-    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o600
-    _make_folders(path.parent)
-    _sweep(path)
-    beside = path.with_name(f".{path.name}.reverie-{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
-        os.replace(beside, path)
-    except BaseException:  # also an interrupt leaves no file beside the user's
-        with suppress(OSError):
-            beside.unlink()
-        raise
-
-
-def _make_folders(folder: Path) -> None:
-    """Make missing folders; a strict umask does not take the owner's rights."""
-    if not folder.exists():
-        _make_folders(folder.parent)
-        folder.mkdir(exist_ok=True)
-        folder.chmod(folder.stat().st_mode & 0o7777 | 0o700)
-
-
-def _sweep(path: Path) -> None:
-    """Delete files that a killed run left beside the user's file."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.reverie-*"):
-        number = left.name.rpartition("-")[2]
-        if number.isdigit() and not _is_running(int(number)):
-            with suppress(OSError):
-                left.unlink()
-
-
-def _is_running(pid: int) -> bool:
-    """Return whether another process has this id."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return pid != os.getpid()
+    write_file(str(path), data, mode=path.stat().st_mode & 0o7777 if path.exists() else 0o600)
 
 
 def _back_up(home: Path, host: Host, data: bytes | None) -> Path | None:

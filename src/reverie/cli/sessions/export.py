@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
-import tempfile
 from base64 import b64encode
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...errors import InputError, StorageError
-from ...paths import TEMPORARY_PREFIX, opened_folder, remove_orphans, replace_file
+from ...errors import InputError
+from ...paths import replace_file, write_file
 from ...runtime.deletion.selection import SessionFilter, documents_about
 from ...runtime.library import Library
 from ...runtime.places.storage import database_of
@@ -107,25 +104,10 @@ def write(path: Path, data: bytes, *, force: bool, dry_run: bool) -> None:
         raise InputError(f"{path} is not a regular file; use another --output")
     if dry_run:
         return
-    if force:
-        with suppress(OSError, StorageError), opened_folder(str(path.parent), ()) as folder:
-            remove_orphans(folder)
-        descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY_PREFIX)
-    else:
-        try:
-            descriptor, written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), str(path)
-        except FileExistsError:
-            raise InputError(f"{path} exists; --force replaces it") from None
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            os.replace(written, path)
-    except BaseException:  # also an interrupt leaves no half-written file
-        os.unlink(written)
-        raise
+        write_file(str(path), data, replaces=force)
+    except FileExistsError:
+        raise InputError(f"{path} exists; --force replaces it") from None
 
 
 def pour(data: bytes) -> None:
