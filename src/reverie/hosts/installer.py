@@ -308,33 +308,8 @@ def _cleaned(known: Mapping[str, Any] | None, text: str, path: Path) -> bytes:
     if text.startswith(_PLUGIN_MARK):
         raise InputError(f"{path} was edited since; delete it yourself")
     _object(text, path)
-    merged = _merged(known, text, path) if known else None
     set_memory = str(known.get("memory") or "") if known else ""
-    return _without_hooks(text if merged is None else merged, set_memory).encode("utf-8")
-
-
-def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
-    """Return the text of an edited file with our edit undone; None if both edits touch the same lines."""
-    after = _text(_decoded(known["after"]), path).splitlines(keepends=True)
-    before = _text(_decoded(known["before"]), path).splitlines(keepends=True)
-    now = text.splitlines(keepends=True)
-    same = difflib.SequenceMatcher(None, after, now, autojunk=False).get_matching_blocks()
-    for tag, low, high, left, right in reversed(
-        difflib.SequenceMatcher(None, after, before, autojunk=False).get_opcodes()
-    ):
-        if tag == "equal":
-            continue
-        block = next((one for one in same if one.a <= low and high <= one.a + one.size), None)
-        if block is None:
-            return None
-        shift = block.b - block.a
-        now[low + shift : high + shift] = before[left:right]
-    merged = "".join(now)
-    try:
-        read(merged)
-    except InputError:
-        return None
-    return merged
+    return _without_hooks(text, set_memory).encode("utf-8")
 
 
 def _without_hooks(text: str, memory: str = "") -> str:
