@@ -14,7 +14,7 @@ from time import monotonic, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 _MAX_INPUT_BYTES = 1_048_576
@@ -158,26 +158,15 @@ def _memory_directories(directory: str) -> list[str]:
 
 def _counted(folder: str, until: float) -> tuple[int, int]:
     """Return the number of memories in a folder, and how many of those read before ``until`` wait for review."""
+    from ...memories.store.file_stamps import stamped_files
+
     count = waiting = 0
-    for path in _memories_in(folder):
+    for name, _ in stamped_files(folder):
         count += 1
         if monotonic() < until:
-            head = _part_of(path, _HEAD_BYTES)
+            head = _part_of(os.path.join(folder, name), _HEAD_BYTES)
             waiting += head.startswith(b"---") and bool(_UNCONFIRMED.search(head.split(b"\n---", 1)[0]))
     return count, waiting
-
-
-def _memories_in(folder: str, depth: int = 1) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as found:
-            entries = [(one.name, one.path, one.is_dir(follow_symlinks=False)) for one in found if one.name[0] != "."]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name, path, is_folder in entries:
-        if is_folder and depth < 4 and not (depth == 1 and name in ("logs", "team")):
-            yield from _memories_in(path, depth + 1)
-        elif not is_folder and name.endswith(".md") and name != "MEMORY.md":
-            yield path
 
 
 # -- text
