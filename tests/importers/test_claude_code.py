@@ -136,7 +136,6 @@ def test_what_was_rewound_is_counted_and_not_imported(recordings: Any) -> None:
     [found] = recordings.import_rows(rows)
     assert [entry.uuid for entry in found.messages] == [f"uuid-{at}" for at in (0, 1, 5, 6)]
     assert found.skipped["abandoned branch"] == 3
-    assert found.skipped_lines["abandoned branch"] == (3, 4, 5)
 
 
 def test_a_compaction_becomes_a_decision_and_its_summary_is_said_once(recordings: Any) -> None:

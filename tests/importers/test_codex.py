@@ -65,7 +65,6 @@ def test_a_compaction_is_a_decision_and_sealed_reasoning_is_counted(recordings: 
     assert made.tokens_before == 1110
     assert made.last_before == found.entries[9].uuid
     assert found.skipped["reasoning (sealed for its provider)"] == 1
-    assert found.skipped_lines["reasoning (sealed for its provider)"] == (7,)
 
 
 def test_a_compaction_without_words_takes_them_from_the_history_it_left(recordings: Any) -> None:

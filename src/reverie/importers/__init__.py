@@ -135,7 +135,7 @@ def format_of(path: str | Path) -> str | None:
 
 def _format(source: RecordSource) -> Format | None:
     """Return the format that matches most of the first records, in a tie the first listed; None without any."""
-    sample = [row for _, row in source.records[:_SAMPLED]]
+    sample = source.rows[:_SAMPLED]
     votes = [sum(1 for row in sample if one.looks(row)) for one in FORMATS]
     best = max(votes)
     return FORMATS[votes.index(best)] if best else None
@@ -162,8 +162,8 @@ def _is_utf8(head: bytes) -> bool:
 
 def _content(source: RecordSource) -> str:
     """Return in a few words the content of a file that has no known format."""
-    if source.records:
-        keys = [key[:20] for key in source.records[0][1]]
+    if source.rows:
+        keys = [key[:20] for key in source.rows[0]]
         return (
             f"a record with the keys {', '.join(keys[:3])}{' ...' if keys[3:] else ''}" if keys else "an empty record"
         )

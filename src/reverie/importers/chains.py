@@ -17,9 +17,8 @@ STRAY: Final = "(stray)"
 
 @record
 class Node:
-    """A line of the tree: its index in the file, its parent, and the reply, calls and results that it holds."""
+    """A line of the tree: its parent, and the reply, calls and results that it holds."""
 
-    at: int
     uuid: str
     parent: str | None
     speaks: bool = True

@@ -33,9 +33,8 @@ _TOKENS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 @record
 class TranscriptLine:
-    """A record of the file with its line number, its node in the tree, its side chain and its session."""
+    """A record of the file with its node in the tree, its side chain and its session."""
 
-    number: int
     row: Record
     node: Node
     side: str
@@ -58,7 +57,7 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list of sessions: the main conversation, then other sessions and side chains in the same file."""
     lines, first = _lines(source)
-    requests = claude_requests.requests_in(row for _, row in source.records)
+    requests = claude_requests.requests_in(source.rows)
     out: list[ImportedSession] = []
     groups: dict[str, list[TranscriptLine]] = {}
     for line in lines:
@@ -92,22 +91,22 @@ def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
     session = ""
     side_of: dict[str, str] = {}
     titles: dict[str, str] = {}
-    usual = next((id for _, row in source.records if (id := as_text(row.get("sessionId")))), source.stem)
-    for at, (number, row) in enumerate(source.records):
+    usual = next((id for row in source.rows if (id := as_text(row.get("sessionId")))), source.stem)
+    for row in source.rows:
         kind, uuid = as_text(row.get("type")), as_text(row.get("uuid"))
         _note_title(row, kind, titles)
         if kind not in _SPEAKING:
-            first.tally.skip(f"bookkeeping: {kind}" if kind in _BOOKKEEPING else f"unknown type: {kind[:40]}", number)
+            first.skip(f"bookkeeping: {kind}" if kind in _BOOKKEEPING else f"unknown type: {kind[:40]}")
         if not uuid:
             if kind in _SPEAKING:
-                first.tally.skip("message without an id", number)
+                first.skip("message without an id")
             continue
         if uuid in lines:
-            first.tally.skip("repeated line", number)
+            first.skip("repeated line")
             if uuid in settled:
                 continue
             del lines[uuid]  # a damaged file: the later place may be behind its parent
-        node = _node(at, row, kind, uuid)
+        node = _node(row, kind, uuid)
         side = ""
         if row.get("isSidechain") is True:
             parent = side_of.get(node.parent or "")
@@ -116,7 +115,7 @@ def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
         if node.parent in (None, STRAY) or node.parent in settled:
             settled.add(uuid)
         session = as_text(row.get("sessionId")) or session or usual
-        lines[uuid] = TranscriptLine(number, row, node, side, session)
+        lines[uuid] = TranscriptLine(row, node, side, session)
     recorded = [title for leaf, title in titles.items() if leaf in lines]
     first.title = titles.get("custom-title") or titles.get("ai-title") or (recorded[-1] if recorded else "")
     return list(lines.values()), first
@@ -129,7 +128,7 @@ def _note_title(row: Record, kind: str, titles: dict[str, str]) -> None:
         titles[kind] = as_text(row.get("customTitle")) or as_text(row.get("aiTitle")) or as_text(row.get("title"))
 
 
-def _node(at: int, row: Record, kind: str, uuid: str) -> Node:
+def _node(row: Record, kind: str, uuid: str) -> Node:
     parent = as_text(row.get("parentUuid")) or as_text(row.get("logicalParentUuid")) or None
     if parent is None and not as_text(row.get("sessionId")):
         parent = STRAY  # Claude Code names the session in every line: this is no new beginning of it
@@ -143,7 +142,7 @@ def _node(at: int, row: Record, kind: str, uuid: str) -> Node:
         answers = tuple(as_text(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result")
     boundary = row.get("subtype") == "compact_boundary" or row.get("isCompactSummary") is True
     preserved = as_text(object_of(object_of(row.get("compactMetadata")).get("preservedSegment")).get("tailUuid"))
-    return Node(at, uuid, parent, kind in _SPEAKING, reply, uses, answers, kind == "attachment", boundary, preserved)
+    return Node(uuid, parent, kind in _SPEAKING, reply, uses, answers, kind == "attachment", boundary, preserved)
 
 
 def _synthetic(row: Record, message: Record) -> bool:
@@ -164,14 +163,14 @@ def _session(
     session = next((line.session for line in reversed(kept) if line.session), "") or source.stem
     draft = SessionDraft(NAME, f"{session}.agent-{side}" if side else session, source)
     if first is not None:
-        draft.tally, draft.title = first.tally, first.title
+        draft.skipped, draft.title = first.skipped, first.title
     draft.agent = side or None
     draft.cwd = next((cwd for line in kept if (cwd := as_text(line.row.get("cwd")))), "")
     for node in branch.abandoned:
         if node.uuid not in left:
-            draft.abandon(node.uuid, by_uuid[node.uuid].number)
-    for node in branch.bridged:
-        draft.tally.skip("lost parent (joined to the message before it)", by_uuid[node.uuid].number)
+            draft.abandon(node.uuid)
+    for _ in branch.bridged:
+        draft.skip("lost parent (joined to the message before it)")
     summaries = _summaries(kept)
     taken = {summary.node.uuid for summary in summaries.values() if summary is not None}
     for line in kept:
@@ -179,7 +178,7 @@ def _session(
             _emit(draft, line, summaries)
     _add_requests(draft, kept, requests)
     if first is not None:
-        draft.bill = claude_requests.bill_in(row for _, row in source.records)
+        draft.bill = claude_requests.bill_in(source.rows)
     return draft.done(source.damage if first is not None else ())
 
 
@@ -208,7 +207,7 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
         attachment, content = object_of(row.get("attachment")), _attached(row)
         name = as_text(attachment.get("type"))
         if name == "prompt_snapshot":
-            draft.tally.skip("bookkeeping: prompt_snapshot", line.number)
+            draft.skip("bookkeeping: prompt_snapshot")
             return
         body: Record = {"attachment": {"type": name} if "rendered" in row else attachment}
         if content:
@@ -221,7 +220,7 @@ def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, Transc
     else:
         content = sound_content(object_of(row.get("message")).get("content"))
         if content is None:
-            draft.tally.skip("message without content", line.number)
+            draft.skip("message without content")
             return
         stored = as_text(object_of(row.get("toolUseResult")).get("persistedOutputPath")).replace("\\", "/")
         if stored and len(line.node.answers) == 1:
@@ -239,7 +238,7 @@ def _emit_reply(draft: SessionDraft, line: TranscriptLine, time: str) -> None:
         draft.add(SYSTEM, body, time, line.node.uuid)
         return
     if content is None:
-        draft.tally.skip("message without content", line.number)
+        draft.skip("message without content")
         return
     reply = draft.reply(
         as_text(message.get("id")) or line.node.uuid,
@@ -270,10 +269,10 @@ def _emit_system(
         if summary is not None and _summary_text(summary):
             _emit_compacted(draft, line, summary, time)
             return
-        draft.tally.skip("compaction without a readable summary", line.number)
+        draft.skip("compaction without a readable summary")
     text = as_text(line.row.get("content"))
     if subtype in _SILENT or not text:
-        draft.tally.skip(f"bookkeeping: {subtype or 'system'}"[:60], line.number)
+        draft.skip(f"bookkeeping: {subtype or 'system'}"[:60])
         return
     draft.add(SYSTEM, {"subtype": subtype, "text": text}, time, line.node.uuid)
 
@@ -285,7 +284,7 @@ def _summary_text(line: TranscriptLine) -> str:
 def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: TranscriptLine, time: str) -> None:
     text = _summary_text(summary)
     if not text:
-        draft.tally.skip("compaction without a readable summary", boundary.number)
+        draft.skip("compaction without a readable summary")
         return
     said = object_of(boundary.row.get("compactMetadata"))
     segment = object_of(said.get("preservedSegment"))

@@ -47,29 +47,28 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with the one session of a rollout."""
     rollout = _Rollout(source)
-    for number, row in _rows(source):
-        rollout.take(row, number)
+    for row in _rows(source):
+        rollout.take(row)
     draft = rollout.draft
     turn = next((entry.message for entry in draft.entries if _is_turn(entry)), None)
     draft.title = first_words(plain(turn["content"])) if turn else ""
     return [draft.done(source.damage)]
 
 
-def _rows(source: RecordSource) -> Iterator[tuple[int, Record]]:
-    for number, row in source.records:
+def _rows(source: RecordSource) -> Iterator[Record]:
+    for row in source.rows:
         if isinstance(row.get("items"), list) and "type" not in row:
-            yield number, object_of(row.get("session"))
-            for item in rows_of(row["items"]):
-                yield number, item
+            yield object_of(row.get("session"))
+            yield from rows_of(row["items"])
         else:
-            yield number, row
+            yield row
 
 
 class _Rollout:
     """A rollout that is read line by line into ``draft``."""
 
     def __init__(self, source: RecordSource) -> None:
-        head = first_of([row for _, row in _rows(source) if _is_head(row)])
+        head = first_of([row for row in _rows(source) if _is_head(row)])
         meta = object_of(head.get("payload")) or head
         id, parent = as_text(meta.get("id")) or as_text(meta.get("session_id")), as_text(meta.get("parent_thread_id"))
         spawned = object_of(object_of(object_of(meta.get("source")).get("subagent")).get("thread_spawn"))
@@ -90,41 +89,41 @@ class _Rollout:
         self.asked = False
         self.cut: int | None = None
 
-    def take(self, row: Record, line: int) -> None:
+    def take(self, row: Record) -> None:
         """Add one line to the draft, or count it there as skipped."""
         kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
         payload = object_of(row.get("payload"))
         if kind == "response_item" and as_count(row.get("ordinal")) < self.inherited:
-            self.draft.tally.skip("inherited from its parent", line)
+            self.draft.skip("inherited from its parent")
         elif kind == "response_item":
-            self._item(payload, time, line)
+            self._item(payload, time)
         elif kind == "event_msg":
-            self._event(payload, line)
+            self._event(payload)
         elif kind == "compacted":
-            self._compacted(payload, time, line)
+            self._compacted(payload, time)
         elif kind == "turn_context":
             self.draft.model = as_text(payload.get("model")) or self.draft.model
             self.draft.cwd = self.draft.cwd or as_text(payload.get("cwd"))
-            self.draft.tally.skip("bookkeeping: turn_context", line)
+            self.draft.skip("bookkeeping: turn_context")
         elif kind in _ITEMS and not payload:
-            self._item(row, time, line)
+            self._item(row, time)
         elif kind in _STATE or _is_head(row) or row.get("record_type") == "state":
-            self.draft.tally.skip(f"bookkeeping: {kind or 'session state'}", line)
+            self.draft.skip(f"bookkeeping: {kind or 'session state'}")
         else:
-            self.draft.tally.skip(f"unknown type: {kind[:40]}", line)
+            self.draft.skip(f"unknown type: {kind[:40]}")
 
-    def _item(self, item: Record, time: str, line: int) -> None:
+    def _item(self, item: Record, time: str) -> None:
         kind = as_text(item.get("type"))
         role = as_text(item.get("role"))
         if kind in CALLS or (kind == "message" and role == "assistant"):
-            self._spoke(item, kind, time, line)
+            self._spoke(item, kind, time)
             return
         if kind in _SEALED:
-            self.draft.tally.skip(f"{kind} (sealed for its provider)", line)
+            self.draft.skip(f"{kind} (sealed for its provider)")
             return
         if kind not in ("message", "agent_message") and kind not in OUTPUTS:
             known = kind in _NOT_CARRIED
-            self.draft.tally.skip(f"{kind} (no result recorded)" if known else f"unknown item: {kind[:40]}", line)
+            self.draft.skip(f"{kind} (no result recorded)" if known else f"unknown item: {kind[:40]}")
             return
         self.speaking = False
         call = as_text(item.get("call_id"))
@@ -138,12 +137,12 @@ class _Rollout:
             else:
                 self.draft.say(ATTACHMENT, "user", content, time, attachment={"type": role or kind})
         else:
-            self.draft.tally.skip("message without content", line)
+            self.draft.skip("message without content")
 
-    def _spoke(self, item: Record, kind: str, time: str, line: int) -> None:
+    def _spoke(self, item: Record, kind: str, time: str) -> None:
         content = content_of(item.get("content")) if kind == "message" else call_of(item, kind)
         if not content:
-            self.draft.tally.skip("message without content", line)
+            self.draft.skip("message without content")
             return
         if not self.speaking or self.reply is None:
             self.replies += 1
@@ -151,20 +150,20 @@ class _Rollout:
             self.speaking = True
         self.draft.say(ASSISTANT, "assistant", content, time, reply=self.reply)
 
-    def _event(self, event: Record, line: int) -> None:
+    def _event(self, event: Record) -> None:
         kind = as_text(event.get("type"))
         info = object_of(event.get("info"))
         if kind == "token_count" and info:
             self._counted(info)
         elif kind == "thread_rolled_back":
-            self._rolled_back(as_count(event.get("num_turns")), line)
+            self._rolled_back(as_count(event.get("num_turns")))
         elif kind == "task_started":
             self.asked, self.cut = False, None
         elif kind == "task_complete" and self.cut is not None and not self.asked:
             # Nothing was said in a turn that compacted: the user asked for the compaction.
             entry = self.draft.entries[self.cut]
             self.draft.entries[self.cut] = replace(entry, body={**entry.body, "trigger": "manual"})
-        self.draft.tally.skip(f"bookkeeping: {kind[:40] or 'event'}", line)
+        self.draft.skip(f"bookkeeping: {kind[:40] or 'event'}")
 
     def _counted(self, info: Record) -> None:
         """Add reported usage to the last reply; a repeated total is not a new call and is ignored."""
@@ -178,7 +177,7 @@ class _Rollout:
             self.reply["usage"], self.reply["recorded"] = usage, last
         self.speaking = False
 
-    def _rolled_back(self, turns: int, line: int) -> None:
+    def _rolled_back(self, turns: int) -> None:
         """Remove the user's last turns and all entries after them, unless a decision is among these."""
         entries = self.draft.entries
         starts = [at for at, entry in enumerate(entries) if _is_turn(entry)]
@@ -188,13 +187,13 @@ class _Rollout:
         if any(entry.kind == DECISION for entry in entries[first:]):
             return
         for entry in entries[first:]:
-            self.draft.abandon(entry.uuid, line)
+            self.draft.abandon(entry.uuid)
         del entries[first:]
         said = [entry.uuid for entry in entries if entry.message is not None]
         self.draft.last_message = said[-1] if said else None
         self.speaking = False
 
-    def _compacted(self, item: Record, time: str, line: int) -> None:
+    def _compacted(self, item: Record, time: str) -> None:
         summary = as_text(item.get("message"))
         said = [
             (as_text(one.get("role")), text)
@@ -205,7 +204,7 @@ class _Rollout:
         if not summary.strip():
             summary = "\n\n".join(f"{role}: {text}" for role, text in said)
         if not summary.strip():
-            self.draft.tally.skip("compaction without a readable summary", line)
+            self.draft.skip("compaction without a readable summary")
             return
         self.draft.compacted("Codex", summary, time, tokens_before=self.tokens, kept_texts=kept)
         self.speaking = False

@@ -23,11 +23,11 @@ def looks(row: Record) -> bool:
 
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return the session of an event log, then its agents."""
-    starts = (object_of(row.get("data")) for _, row in source.records if row.get("type") == "session.start")
+    starts = (object_of(row.get("data")) for row in source.rows if row.get("type") == "session.start")
     session = next((id for data in starts if (id := as_text(data.get("sessionId")))), source.folder or source.stem)
     drafts: dict[str, SessionDraft] = {"": SessionDraft(NAME, session, source)}
     usages: dict[str, Record] = {}
-    for number, row in source.records:
+    for row in source.rows:
         agent, data = as_text(row.get("agentId")), object_of(row.get("data"))
         if agent not in drafts:
             drafts[agent] = SessionDraft(NAME, f"{session}.agent-{agent}", source)
@@ -35,12 +35,12 @@ def read(source: RecordSource) -> list[ImportedSession]:
         if row.get("type") == "session.usage_record":
             usage = object_of(data.get("usage"))
             usages[as_text(usage.get("apiCallId"))] = usage
-        _emit(drafts[agent], row, data, usages, number)
+        _emit(drafts[agent], row, data, usages)
     made = [draft.done(source.damage if not id else ()) for id, draft in drafts.items()]
     return [made[0], *(one for one in made[1:] if one.messages)]
 
 
-def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Record], line: int) -> None:
+def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Record]) -> None:
     kind, id, time = as_text(row.get("type")), as_text(row.get("id")), as_text(row.get("timestamp"))
     text = as_text(data.get("content"))
     match kind:
@@ -61,7 +61,7 @@ def _emit(draft: SessionDraft, row: Record, data: Record, usages: dict[str, Reco
         case _:
             draft.system = text or draft.system if kind == "system.message" else draft.system
             draft.cwd = as_text(object_of(data.get("context")).get("cwd")) or draft.cwd
-            draft.tally.skip(f"bookkeeping: {kind}" if _EVENT.fullmatch(kind) else f"unknown type: {kind[:40]}", line)
+            draft.skip(f"bookkeeping: {kind}" if _EVENT.fullmatch(kind) else f"unknown type: {kind[:40]}")
 
 
 def _reply(draft: SessionDraft, data: Record, usages: dict[str, Record], time: str, id: str) -> None:

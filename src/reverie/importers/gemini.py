@@ -34,11 +34,11 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with the one session of a chat."""
     chat = _Chat(source)
-    for number, row in source.records:
-        chat.take(row, number)
+    for row in source.rows:
+        chat.take(row)
     draft = chat.draft
-    for number, row in chat.messages.values():
-        chat.emit(row, number)
+    for row in chat.messages.values():
+        chat.emit(row)
     draft.agent = "subagent" if chat.kind == "subagent" else None
     return [draft.done(source.damage)]
 
@@ -47,40 +47,41 @@ class _Chat:
     """A chat: its messages by id as the lines leave them, and the entries that they become."""
 
     def __init__(self, source: RecordSource) -> None:
-        rows = [row for _, row in source.records]
+        rows = source.rows
         heads = [*rows, *(object_of(row.get("$set")) for row in rows)]
         id = next((name for row in heads if (name := as_text(row.get("sessionId")))), "")
         self.draft = SessionDraft(NAME, id or source.stem, source)
         self.kind = next((as_text(row.get("kind")) for row in rows if "projectHash" in row), "")
         directories = (one for row in heads for one in as_list(row.get("directories")))
         self.draft.cwd = next((one for one in directories if isinstance(one, str)), source.directory)
-        self.messages: dict[str, tuple[int, Record]] = {}
+        self.messages: dict[str, Record] = {}
         self.answered: set[str] = set()
 
-    def take(self, row: Record, line: int) -> None:
+    def take(self, row: Record) -> None:
         """Apply one line to the messages."""
         if back := as_text(row.get("$rewindTo")):
             later = list(self.messages)
             for id in later[later.index(back) :] if back in later else later:
-                self.draft.abandon(id, self.messages.pop(id)[0])
+                del self.messages[id]
+                self.draft.abandon(id)
             return
         changed = object_of(row.get("$set"))
         for one in [*rows_of(row.get("messages")), *rows_of(changed.get("messages"))]:
             if not self._is_known(one):
-                self.messages[as_text(one.get("id"))] = line, one
+                self.messages[as_text(one.get("id"))] = one
         id = as_text(row.get("id"))
         if id and "type" in row:
-            self.messages[id] = line, row
+            self.messages[id] = row
         elif "messages" not in row and "messages" not in changed:
-            self.draft.tally.skip("bookkeeping: chat state", line)
+            self.draft.skip("bookkeeping: chat state")
 
     def _is_known(self, message: Record) -> bool:
         """Return whether a message of a repeated history is there: itself, or all calls that it answers."""
         answers = {block["tool_use_id"] for block in _results(message)}
-        known = {block["tool_use_id"] for _, one in self.messages.values() for block in _results(one)}
+        known = {block["tool_use_id"] for one in self.messages.values() for block in _results(one)}
         return as_text(message.get("id")) in self.messages or bool(answers and answers <= known)
 
-    def emit(self, row: Record, line: int) -> None:
+    def emit(self, row: Record) -> None:
         """Append the entries of one message to the draft, or count it there as skipped."""
         draft, kind = self.draft, as_text(row.get("type"))
         time, id = as_text(row.get("timestamp")), as_text(row.get("id"))
@@ -90,7 +91,7 @@ class _Chat:
         elif kind in _NOTICES:
             draft.add(SYSTEM, {"subtype": kind, "text": _text(blocks)}, time, id)
         elif kind != "user":
-            draft.tally.skip(f"unknown type: {kind[:40]}", line)
+            draft.skip(f"unknown type: {kind[:40]}")
         elif _text(blocks).startswith(_CONTEXT):
             draft.say(ATTACHMENT, "user", blocks, time, id, attachment={"type": "session_context"})
         else:
@@ -98,7 +99,7 @@ class _Chat:
             if fresh:
                 self._say_results(fresh, time, id)
             elif not blocks:
-                draft.tally.skip("message without content", line)
+                draft.skip("message without content")
 
     def _say_results(self, blocks: list[Record], time: str, id: str) -> None:
         self.answered |= {block["tool_use_id"] for block in blocks if "tool_use_id" in block}

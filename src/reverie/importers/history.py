@@ -26,7 +26,7 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return one session per session of the history; a prompt without an id belongs to its directory's day."""
     drafts: dict[str, SessionDraft] = {}
-    for _, row in source.records:
+    for row in source.rows:
         at = as_number(row.get("timestamp")) or 1000 * (as_number(row.get("ts")) or 0)
         time = iso(at / 1000) if 0 < at < 1e14 else ""
         cwd, text = as_text(row.get("project")), _prompt(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -18,21 +19,22 @@ from .foreign_values import Record, as_list, as_text, compact_json
 
 _NAMESPACE: Final = uuid.UUID("5f0f3b52-6f5e-5b0a-9a36-6d1f7f1f0c11")
 _MESSAGES: Final = frozenset({USER, ASSISTANT, ATTACHMENT})
-_NAMED_LINES: Final = 5
 _TITLE_CHARS: Final = 80
 
 
 @record
 class RecordSource:
-    """The readable records of a file with their line numbers, and the damage in it."""
+    """The readable records of a file, and the damage in it."""
 
     name: str
-    records: Sequence[tuple[int, Record]]
+    rows: Sequence[Record]
     damage: tuple[Damage, ...] = ()
     directory: str = ""
     """The project's directory, where a file beside the recording names it."""
     parents: tuple[str, ...] = ()
     """The names of the folders around the file, the nearest last."""
+    lines: Sequence[int] = ()
+    """The number of the line of each record, where records are lines."""
 
     @property
     def folder(self) -> str:
@@ -66,7 +68,6 @@ class ImportedSession:
     model: str
     entries: tuple[Entry, ...]
     skipped: Mapping[str, int] = field(default_factory=lambda: {})
-    skipped_lines: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: {})
     damage: tuple[Damage, ...] = ()
     system: str | None = None
     tools: list[dict[str, Any]] | None = None
@@ -86,21 +87,6 @@ class ImportedSession:
         return tuple(entry for entry in self.entries if entry.kind in _MESSAGES and entry.message is not None)
 
 
-class SkipCounts:
-    """The number of skipped records by reason, and the first line numbers of each reason."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.lines: dict[str, tuple[int, ...]] = {}
-
-    def skip(self, reason: str, line: int) -> None:
-        """Count one skipped record, and keep its line number if it is among the first five of its reason."""
-        self.counts[reason] = self.counts.get(reason, 0) + 1
-        lines = self.lines.get(reason, ())
-        if len(lines) < _NAMED_LINES:
-            self.lines[reason] = (*lines, line)
-
-
 class SessionDraft:
     """A session that is built entry by entry, each entry the parent of the next; ``done`` returns the result."""
 
@@ -108,7 +94,7 @@ class SessionDraft:
         self.format = format
         self.session_id = safe_id(session_id or source.stem)
         self.name = source.name
-        self.tally = SkipCounts()
+        self.skipped: Counter[str] = Counter()
         self.title = ""
         self.cwd = ""
         self.model = ""
@@ -189,10 +175,14 @@ class SessionDraft:
         )
         return self.decide(decision, time, given)
 
-    def abandon(self, id: str, line: int) -> None:
+    def skip(self, reason: str) -> None:
+        """Count one record that is left out."""
+        self.skipped[reason] += 1
+
+    def abandon(self, id: str) -> None:
         """Leave out a message that the program went back from."""
         self.abandoned.add(id)
-        self.tally.skip("abandoned branch", line)
+        self.skip("abandoned branch")
 
     def spend(self, cost_usd: float | None) -> None:
         """Add the cost of one call to the session's cost; None adds nothing."""
@@ -218,8 +208,7 @@ class SessionDraft:
             self.cwd,
             self.model,
             (meta, *self.entries),
-            dict(self.tally.counts),
-            dict(self.tally.lines),
+            dict(self.skipped),
             tuple(damage),
             self.system,
             self.tools,

@@ -33,8 +33,8 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with the session of one agent: the main one, or a sub-agent named after its session."""
     log = _EventLog(source)
-    for number, row in source.records:
-        log.take(row, number)
+    for row in source.rows:
+        log.take(row)
     return [log.draft.done(source.damage)]
 
 
@@ -49,16 +49,16 @@ class _EventLog:
         self.reply: Record = {}
         self.used: Record = {}
 
-    def take(self, row: Record, line: int) -> None:
+    def take(self, row: Record) -> None:
         """Add one line to the draft, or count it there as skipped."""
         draft, kind = self.draft, as_text(row.get("type"))
         at = as_number(row.get("time"))
         time = iso(at / 1000) if at and 0 < at < 1e14 else ""
         match kind:
             case "context.append_message":
-                self._message(object_of(row.get("message")), time, line)
+                self._message(object_of(row.get("message")), time)
             case "context.append_loop_event":
-                self._event(object_of(row.get("event")), time, line)
+                self._event(object_of(row.get("event")), time)
             case "context.apply_compaction":
                 self._compaction(row, time)
             case _:
@@ -71,13 +71,13 @@ class _EventLog:
                     draft.model = as_text(row.get("model")) or draft.model
                 elif kind == "usage.record":
                     self.used = object_of(row.get("usage"))
-                draft.tally.skip(f"bookkeeping: {kind[:40]}", line)
+                draft.skip(f"bookkeeping: {kind[:40]}")
 
-    def _message(self, message: Record, time: str, line: int) -> None:
+    def _message(self, message: Record, time: str) -> None:
         content = content_of(message.get("content"))
         origin = object_of(message.get("origin"))
         if message.get("role") != "user" or not content:
-            self.draft.tally.skip("message without content" if not content else "message repeated by an event", line)
+            self.draft.skip("message without content" if not content else "message repeated by an event")
         elif origin.get("kind") == "user" or not origin:
             self.asked.append(plain(content))
             self.draft.say(USER, "user", content, time, as_text(message.get("id")))
@@ -85,7 +85,7 @@ class _EventLog:
             about = {"type": as_text(origin.get("variant")) or as_text(origin.get("kind"))}
             self.draft.say(ATTACHMENT, "user", content, time, attachment=about)
 
-    def _event(self, event: Record, time: str, line: int) -> None:
+    def _event(self, event: Record, time: str) -> None:
         kind, id = as_text(event.get("type")), as_text(event.get("uuid"))
         part = object_of(event.get("part"))
         call = as_text(event.get("toolCallId"))
@@ -102,7 +102,7 @@ class _EventLog:
         else:
             if kind == "step.end" and (stop := stop_reason_of(event.get("finishReason"))):
                 self.reply["stop_reason"] = stop
-            self.draft.tally.skip(f"bookkeeping: {kind[:40]}", line)
+            self.draft.skip(f"bookkeeping: {kind[:40]}")
 
     def _say(self, block: Record, event: Record, time: str, id: str) -> None:
         step = as_text(event.get("stepUuid")) or id

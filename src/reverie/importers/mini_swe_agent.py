@@ -32,13 +32,13 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with one session per document; only the first holds the damage of the file."""
     out: list[ImportedSession] = []
-    for number, row in source.records:
+    for row in source.rows:
         if looks(row) or not out:
-            out.append(_read_one(source, row, number, first=not out))
+            out.append(_read_one(source, row, first=not out))
     return out
 
 
-def _read_one(source: RecordSource, row: Record, line: int, *, first: bool) -> ImportedSession:
+def _read_one(source: RecordSource, row: Record, *, first: bool) -> ImportedSession:
     info = object_of(row.get("info"))
     config = object_of(info.get("config"))
     draft = SessionDraft(NAME, as_text(row.get("instance_id")), source)
@@ -47,13 +47,13 @@ def _read_one(source: RecordSource, row: Record, line: int, *, first: bool) -> I
     draft.model = as_text(object_of(config.get("model")).get("model_name"))
     calls = CallIds()
     for place, message in enumerate(rows_of(row.get("messages"))):
-        _emit(draft, calls, message, place, line)
+        _emit(draft, calls, message, place)
     cost = as_number(object_of(info.get("model_stats")).get("instance_cost"))
     draft.cost_usd = cost if cost is not None else draft.cost_usd
     return draft.done(source.damage if first else ())
 
 
-def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line: int) -> None:
+def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int) -> None:
     role, content = as_text(message.get("role")), content_of(message.get("content"))
     extra = object_of(message.get("extra"))
     if role == "system":
@@ -67,7 +67,7 @@ def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line
             start, end = found[0].span()
             content = (content[:start] + content[end:]).strip()
             uses = [{"type": "tool_use", "id": calls.open, "name": "bash", "input": {"command": found[0][1]}}]
-        _emit_reply(draft, uses, content, extra, place, line)
+        _emit_reply(draft, uses, content, extra, place)
     elif role == "tool" and (call := as_text(message.get("tool_call_id"))):
         draft.say(
             USER,
@@ -82,18 +82,18 @@ def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line
         draft.say(USER, "user", content, _time(extra))
     else:
         known = role in ("user", "tool", "exit")
-        draft.tally.skip("message without content" if known else f"unknown role: {role[:40]}", line)
+        draft.skip("message without content" if known else f"unknown role: {role[:40]}")
 
 
 def _emit_reply(
-    draft: SessionDraft, uses: list[Record], content: str | list[Record], extra: Record, place: int, line: int
+    draft: SessionDraft, uses: list[Record], content: str | list[Record], extra: Record, place: int
 ) -> None:
     response = object_of(extra.get("response"))
     if uses:
         text: list[Record] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
         content = [*(content if isinstance(content, list) else text), *uses]
     if not content:
-        draft.tally.skip("message without content", line)
+        draft.skip("message without content")
         return
     reply = reply_of(response, f"{draft.session_id}-{place}")
     cost = as_number(extra.get("cost"))

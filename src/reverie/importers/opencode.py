@@ -34,7 +34,7 @@ def looks(row: Record) -> bool:
 
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return the sessions of a document or of the documents of a database, each sub-agent after its parent."""
-    return [_session(source, row) for _, row in source.records]
+    return [_session(source, row) for row in source.rows]
 
 
 def sessions_in(path: Path) -> dict[str, int]:
@@ -56,14 +56,14 @@ def source_of(path: Path, wanted: list[str] | None = None) -> RecordSource:
     """Return the sessions of a database as documents, or only the ``wanted``; raise ``InputError`` if it has none."""
     names = ("id", "parent_id", "directory", "title", "agent", "cost", "time_created")
     found = _rows(path, f"SELECT {', '.join(names)} FROM session ORDER BY time_created, id")
-    records: list[tuple[int, Record]] = []
-    for number, row in enumerate(found, 1):
+    rows: list[Record] = []
+    for row in found:
         info: Record = {**dict(zip(names, row, strict=True)), "parentID": row[1]}
         if wanted is None or info["id"] in wanted:
-            records.append((number, {"info": info, "messages": list(_messages(path, info["id"]))}))
-    if wanted is None and not records:
+            rows.append({"info": info, "messages": list(_messages(path, info["id"]))})
+    if wanted is None and not rows:
         raise InputError(f"{path} holds no session")
-    return RecordSource(path.name, records)
+    return RecordSource(path.name, rows)
 
 
 def _messages(path: Path, session: str) -> Iterator[Record]:
@@ -100,7 +100,7 @@ def _session(source: RecordSource, document: Record) -> ImportedSession:
     draft.agent = as_text(info.get("agent")) or id if parent else None
     draft.cwd, draft.title = as_text(info.get("directory")), as_text(info.get("title"))
     kept = ""
-    for number, message in enumerate(rows_of(document.get("messages")), 1):
+    for message in rows_of(document.get("messages")):
         about, parts = object_of(message.get("info")), rows_of(message.get("parts"))
         compaction = next((part for part in parts if part.get("type") == "compaction"), None)
         if compaction is not None:
@@ -109,11 +109,11 @@ def _session(source: RecordSource, document: Record) -> ImportedSession:
             _compacted(draft, about, parts, kept.strip())
             kept = ""
         else:
-            _emit(draft, about, parts, number)
+            _emit(draft, about, parts)
     return draft.done(source.damage)
 
 
-def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) -> None:
+def _emit(draft: SessionDraft, about: Record, parts: list[Record]) -> None:
     id, time = as_text(about.get("id")), _time(about)
     if about.get("role") == "user":
         content = [block for part in parts if (block := _said(part))]
@@ -121,7 +121,7 @@ def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) 
             synthetic = all(part.get("synthetic") is True for part in parts)
             draft.say(USER, "user", content, time, id, **({"meta": True} if synthetic else {}))
         else:
-            draft.tally.skip("message without content", number)
+            draft.skip("message without content")
         return
     tokens = object_of(about.get("tokens"))
     counts = {**tokens, **object_of(tokens.get("cache"))}
@@ -137,20 +137,20 @@ def _emit(draft: SessionDraft, about: Record, parts: list[Record], number: int) 
         draft.spend(cost)
     before = len(draft.entries)
     for part in parts:
-        _emit_part(draft, part, reply, time, number)
+        _emit_part(draft, part, reply, time)
     if len(draft.entries) == before and (error := object_of(about.get("error"))):
         text = as_text(object_of(error.get("data")).get("message")) or as_text(error.get("name"))
         draft.add(SYSTEM, {"subtype": "error", "text": text}, time, id)
 
 
-def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str, number: int) -> None:
+def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str) -> None:
     """Append a part of a reply; a call and its result are entries of their own, because the result comes later."""
     kind, id, state = as_text(part.get("type")), as_text(part.get("id")), object_of(part.get("state"))
     call = as_text(part.get("callID"))
     if kind == "text" and (block := _said(part)):
         draft.say(ASSISTANT, "assistant", [block], time, id, reply=reply)
     elif kind == "tool" and call and state.get("status") == "pending":
-        draft.tally.skip("call that is being written", number)
+        draft.skip("call that is being written")
     elif kind == "tool" and call:
         use = use_block(call, as_text(part.get("tool")), object_of(state.get("input")))
         draft.say(ASSISTANT, "assistant", [use], time, id, reply=reply)
@@ -159,9 +159,9 @@ def _emit_part(draft: SessionDraft, part: Record, reply: Record, time: str, numb
             result = result_block(call, content, is_error=status == "error")
             draft.say(USER, "user", [result], time, f"{id}:result")
     elif kind == "reasoning":
-        draft.tally.skip("reasoning (sealed for its provider)", number)
+        draft.skip("reasoning (sealed for its provider)")
     elif kind not in _STEPS and kind != "text":
-        draft.tally.skip(f"unknown type: {kind[:40]}", number)
+        draft.skip(f"unknown type: {kind[:40]}")
 
 
 def _compacted(draft: SessionDraft, about: Record, parts: list[Record], kept: str) -> None:

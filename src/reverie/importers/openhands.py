@@ -27,14 +27,14 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with one session per line; a file without any gives one empty session."""
     out: list[ImportedSession] = []
-    strange: list[int] = []
-    for number, row in source.records:
+    strange = 0
+    for row in source.rows:
         if not looks(row):
-            strange.append(number)
+            strange += 1
             continue
-        run = _RunReader(SessionDraft(NAME, as_text(row.get("instance_id")), source), row, number)
-        for number in strange if not out else []:
-            run.draft.tally.skip("a line without a history", number)
+        run = _RunReader(SessionDraft(NAME, as_text(row.get("instance_id")), source), row)
+        for _ in range(strange if not out else 0):
+            run.draft.skip("a line without a history")
         out.append(run.draft.done(source.damage if not out else ()))
     return out or [SessionDraft(NAME, "", source).done(source.damage)]
 
@@ -50,8 +50,8 @@ def _events(row: Record) -> list[Record]:
 class _RunReader:
     """Fills a draft from one run, with a message for each reply of the model and for each observation."""
 
-    def __init__(self, draft: SessionDraft, row: Record, line: int) -> None:
-        self.draft, self.line = draft, line
+    def __init__(self, draft: SessionDraft, row: Record) -> None:
+        self.draft = draft
         self.replies: set[str] = set()
         self.calls = CallIds()
         self.placed: dict[int, str] = {}
@@ -77,7 +77,7 @@ class _RunReader:
         elif action == "condensation":
             self._condensed(args, time)
         elif action in _BOOKKEEPING:
-            draft.tally.skip(f"bookkeeping: {action}", self.line)
+            draft.skip(f"bookkeeping: {action}")
         elif called:
             self._replied(called, event, time)
         elif event.get("source") == "user" and action == "message":
@@ -85,13 +85,13 @@ class _RunReader:
         elif action:
             self._acted(action, args, event, time)
         else:
-            draft.tally.skip("unknown event", self.line)
+            draft.skip("unknown event")
 
     def _said(self, kind: str, args: Record, time: str) -> None:
         text = as_text(args.get("content"))
         images = [image_of(url) for url in as_list(args.get("image_urls")) if isinstance(url, str) and url]
         if not text and not images:
-            self.draft.tally.skip("message without content", self.line)
+            self.draft.skip("message without content")
             return
         words: list[Record] = [{"type": "text", "text": text}] if text else []
         self.draft.say(kind, "user", [*words, *images] if images else text, time)
@@ -117,7 +117,7 @@ class _RunReader:
         uses = self.calls.renamed(tool_uses(message.get("tool_calls")) or _call_of(called, event))
         blocks = [*(content if isinstance(content, list) else words), *uses]
         if not blocks:
-            self.draft.tally.skip("message without content", self.line)
+            self.draft.skip("message without content")
             return
         self.draft.say(ASSISTANT, "assistant", blocks, time, reply=reply_of(response, id))
 
@@ -132,11 +132,11 @@ class _RunReader:
         elif kind == "recall" and (recalled := _recalled(object_of(event.get("extras")))):
             self.draft.say(ATTACHMENT, "user", recalled, time, attachment={"type": "recall"})
         elif kind in _BOOKKEEPING:
-            self.draft.tally.skip(f"bookkeeping: {kind}", self.line)
+            self.draft.skip(f"bookkeeping: {kind}")
         elif text:
             self.draft.say(USER, "user", text, time)
         else:
-            self.draft.tally.skip("observation without content", self.line)
+            self.draft.skip("observation without content")
 
     def _condensed(self, args: Record, time: str) -> None:
         """Add a decision that removes events from the view, with the run's summary in their place, if any."""
@@ -147,7 +147,7 @@ class _RunReader:
         gone = [self.placed[id] for id in sorted(ids) if id in self.placed]
         summary = as_text(args.get("summary"))
         if not gone:
-            self.draft.tally.skip("condensation of events that are not here", self.line)
+            self.draft.skip("condensation of events that are not here")
         elif summary.strip():
             cause = Cause("collapse", "recorded by OpenHands", moves_prefix=True)
             self.draft.decide(Collapsed(cause, gone[0], gone[-1], summary), time)

@@ -31,7 +31,7 @@ def looks(row: Record) -> bool:
 
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with the one session of a file; of a tree, its newest branch."""
-    head = first_of([row for _, row in source.records if row.get("type") == "session"])
+    head = first_of([row for row in source.rows if row.get("type") == "session"])
     draft = SessionDraft(NAME, as_text(head.get("id")), source)
     draft.cwd = as_text(head.get("cwd"))
     draft.model = as_text(head.get("modelId"))
@@ -46,28 +46,23 @@ def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record
 
     A file without ids is one branch.
     """
-    nodes: list[Node] = []
-    seen: set[str] = set()
-    for at, (number, row) in enumerate(source.records):
+    nodes: dict[str, Node] = {}
+    kept: list[tuple[int, Record]] = []
+    for number, row in zip(source.lines, source.rows, strict=True):
         id = as_text(row.get("id"))
-        if row.get("type") == "session" or not id:
+        if id in nodes:
+            draft.skip("repeated line")
             continue
-        if id in seen:
-            draft.tally.skip("repeated line", number)
-            continue
-        seen.add(id)
-        nodes.append(Node(at, id, as_text(row.get("parentId")) or None))
-    if not nodes:
-        return list(source.records)
-    branch = newest_branch(nodes)
-    gone = {node.at for node in branch.abandoned}
+        if id and row.get("type") != "session":
+            nodes[id] = Node(id, as_text(row.get("parentId")) or None)
+        kept.append((number, row))
+    branch = newest_branch(list(nodes.values()))
     for node in branch.abandoned:
-        draft.abandon(node.uuid, source.records[node.at][0])
-    for node in branch.bridged:
-        draft.tally.skip("lost parent (joined to the message before it)", source.records[node.at][0])
-    repeated = {at for at, (_, row) in enumerate(source.records) if as_text(row.get("id")) in seen}
-    repeated -= {node.at for node in nodes}
-    return [record for at, record in enumerate(source.records) if at not in gone and at not in repeated]
+        draft.abandon(node.uuid)
+    for _ in branch.bridged:
+        draft.skip("lost parent (joined to the message before it)")
+    gone = {node.uuid for node in branch.abandoned}
+    return [(number, row) for number, row in kept if as_text(row.get("id")) not in gone]
 
 
 class _EntryWriter:
@@ -85,7 +80,7 @@ class _EntryWriter:
         given = as_text(row.get("id"))
         before = len(draft.entries)
         if kind == "message":
-            self._message(object_of(row.get("message")), given, time, line)
+            self._message(object_of(row.get("message")), given, time)
         elif kind == "compaction":
             self._compaction(row, time, line)
         elif kind == "branch_summary" and as_text(row.get("summary")):
@@ -101,12 +96,12 @@ class _EntryWriter:
             elif kind == "session_info":
                 draft.title = as_text(row.get("name")) or draft.title
             known = kind in _BOOKKEEPING or kind in _ENTRIES
-            draft.tally.skip(f"bookkeeping: {kind}" if known else f"unknown type: {kind[:40]}", line)
+            draft.skip(f"bookkeeping: {kind}" if known else f"unknown type: {kind[:40]}")
         if len(draft.entries) > before:
             self.by_line[line] = draft.entries[-1].uuid
             self.by_id[given] = draft.entries[-1].uuid
 
-    def _message(self, message: Record, given: str, time: str, line: int) -> None:
+    def _message(self, message: Record, given: str, time: str) -> None:
         draft, role, content = self.draft, as_text(message.get("role")), _content(message.get("content"))
         if role == "assistant":
             self._reply(message, content, given, time)
@@ -124,7 +119,7 @@ class _EntryWriter:
             draft.say(USER, "user", content, time, given)
         else:
             empty = role in ("user", "toolResult", "custom", "hookMessage")
-            draft.tally.skip("message without content" if empty else f"unknown role: {role[:40]}", line)
+            draft.skip("message without content" if empty else f"unknown role: {role[:40]}")
 
     def _reply(self, message: Record, content: str | list[Record], given: str, time: str) -> None:
         draft, recorded = self.draft, object_of(message.get("usage"))
@@ -150,7 +145,7 @@ class _EntryWriter:
     def _compaction(self, row: Record, time: str, line: int) -> None:
         draft, summary = self.draft, as_text(row.get("summary"))
         if not summary.strip():
-            draft.tally.skip("compaction without a readable summary", line)
+            draft.skip("compaction without a readable summary")
             return
         tokens, kept = as_count(row.get("tokensBefore")), self._first_kept(row, line)
         draft.compacted("pi", summary, time, as_text(row.get("id")), tokens_before=tokens, first_kept=kept)

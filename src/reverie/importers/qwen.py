@@ -27,30 +27,30 @@ def looks(row: Record) -> bool:
 
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with the one session of a chat, its newest branch."""
-    rows = dict[str, tuple[int, Record]]()
-    first = first_of([row for _, row in source.records if row.get("sessionId")])
+    rows = dict[str, Record]()
+    first = first_of([row for row in source.rows if row.get("sessionId")])
     session, agent = as_text(first.get("sessionId")), as_text(first.get("agentId"))
     draft = SessionDraft(NAME, f"{session}.agent-{agent}" if agent else session, source)
     draft.agent = agent or None
     draft.cwd = as_text(first.get("cwd"))
-    for number, row in source.records:
+    for row in source.rows:
         uuid = as_text(row.get("uuid"))
         if uuid and uuid not in rows:
-            rows[uuid] = number, row
+            rows[uuid] = row
         else:
-            draft.tally.skip("repeated line" if uuid else "message without an id", number)
-    nodes = [_node(uuid, *found) for uuid, found in rows.items()]
+            draft.skip("repeated line" if uuid else "message without an id")
+    nodes = [_node(uuid, row) for uuid, row in rows.items()]
     branch = newest_branch(nodes)
     for node in branch.abandoned:
-        draft.abandon(node.uuid, node.at)
+        draft.abandon(node.uuid)
     for node in branch.kept:
-        _emit(draft, rows[node.uuid][1], node)
+        _emit(draft, rows[node.uuid], node)
     return [draft.done(source.damage)]
 
 
-def _node(uuid: str, number: int, row: Record) -> Node:
+def _node(uuid: str, row: Record) -> Node:
     uses, answers = _ids(row, "functionCall"), _ids(row, "functionResponse")
-    return Node(number, uuid, as_text(row.get("parentUuid")) or None, uses=uses, answers=answers)
+    return Node(uuid, as_text(row.get("parentUuid")) or None, uses=uses, answers=answers)
 
 
 def _ids(row: Record, kind: str) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
     if kind == "system":
         _emit_system(draft, row, node, time)
     elif not blocks:
-        draft.tally.skip("message without content", node.at)
+        draft.skip("message without content")
     elif kind == "assistant":
         names = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
         usage = gemini_usage(object_of(row.get("usageMetadata")), *names)
@@ -73,7 +73,7 @@ def _emit(draft: SessionDraft, row: Record, node: Node) -> None:
     elif kind in _SPEAKERS:
         draft.say(USER, "user", blocks, time, node.uuid)
     else:
-        draft.tally.skip(f"unknown type: {kind[:40]}", node.at)
+        draft.skip(f"unknown type: {kind[:40]}")
 
 
 def _emit_system(draft: SessionDraft, row: Record, node: Node, time: str) -> None:
@@ -94,4 +94,4 @@ def _emit_system(draft: SessionDraft, row: Record, node: Node, time: str) -> Non
     elif text := as_text(payload.get("text")) or as_text(payload.get("message")):
         draft.add(SYSTEM, {"subtype": subtype, "text": text}, time, node.uuid)
     else:
-        draft.tally.skip(f"bookkeeping: {subtype or 'system'}"[:60], node.at)
+        draft.skip(f"bookkeeping: {subtype or 'system'}"[:60])

@@ -151,12 +151,13 @@ def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Record
         else:
             broken.add(number, f"a JSON {type(value).__name__}, not a record", len(raw.rstrip(b"\n")))
     if broken.kept and len(sessions) < 2 and _is_document(data, records):
-        return document_of(data, name, damage) or RecordSource(name, records, (*damage, *broken.all()))
-    # The line is a whole session: keep the intact part of it.
-    saved = [(number, found[0]) for number, line in sessions if (found := salvage(line, number))]
-    return RecordSource(
-        name, sorted([*records, *saved], key=lambda one: one[0]) if saved else records, (*damage, *broken.all())
-    )
+        if whole := document_of(data, name, damage):
+            return whole
+    else:  # the line is a whole session: keep the intact part of it
+        records += [(number, found[0]) for number, line in sessions if (found := salvage(line, number))]
+        records.sort(key=lambda one: one[0])
+    lines, rows = [number for number, _ in records], [row for _, row in records]
+    return RecordSource(name, rows, (*damage, *broken.all()), lines=lines)
 
 
 def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
@@ -172,5 +173,5 @@ def document_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Reco
         value = decode_record(data.strip(_EDGES))
     except ValueError:
         saved = salvage(data)
-        return RecordSource(name, [(1, saved[0])], (*damage, *saved[1])) if saved else None
-    return RecordSource(name, [(1, cast(Record, value))], damage) if isinstance(value, dict) else None
+        return RecordSource(name, [saved[0]], (*damage, *saved[1]), lines=[1]) if saved else None
+    return RecordSource(name, [cast(Record, value)], damage, lines=[1]) if isinstance(value, dict) else None

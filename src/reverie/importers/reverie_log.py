@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from ..conversation.entries import META, Entry
-from ..conversation.log import Damage, newer_part
+from ..conversation.log import newer_part
 from ..schemas import LOG
 from ..values import object_of, replace
 from .foreign_values import Record, as_text
-from .import_result import ImportedSession, RecordSource, SkipCounts, safe_id
+from .import_result import ImportedSession, RecordSource, safe_id
 
 NAME: Final = "reverie"
 
@@ -23,15 +24,15 @@ def looks(row: Record) -> bool:
 
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with one session: the log's entries unchanged, with title, directory and model."""
-    tally = SkipCounts()
+    skipped: Counter[str] = Counter()
     entries: list[Entry] = []
     seen: set[str] = set()
     meta: Record = {}
-    for number, row in source.records:
+    for row in source.rows:
         if not looks(row):
-            tally.skip("not an entry", number)
+            skipped["not an entry"] += 1
         elif row["uuid"] in seen:
-            tally.skip("repeated line", number)
+            skipped["repeated line"] += 1
         else:
             seen.add(row["uuid"])
             entries.append(_entry(row))
@@ -39,9 +40,12 @@ def read(source: RecordSource) -> list[ImportedSession]:
                 meta.update(object_of(row["body"]))
     session = next((entry.session for entry in entries if entry.session), "") or source.stem
     if newer_part(entries):
-        tally.skip("a decision of a newer Reverie", 1)
+        skipped["a decision of a newer Reverie"] += 1
         session, entries = f"{session}-fork", _messages(entries)
-    return [_imported(session, meta, entries, tally, source.damage)]
+    title, cwd, model = (as_text(meta.get(name)) for name in ("title", "cwd", "model"))
+    return [
+        ImportedSession(NAME, safe_id(session), title, cwd, model, tuple(entries), dict(skipped), damage=source.damage)
+    ]
 
 
 def _messages(entries: list[Entry]) -> list[Entry]:
@@ -57,20 +61,4 @@ def _entry(row: Record) -> Entry:
     parent = as_text(row.get("parent")) or None
     return Entry(
         row["uuid"], parent, as_text(row.get("time")), as_text(row.get("session")), row["kind"], row["body"], extra
-    )
-
-
-def _imported(
-    session: str, meta: Record, entries: list[Entry], tally: SkipCounts, damage: tuple[Damage, ...]
-) -> ImportedSession:
-    return ImportedSession(
-        NAME,
-        safe_id(session),
-        as_text(meta.get("title")),
-        as_text(meta.get("cwd")),
-        as_text(meta.get("model")),
-        tuple(entries),
-        dict(tally.counts),
-        dict(tally.lines),
-        damage,
     )

@@ -35,14 +35,14 @@ def looks(row: Record) -> bool:
 def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list with one session per agent and attempt, the main one first; one empty session if none."""
     out: list[ImportedSession] = []
-    for number, row in source.records:
+    for row in source.rows:
         attempts = [row] if "history" in row or "trajectory" in row else rows_of(row.get("attempts"))
         for attempt, one in enumerate(attempts):
             for agent, messages in _by_agent(one).items():
                 suffix = f".attempt-{attempt + 1}" if attempt else ""
                 draft = SessionDraft(NAME, source.stem + suffix + (f".agent-{agent}" if out and agent else ""), source)
                 draft.agent = agent if out and agent else None
-                _fill(draft, one, messages, number)
+                _fill(draft, one, messages)
                 out.append(draft.done(source.damage if not out else ()))
     return out or [SessionDraft(NAME, "", source).done(source.damage)]
 
@@ -63,7 +63,7 @@ def _steps(trajectory: list[Record]) -> list[Record]:
     return out
 
 
-def _fill(draft: SessionDraft, row: Record, messages: list[Record], line: int) -> None:
+def _fill(draft: SessionDraft, row: Record, messages: list[Record]) -> None:
     stats = object_of(object_of(row.get("info")).get("model_stats"))
     draft.cost_usd = as_number(stats.get("instance_cost"))
     draft.model = _model(row.get("replay_config"))
@@ -72,10 +72,10 @@ def _fill(draft: SessionDraft, row: Record, messages: list[Record], line: int) -
         break
     named = CallIds()
     for place, message in enumerate(messages):
-        _emit(draft, named, message, place, line)
+        _emit(draft, named, message, place)
 
 
-def _emit(draft: SessionDraft, named: CallIds, message: Record, place: int, line: int) -> None:
+def _emit(draft: SessionDraft, named: CallIds, message: Record, place: int) -> None:
     role, content = as_text(message.get("role")), content_of(message.get("content"))
     more: Record = {"demo": True} if message.get("is_demo") is True else {}
     if role == "system":
@@ -98,7 +98,7 @@ def _emit(draft: SessionDraft, named: CallIds, message: Record, place: int, line
         draft.say(USER, "user", content, **more)
     else:
         known = role in ("user", "tool", "assistant")
-        draft.tally.skip("message without content" if known else f"unknown role: {role[:40]}", line)
+        draft.skip("message without content" if known else f"unknown role: {role[:40]}")
 
 
 def _results(calls: list[str], content: str | list[Record]) -> list[Record]:
