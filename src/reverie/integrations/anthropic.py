@@ -11,7 +11,7 @@ the middleware asks for one in the background before the window is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import Any, Final
 
@@ -40,19 +40,18 @@ from ..runtime.memory.memory import Memory
 from ..runtime.memory.session import Session
 from ..runtime.session.offload.read_back import EXPAND_TOOL
 from .anthropic_wire import (
-    AsyncObservedStream,
     BackgroundSummaries,
+    BlockingResponse,
     Body,
-    ObservedStream,
     asked_options,
     failure_of,
     messages_body,
+    observed,
     with_body,
-    with_stream,
 )
 from .host_session import HostSession, SendBeside
 from .memory_files import MemoryFiles
-from .sync_session import SessionBridge
+from .sync_session import SessionBridge, Tried, as_async, run_now
 
 __all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "async_expand_tool", "expand_tool", "reverie_middleware"]
 
@@ -95,68 +94,59 @@ class _SessionMiddleware(Middleware):
         thinking and images that were refused are dropped. If we fail, or nothing can be changed, the client's own
         request is sent.
         """
-        body = messages_body(request)
-        if body is None:
-            return call_next(request)
-        beside = self._summaries.by_thread(request, call_next)
-        sent = self._bridge.try_call(_WHAT, partial(self._host_session.prepare, asked_options(request, body), beside))
-        if sent is None:
-            return call_next(request)
-        response = call_next(with_body(request, sent))
-        while response.status_code in (400, 413):
-            failure = failure_of(response, response.http_response.read())
-            sent = self._bridge.try_call(_WHAT, partial(self._host_session.recover, failure, body))
-            if sent is None:
-                self._refused(failure)
-                return call_next(request)
-            response = call_next(with_body(request, sent))
-        if not response.http_response.is_success:
-            return response
-        if request.stream:
-            stream = ObservedStream(response.http_response, partial(self._observe, beside))
-            response.http_response = with_stream(response.http_response, stream)
-        else:
-            self._observe(beside, response.http_response.read())
-        return response
+        work = self._exchange(
+            request,
+            as_async(call_next),
+            self._bridge.try_now,
+            lambda: self._summaries.by_thread(request, call_next),
+            BlockingResponse,
+        )
+        return run_now(work)
 
     async def handle_async(self, request: Any, call_next: Callable[[Any], Any]) -> AsyncAPIResponse[Any]:
         """Do for an asynchronous client the same as ``handle``."""
+        return await self._exchange(
+            request, call_next, self._bridge.try_acall, lambda: self._summaries.by_task(request, call_next)
+        )
+
+    async def _exchange(
+        self,
+        request: Any,
+        call_next: Callable[[Any], Awaitable[Any]],
+        tried: Tried,
+        send_beside: Callable[[], SendBeside | None],
+        readable: Callable[[Any], Any] = lambda http: http,
+    ) -> Any:
+        """Send the session's view and return the response; ``readable`` makes its HTTP response one to be awaited."""
         body = messages_body(request)
         if body is None:
             return await call_next(request)
-        beside = self._summaries.by_task(request, call_next)
-        asked = asked_options(request, body)
-        sent = await self._bridge.try_acall(_WHAT, partial(self._host_session.prepare, asked, beside))
+        beside = send_beside()
+        prepare = partial(self._host_session.prepare, asked_options(request, body), beside)
+        sent: Body | None = await tried(_WHAT, prepare)
         if sent is None:
             return await call_next(request)
-        response: AsyncAPIResponse[Any] = await call_next(with_body(request, sent))
+        response = await call_next(with_body(request, sent))
         while response.status_code in (400, 413):
-            failure = failure_of(response, await response.http_response.aread())
-            sent = await self._bridge.try_acall(_WHAT, partial(self._host_session.recover, failure, body))
+            failure = failure_of(response, await readable(response.http_response).aread())
+            sent = await tried(_WHAT, partial(self._host_session.recover, failure, body))
             if sent is None:
-                self._refused(failure)
+                said = f"the request was refused and the host's own is sent instead: {failure}"
+                self._bridge.report_fallback(_WHAT, said)
                 return await call_next(request)
             response = await call_next(with_body(request, sent))
         if not response.http_response.is_success:
             return response
         if request.stream:
-            stream = AsyncObservedStream(response.http_response, partial(self._aobserve, beside))
-            response.http_response = with_stream(response.http_response, stream)
+            response.http_response = observed(response.http_response, partial(self._log_reply, tried, beside))
         else:
-            await self._aobserve(beside, await response.http_response.aread())
+            await self._log_reply(tried, beside, await readable(response.http_response).aread())
         return response
 
-    def _refused(self, failure: Exception) -> None:
-        """Report, as an event, that the provider refused our request and that the host's own is sent."""
-        self._bridge.report_fallback(_WHAT, f"the request was refused and the host's own is sent instead: {failure}")
+    async def _log_reply(self, tried: Tried, beside: SendBeside | None, reply: bytes | Body) -> None:
+        await tried(_WHAT, partial(self._observe, beside, reply))
 
-    def _observe(self, beside: SendBeside | None, reply: bytes | Body) -> None:
-        self._bridge.try_call(_WHAT, partial(self._log_reply, beside, reply))
-
-    async def _aobserve(self, beside: SendBeside | None, reply: bytes | Body) -> None:
-        await self._bridge.try_acall(_WHAT, partial(self._log_reply, beside, reply))
-
-    async def _log_reply(self, beside: SendBeside | None, reply: bytes | Body) -> None:
+    async def _observe(self, beside: SendBeside | None, reply: bytes | Body) -> None:
         await self._host_session.observe(msgspec.json.decode(reply) if isinstance(reply, bytes) else reply, beside)
 
 

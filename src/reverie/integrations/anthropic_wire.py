@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from threading import Thread
 from typing import Any, Final, cast
@@ -18,7 +18,7 @@ from ..models.messages_stream import MessageAssembly
 from ..models.wire import EventDecoder
 from ..runtime.session.limits import EDITING_BETA
 from .host_session import SendBeside
-from .sync_session import SessionBridge
+from .sync_session import SessionBridge, Tried, as_async, run_now
 
 Body = dict[str, Any]
 
@@ -101,10 +101,31 @@ class StreamObserver:
         return whole
 
 
-class ObservedStream(httpx2.SyncByteStream):
+class BlockingResponse:
+    """The response of a synchronous client in the form of one that is awaited."""
+
+    def __init__(self, http: httpx2.Response) -> None:
+        self._http = http
+        self.is_success = http.is_success
+
+    async def aread(self) -> bytes:
+        """Return the whole body."""
+        return self._http.read()
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the body in pieces."""
+        for chunk in self._http.iter_bytes():
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the response."""
+        self._http.close()
+
+
+class ObservedStream(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """A stream with unchanged bytes that passes the whole reply to ``observe`` before its last bytes."""
 
-    def __init__(self, response: httpx2.Response, observe: Callable[[Body], None]) -> None:
+    def __init__(self, response: httpx2.Response, observe: Callable[[Body], Coroutine[Any, Any, None]]) -> None:
         self._response = response
         self._observe = observe
 
@@ -113,19 +134,8 @@ class ObservedStream(httpx2.SyncByteStream):
         for chunk in self._response.iter_bytes():
             reply = watched.feed(chunk)
             if reply is not None:
-                self._observe(reply)
+                run_now(self._observe(reply))
             yield chunk
-
-    def close(self) -> None:
-        self._response.close()
-
-
-class AsyncObservedStream(httpx2.AsyncByteStream):
-    """``ObservedStream`` for an asynchronous client."""
-
-    def __init__(self, response: httpx2.Response, observe: Callable[[Body], Any]) -> None:
-        self._response = response
-        self._observe = observe
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         watched = StreamObserver()
@@ -135,16 +145,20 @@ class AsyncObservedStream(httpx2.AsyncByteStream):
                 await self._observe(reply)
             yield chunk
 
+    def close(self) -> None:
+        self._response.close()
+
     async def aclose(self) -> None:
         await self._response.aclose()
 
 
-def with_stream(response: httpx2.Response, stream: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> httpx2.Response:
-    """Return a response with another body and the same status and headers, except its encoding and length."""
+def observed(response: httpx2.Response, observe: Callable[[Body], Coroutine[Any, Any, None]]) -> httpx2.Response:
+    """Return a response whose stream is observed, with the same status and headers but its encoding and length."""
     headers = response.headers.copy()
     for name in _NO_LONGER_TRUE:
         if name in headers:
             del headers[name]
+    stream = ObservedStream(response, observe)
     return httpx2.Response(status_code=response.status_code, headers=headers, stream=stream, request=response.request)
 
 
@@ -161,9 +175,9 @@ class BackgroundSummaries:
         """Return a function that sends a body like this request, in a thread that does not keep the program alive."""
 
         def send(body: Body) -> None:
-            Thread(
-                target=self._run, args=(_streamed(request, body, self._seconds), call_next), name=_THREAD, daemon=True
-            ).start()
+            asked = _streamed(request, body, self._seconds)
+            work = self._run(asked, as_async(call_next), self._bridge.try_now, BlockingResponse)
+            Thread(target=run_now, args=(work,), name=_THREAD, daemon=True).start()
 
         return send
 
@@ -175,7 +189,8 @@ class BackgroundSummaries:
             return None
 
         def start(body: Body) -> None:
-            task = home.create_task(self._arun(_streamed(request, body, self._seconds), call_next), name=_THREAD)
+            asked = _streamed(request, body, self._seconds)
+            task = home.create_task(self._run(asked, call_next, self._bridge.try_acall), name=_THREAD)
             self._tasks[task] = home
             task.add_done_callback(self._tasks.pop)
 
@@ -195,51 +210,35 @@ class BackgroundSummaries:
                 if not home.is_closed():
                     home.call_soon_threadsafe(task.cancel)
 
-    def _run(self, request: Any, call_next: Callable[[Any], Any]) -> None:
+    async def _run(
+        self,
+        request: Any,
+        call_next: Callable[[Any], Awaitable[Any]],
+        tried: Tried,
+        readable: Callable[[Any], Any] = lambda http: http,
+    ) -> None:
         try:
-            reply: Any = self._reply(call_next(request))
+            response = await call_next(request)
+            reply: Any = await self._reply(response, readable(response.http_response))
         except Exception as error:
             reply = error
         if not self._closed:
-            self._bridge.try_call(_WHAT, partial(self._bridge.session.background_reply, reply))
+            await tried(_WHAT, partial(self._bridge.session.background_reply, reply))
 
-    def _reply(self, response: Any) -> Body | ModelError:
-        http = response.http_response
+    async def _reply(self, response: Any, http: Any) -> Body | ModelError:
         try:
             if not http.is_success:
-                return failure_of(response, http.read())
+                return failure_of(response, await http.aread())
             watched = StreamObserver()
-            for chunk in http.iter_bytes():
+            async for chunk in http.aiter_bytes():
                 if self._closed:
                     break
                 reply = watched.feed(chunk)
                 if reply is not None:
                     return reply
         finally:
-            http.close()
-        return _broken()
-
-    async def _arun(self, request: Any, call_next: Callable[[Any], Any]) -> None:
-        try:
-            reply: Any = await self._areply(await call_next(request))
-        except Exception as error:
-            reply = error
-        if not self._closed:
-            await self._bridge.try_acall(_WHAT, partial(self._bridge.session.background_reply, reply))
-
-    async def _areply(self, response: Any) -> Body | ModelError:
-        http = response.http_response
-        try:
-            if not http.is_success:
-                return failure_of(response, await http.aread())
-            watched = StreamObserver()
-            async for chunk in http.aiter_bytes():
-                reply = watched.feed(chunk)
-                if reply is not None:
-                    return reply
-        finally:
             await http.aclose()
-        return _broken()
+        return ReplyBroken(f"{_WHO}: the stream of the summary ended without a reply")
 
 
 def _streamed(request: Any, body: Body, seconds: float) -> Any:
@@ -247,7 +246,3 @@ def _streamed(request: Any, body: Body, seconds: float) -> Any:
     sent = with_body(request, {**body, "stream": True}).copy(timeout=seconds)
     sent.stream = True
     return sent
-
-
-def _broken() -> ReplyBroken:
-    return ReplyBroken(f"{_WHO}: the stream of the summary ended without a reply")

@@ -26,7 +26,7 @@ from ..runtime.session.offload.read_back import EXPAND_TOOL
 from .history_pieces import Block, Placeholders
 from .host_session import HostSession
 from .langchain_messages import Body, LangChainTranslator, result_content, wire_reply, wire_request, with_preview
-from .sync_session import HostConversations, SessionBridge
+from .sync_session import HostConversations, SessionBridge, Tried, as_async, run_now
 
 __all__ = ["ReverieMiddleware"]
 
@@ -69,50 +69,14 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
         """
         thread = self._threads.find(_thread_id)
-        prepared = thread.bridge.try_call(_WHAT, partial(thread.prepared, request))
-        if prepared is None:
-            return handler(request)
-        sent = prepared[0]
-        while True:
-            try:
-                response = handler(sent)
-            except Exception as error:
-                failure = _refusal(error)
-                again = thread.bridge.try_call(_WHAT, partial(thread.recovered, prepared, failure))
-                if again is None:
-                    thread.report_refusal(failure)
-                    return handler(request)
-                sent = again
-                continue
-            thread.bridge.try_call(_WHAT, partial(thread.observe, response))
-            return response
+        return run_now(thread.call(request, as_async(handler), thread.bridge.try_now))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """Call the model with the session's view in place of the agent's history, log the reply, and return it.
-
-        A refused request is sent again as long as the session can change it: a prompt that is too long is compacted.
-        If we fail, or nothing can be changed, the agent's own request is sent; other errors are raised.
-        """
+        """Do for an asynchronous agent the same as ``wrap_model_call``."""
         thread = self._threads.find(_thread_id)
-        prepared = await thread.bridge.try_acall(_WHAT, partial(thread.prepared, request))
-        if prepared is None:
-            return await handler(request)
-        sent = prepared[0]
-        while True:
-            try:
-                response = await handler(sent)
-            except Exception as error:
-                failure = _refusal(error)
-                again = await thread.bridge.try_acall(_WHAT, partial(thread.recovered, prepared, failure))
-                if again is None:
-                    thread.report_refusal(failure)
-                    return await handler(request)
-                sent = again
-                continue
-            await thread.bridge.try_acall(_WHAT, partial(thread.observe, response))
-            return response
+        return await thread.call(request, handler, thread.bridge.try_acall)
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Run the tool, log its result, and return its message, with a preview in place of a big result.
@@ -120,23 +84,12 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         A result that is no ``ToolMessage`` is returned as it is and not logged.
         """
         thread = self._threads.find(_thread_id)
-        message = handler(request)
-        if not isinstance(message, ToolMessage):
-            return message
-        return with_preview(message, thread.bridge.try_call(_WHAT, partial(_offload, thread.host_session, message)))
+        return run_now(thread.offload(handler(request), thread.bridge.try_now))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Run the tool, log its result, and return its message, with a preview in place of a big result.
-
-        A result that is no ``ToolMessage`` is returned as it is and not logged.
-        """
+        """Do for an asynchronous agent the same as ``wrap_tool_call``."""
         thread = self._threads.find(_thread_id)
-        message = await handler(request)
-        if not isinstance(message, ToolMessage):
-            return message
-        return with_preview(
-            message, await thread.bridge.try_acall(_WHAT, partial(_offload, thread.host_session, message))
-        )
+        return await thread.offload(await handler(request), thread.bridge.try_acall)
 
 
 class _ThreadSession:
@@ -147,7 +100,36 @@ class _ThreadSession:
         self.host_session = HostSession(session, memory, messages_only=True)
         self._translator = LangChainTranslator()
 
-    async def prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:
+    async def call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]], tried: Tried
+    ) -> Any:
+        """Send the session's view, again while a refusal can be repaired, else the agent's own request."""
+        prepared: _PreparedRequest | None = await tried(_WHAT, partial(self._prepared, request))
+        if prepared is None:
+            return await handler(request)
+        sent = prepared[0]
+        while True:
+            try:
+                response = await handler(sent)
+            except Exception as error:
+                failure = _refusal(error)
+                again: ModelRequest[Any] | None = await tried(_WHAT, partial(self._recovered, prepared, failure))
+                if again is None:
+                    said = f"the request was refused and the agent's own is sent instead: {failure}"
+                    self.bridge.report_fallback(_WHAT, said)
+                    return await handler(request)
+                sent = again
+                continue
+            await tried(_WHAT, partial(self._observe, response))
+            return response
+
+    async def offload(self, message: Any, tried: Tried) -> Any:
+        """Log a tool's message, and return it with a preview in place of a big result."""
+        if not isinstance(message, ToolMessage):
+            return message
+        return with_preview(message, await tried(_WHAT, partial(_offload, self.host_session, message)))
+
+    async def _prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:
         """Log the changes of the agent's history; return the request with the view, the translator and the body."""
         translator, body = self._body(request)
         sent = await self.host_session.prepare(body)
@@ -163,19 +145,15 @@ class _ThreadSession:
         self._translator = translator
         return translator, body
 
-    async def observe(self, response: Any) -> None:
+    async def _observe(self, response: Any) -> None:
         """Log a model's reply and its cost."""
         await self.host_session.observe(wire_reply(response))
 
-    async def recovered(self, prepared: _PreparedRequest, failure: ModelError) -> ModelRequest[Any] | None:
+    async def _recovered(self, prepared: _PreparedRequest, failure: ModelError) -> ModelRequest[Any] | None:
         """Return another request after a refusal of the last one; None if a change cannot help."""
         request, translator, body = prepared
         sent = await self.host_session.recover(failure, body)
         return None if sent is None else translator.overridden(request, sent)
-
-    def report_refusal(self, failure: ModelError) -> None:
-        """Report, as an event, that the provider refused our request and that the agent's own is sent."""
-        self.bridge.report_fallback(_WHAT, f"the request was refused and the agent's own is sent instead: {failure}")
 
 
 def _thread_id() -> str:

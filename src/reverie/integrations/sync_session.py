@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -18,13 +18,15 @@ from ..errors import InputError, ReverieError, SessionError
 from ..events import FellBack, Listener
 from ..runtime.memory.session import Session
 
-__all__ = ["HostConversations", "SessionBridge", "SyncSession", "sync_session"]
+__all__ = ["HostConversations", "SessionBridge", "SyncSession", "as_async", "run_now", "sync_session"]
 
 T = TypeVar("T")
 C = TypeVar("C")
 P = ParamSpec("P")
 T_co = TypeVar("T_co", covariant=True)
 Action = Callable[[], Awaitable[T]]
+Tried: TypeAlias = "Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]"
+"""Runs an operation on a session; after a failure it reports that and returns None."""
 
 _ADVICE: Final = "reverie.integrations.sync_session.sync_session(Session.open(...))"
 _NOT_ENTERED: Final = "session {} is not open: enter it with 'with SyncSession.open(...)'"
@@ -40,6 +42,24 @@ def sync_session(session: Session) -> Generator[Session]:
             yield entered
         finally:
             del _homes[entered]
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for no event loop, so that one description serves blocking and other callers."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return ended.value
+    raise RuntimeError("a blocking call waited for an event loop")
+
+
+def as_async(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return a function that blocks in the form of one that is awaited."""
+
+    async def call(*args: P.args, **given: P.kwargs) -> T:
+        return function(*args, **given)
+
+    return call
 
 
 async def _current_loop() -> asyncio.AbstractEventLoop:
@@ -116,6 +136,10 @@ class SessionBridge:
         except Exception as error:
             self.report_fallback(what, error)
             return None
+
+    async def try_now(self, what: str, action: Action[T]) -> T | None:
+        """Do as ``try_call``, for a description of the work that is shared with asynchronous callers."""
+        return self.try_call(what, action)
 
     async def expand(self, /, **given: Any) -> str:
         """Return one level of a handle as the tool ``expand`` shows it, or the reason why it cannot be opened."""
