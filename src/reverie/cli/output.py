@@ -115,14 +115,11 @@ def paint(pieces: Iterable[tuple[str, str]], *, wrap: bool = False) -> None:
 
 
 def tracked(items: Sequence[T], label: str) -> Iterable[T]:
-    """Return the items; iterating over two or more of them shows a progress bar if stderr is a terminal."""
-    if len(items) < 2 or not sys.stderr.isatty():
-        return items
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import track
-
-    return track(items, escape(printable(label)), console=Console(stderr=True), transient=True)
+    """Yield the items; iterating over two or more of them shows a progress bar if stderr is a terminal."""
+    with progressing(label, len(items)) as step:
+        for item in items:
+            yield item
+            step()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from agents import Agent, FunctionTool, ModelResponse
 from agents.run_config import CallModelData
 
 from ..cache.usage import Usage
+from ..conversation.authorship import text_of
 from ..conversation.entries import ASSISTANT, Entry, new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..models.content_parts import tool_input
@@ -173,8 +174,7 @@ class OpenAITranslator(HistoryTranslator[list[Body], Body]):
         if known is not None and not isinstance(known.get("output"), str):
             parts = block_list(content)
             return {**known, "output": [self._placeholders.thing(one) or _input_text(one["text"]) for one in parts]}
-        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
-        return {**(known or {"type": "function_call_output", "call_id": called}), "output": text}
+        return {**(known or {"type": "function_call_output", "call_id": called}), "output": text_of(block)}
 
 
 def reply_items(content: Sequence[Block], placeholders: Placeholders) -> list[Body]:

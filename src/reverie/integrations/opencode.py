@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ..conversation.authorship import text_of
 from ..runtime.memory.session import Session
 from .history_pieces import block_list
 from .host_session import HostSession
@@ -52,7 +53,7 @@ def _wire_messages(history: Sequence[Body]) -> list[Body]:
 def _as_shown(history: Sequence[Body], sent: Sequence[Body]) -> list[Body] | None:
     """Return the messages of opencode that the view still has, with its results, after the view's own texts."""
     blocks = [block for message in sent for block in block_list(message["content"])]
-    results = {block["tool_use_id"]: _plain(block.get("content")) for block in blocks if block["type"] == "tool_result"}
+    results = {block["tool_use_id"]: text_of(block) for block in blocks if block["type"] == "tool_result"}
     said = [str(block["text"]) for block in blocks if block["type"] == "text"]
     first = len(history)
     while first and _is_shown(history[first - 1], set(said), results):
@@ -102,7 +103,3 @@ def _output(call: Body) -> str:
     state: Body = call["state"]
     times: Body = state.get("time") or {}
     return _PRUNED if times.get("compacted") else str(state.get("output") or state.get("error") or "")
-
-
-def _plain(content: Any) -> str:
-    return content if isinstance(content, str) else "\n".join(str(block.get("text", "")) for block in content or ())

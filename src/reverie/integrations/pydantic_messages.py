@@ -25,6 +25,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_core import to_jsonable_python
 
 from ..cache.usage import Usage
+from ..conversation.authorship import text_of
 from ..conversation.entries import new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from .history_pieces import (
@@ -273,7 +274,7 @@ class PydanticTranslator(HistoryTranslator[ModelResponse, ModelMessage]):
         content: Any = block.get("content", "")
         if part is not None and digest == content_key(content):
             return part
-        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
+        text = text_of(block)
         if part is not None:
             return ToolReturnPart(part.tool_name, text, called, outcome=part.outcome)
         outcome = "failed" if block.get("is_error") else "success"

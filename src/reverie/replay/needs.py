@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+from ..conversation.authorship import text_of
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.wire.blocks import Block, as_blocks
 
@@ -30,7 +31,7 @@ class BlockLines:
         if found is None:
             kind = block["type"]
             if kind == "tool_result":
-                text = _text(block.get("content"))
+                text = text_of(block)
             else:
                 text = _inputs(block) if kind == "tool_use" else block.get("text", "") if kind == "text" else ""
             found = self._known[id(block)] = (block, tuple(_lines(text)))
@@ -121,13 +122,6 @@ def _lines(text: str) -> Iterator[str]:
         bare = _NUMBERED.sub("", line).strip()
         if len(bare) >= _LEAST_CHARS:
             yield bare
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = cast("list[Block]", content or [])
-    return "\n".join(part["text"] for part in parts if part["type"] == "text")
 
 
 def _inputs(block: Block) -> str:

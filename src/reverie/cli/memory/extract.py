@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import click
 
 from ...errors import ReverieError
-from ...importers import find_sessions
 from ...runtime.memory.extract.extraction_vectors import settings_vectors
 from ...runtime.memory.extract.report import Extraction, ExtractionOutcome
 from ...runtime.places.projects import project_slug
 from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked, warn
-from ..sessions.recordings import opened_library, recordings
+from ..sessions.recordings import listed_files, opened_library, recordings
 from .project_store import opened
 from .read import trust_cell
 
@@ -59,16 +57,7 @@ def listed(names: Sequence[str], failed: list[dict[str, str]]) -> list[str]:
         with opened_library() as library:
             keys = [key.removeprefix("projects/").removesuffix(".jsonl") for key in sorted(library.keys())]
         return [key for key in keys if key.startswith(f"{project}/")]
-    out: dict[str, None] = {}
-    for name in names:
-        if not os.path.isdir(name):
-            out[name] = None
-            continue
-        below = [str(path) for path in find_sessions(name)]
-        out.update(dict.fromkeys(below))
-        if not below:
-            failed.append({"path": name, "error": f"{name}: it contains no recorded session"})
-    return list(out)
+    return [str(path) for path in listed_files(names, failed)]
 
 
 def as_report(found: Sequence[ExtractionOutcome], failed: list[dict[str, str]], *, dry_run: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ...errors import InputError, ReverieError, SessionBusy, StorageConflict
-from ...importers import ImportedSession, find_sessions, read_session
+from ...importers import ImportedSession, read_session
 from ...runtime.archive.recordings import Recordings
 from ...runtime.library import ADDED, GROWN
 from ...runtime.places.projects import project_slug
@@ -21,7 +21,7 @@ from ...settings import load_settings
 from ...values import record
 from ..options import subject_option
 from ..output import console, counted, emit_json, progressing, say, table, tracked, warn
-from .recordings import opened_library, opened_storage
+from .recordings import listed_files, opened_library, opened_storage
 
 IMPORTED, EXTENDED, PLANNED, KNOWN = "imported", "extended", "would be imported", "already there"
 NAMED = 5
@@ -67,7 +67,7 @@ def command(paths: tuple[str, ...], project: str, subject: str | None, dry_run: 
     failed: list[dict[str, str]] = []
     with opened_library() as library:
         recordings, slug = Recordings(library, dry_run=dry_run, subject=subject or ""), project_slug(Path(project))
-        for path in tracked(listed(paths, failed), "importing"):
+        for path in tracked(listed_files(paths, failed), "importing"):
             try:
                 for found in read_session(path):
                     outcomes.append(outcome_of(recordings, found, slug, path, dry_run))
@@ -102,22 +102,6 @@ def index_imported(logs: int) -> None:
             search.refresh()
     except ReverieError as error:
         warn(f"the sessions are indexed by the next search: {error}")
-
-
-def listed(paths: tuple[str, ...], failed: list[dict[str, str]]) -> list[Path]:
-    """Return the named files and all recordings below named directories; add empty directories to ``failed``."""
-    files: dict[Path, None] = {}
-    for name in paths:
-        if not os.path.isdir(name):
-            files[Path(name)] = None
-            continue
-        below = list(find_sessions(name))
-        files.update(dict.fromkeys(below))
-        if not below:
-            readable = os.access(name, os.R_OK | os.X_OK)
-            why = "it contains no recorded session" if readable else "no permission to read it"
-            failed.append({"path": name, "error": f"{name}: {why}"})
-    return list(files)
 
 
 def outcome_of(

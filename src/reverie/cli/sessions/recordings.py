@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +13,7 @@ import click
 from ...conversation.entries import META
 from ...conversation.log import Damage, newer_part
 from ...errors import InputError, SessionNotFound
-from ...importers import ImportedSession, read_session
+from ...importers import ImportedSession, find_sessions, read_session
 from ...ports import Storage
 from ...runtime.library import Library, agent_log
 from ...runtime.places.projects import project_slug
@@ -106,6 +106,22 @@ def with_agents(name: str, settings: Settings | None = None) -> list[tuple[Impor
         keys = [main, *map(agent_log, reversed(library.agents_of(main))), *library.recorded_agents(main)]
         kept = set(library.all_keys())
         return [(_from_library(library, key), library.export(key)) for key in dict.fromkeys(keys) if key in kept]
+
+
+def listed_files(paths: Sequence[str], failed: list[dict[str, str]]) -> list[Path]:
+    """Return the named files and all recordings below named directories; add empty directories to ``failed``."""
+    files: dict[Path, None] = {}
+    for name in paths:
+        if not os.path.isdir(name):
+            files[Path(name)] = None
+            continue
+        below = list(find_sessions(name))
+        files.update(dict.fromkeys(below))
+        if not below:
+            readable = os.access(name, os.R_OK | os.X_OK)
+            why = "it contains no recorded session" if readable else "no permission to read it"
+            failed.append({"path": name, "error": f"{name}: {why}"})
+    return list(files)
 
 
 def slug_of(project: str | None) -> str | None:

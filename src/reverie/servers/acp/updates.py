@@ -36,6 +36,7 @@ from acp.schema import (
     UserMessageChunk,
 )
 
+from ...conversation.authorship import text_of
 from ...conversation.decisions import CallRecorded
 from ...conversation.entries import ASSISTANT, USER, Entry
 from ...events import (
@@ -214,8 +215,7 @@ class Updates:
                 pass
 
     def _of_result(self, block: Mapping[str, Any]) -> Update:
-        id, content = str(block.get("tool_use_id")), block.get("content")
-        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in rows_of(content))
+        id, text = str(block.get("tool_use_id")), text_of(block)
         is_error, has_diff = block.get("is_error") is True, self._calls.pop(id, False)
         shown = None if has_diff and not is_error else [tool_content(text_block(text[:_MOST_RESULT_CHARS]))]
         return update_tool_call(id, status="failed" if is_error else "completed", content=shown)

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ....models.messages_stream import MessageAssembly
+from ....models.wire import EventDecoder
 from ....values import object_of, record, rows_of
 from ..upstreams import Upstream
 from .client import Connection, Message
@@ -120,24 +122,11 @@ def _blocks(received: Message, at: int) -> list[dict[str, Any]]:
 
 def _streamed(reply: Message) -> list[dict[str, Any]]:
     """Return the blocks that the events of a stream make up."""
-    blocks: dict[int, dict[str, Any]] = {}
-    texts = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-    inputs: dict[int, str] = {}
-    for event in reply.events:
-        index, delta = int(event.get("index") or 0), object_of(event.get("delta"))
-        if event.get("type") == "content_block_start":
-            blocks[index] = dict(object_of(event.get("content_block")))
-        elif event.get("type") == "content_block_delta" and index in blocks:
-            kind = str(delta.get("type"))
-            if kind in texts:
-                name = texts[kind]
-                blocks[index][name] = str(blocks[index].get(name) or "") + str(delta.get(name))
-            elif kind == "input_json_delta":
-                inputs[index] = inputs.get(index, "") + str(delta.get("partial_json"))
-    for index, text in inputs.items():
-        if text:
-            blocks[index]["input"] = msgspec.json.decode(text)
-    return [blocks[index] for index in sorted(blocks)]
+    assembly = MessageAssembly("the proxy")
+    for event in EventDecoder().feed(reply.body):
+        for _ in assembly.feed(event):
+            pass
+    return assembly.reply().body["content"]
 
 
 def _history(bench: Bench, case: str, *blocks: Mapping[str, Any], **more: Any) -> bytes:
