@@ -269,6 +269,33 @@ def open_no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
+def lock_file(root: str, folders: Sequence[str], name: str, flags: int, how: int) -> int:
+    """Open a file beneath the root, lock it by ``flock`` and return its descriptor; its path leads to this very file.
+
+    Raise ``BlockingIOError`` if ``how`` has ``LOCK_NB`` and another descriptor holds the lock.
+    """
+    path = os.path.join(root, *folders, name)
+    while True:
+        with opened_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
+            descriptor = open_plain(folder, name, flags, path)
+        try:
+            fcntl.flock(descriptor, how)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of a file and close it; a child that is being started may share the descriptor."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 def refuse_unless_plain(found: os.stat_result, path: str) -> None:
     """Raise ``UnsafePath`` for anything but a regular file with a single name."""
     if not stat.S_ISREG(found.st_mode):

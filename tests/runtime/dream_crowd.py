@@ -231,7 +231,7 @@ class Chaos:
                 {"pid": os.getpid(), "started": "1", "boot": boot},
             )
         )
-        return {**who, "space": space, "began": 0.0, "taken": -1e6, "earlier_ns": self.draw.choice((None, 5))}
+        return {**who, "space": space, "began": 0.0, "taken": -1e6}
 
     def session(self) -> None:
         path = HOME / "projects" / "app" / f"{self.draw.randrange(5)}.jsonl"

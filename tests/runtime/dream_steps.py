@@ -32,11 +32,11 @@ EARLIER, START, NEXT = 1_700_000_000.25, 1_800_000_000.5, 1_800_100_000.0
 class InPlace(DreamLock):
     """The known-bad twin: between the writing and the setting of the time, the time is now."""
 
-    def write_stamp(self, holder, state, time_ns) -> None:  # type: ignore[no-untyped-def]
+    def write_stamp(self, holder) -> None:  # type: ignore[no-untyped-def]
         descriptor = os.open(self.stamp_path, os.O_WRONLY | os.O_CREAT)
-        os.write(descriptor, state.encode())
+        os.write(descriptor, holder.note)
         os.close(descriptor)
-        os.utime(self.stamp_path, ns=(time_ns, time_ns))
+        os.utime(self.stamp_path, (holder.began, holder.began))
 
 
 LOCK = {"ours": DreamLock, "in_place": InPlace}[KIND]
@@ -96,7 +96,6 @@ def found(status: int, step: int) -> dict[str, object]:
     row = {"step": step, "status": status, "last": last, "taken": held is not None}
     if held is None:
         return row
-    row["earlier"] = held.earlier
     held.fail()
     row["failed"] = lock.last()
     row["stamp"] = STAMP.exists()

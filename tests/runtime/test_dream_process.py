@@ -147,7 +147,7 @@ def test_a_dream_can_be_killed_and_the_time_of_the_last_one_stands(
     assert stop(root) is None, "nobody is dreaming now"
     held = lock.take(NEXT)
     assert held is not None
-    assert held.earlier == EARLIER
+    assert DreamLock(root).last() == EARLIER
     held.succeed()
 
 
@@ -163,7 +163,7 @@ def test_only_a_dream_that_hangs_is_ended_by_the_next(
     held = take_lock(root, HANGS_AT_ONCE, NEXT)
     assert held is not None
     assert process.wait(PATIENCE_SECONDS) == -signal.SIGTERM
-    assert held.earlier == EARLIER
+    assert DreamLock(root).last() == EARLIER
     held.fail()
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..errors import SessionBusy
 from ..keys import OWN_PREFIX
-from ..paths import explained, open_file, open_plain, opened_folder
+from ..paths import explained, lock_file, open_file, unlock
 
 _GATE: Final = OWN_PREFIX + "lock"
 _LEASES: Final = OWN_PREFIX + "leases"
@@ -42,9 +42,7 @@ class FileLease:
         if descriptor is not None:
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            unlock(descriptor)
 
     def abandon(self) -> None:
         """Close the descriptor in a forked child process; the lease belongs to the parent."""
@@ -57,13 +55,11 @@ class FileLease:
 @contextmanager
 def locked(root: str) -> Generator[None]:
     """Wait for the lock of the store at ``root`` and hold it during the block, across threads and processes."""
-    descriptor = _lock(root, (), _GATE, os.O_RDONLY | os.O_CREAT, fcntl.LOCK_EX)
+    descriptor = lock_file(root, (), _GATE, os.O_RDONLY | os.O_CREAT, fcntl.LOCK_EX)
     try:
         yield
     finally:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child process may share the descriptor
-        os.close(descriptor)
+        unlock(descriptor)
 
 
 def take_lease(root: str, name: str, holder: str) -> FileLease:
@@ -73,7 +69,7 @@ def take_lease(root: str, name: str, holder: str) -> FileLease:
     # Under the store's lock no reader holds the file, and the holder of the lease has written its name.
     with explained("take the lease", path), locked(root):
         try:
-            descriptor = _lock(root, (_LEASES,), file, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = lock_file(root, (_LEASES,), file, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder_name = _recorded_holder(root, file)
             raise SessionBusy(
@@ -96,28 +92,12 @@ def find_holder(root: str, name: str) -> str | None:
             return None
         with locked(root):
             try:
-                os.close(_lock(root, (_LEASES,), file, os.O_RDONLY, fcntl.LOCK_SH | fcntl.LOCK_NB))
+                os.close(lock_file(root, (_LEASES,), file, os.O_RDONLY, fcntl.LOCK_SH | fcntl.LOCK_NB))
             except BlockingIOError:
                 return _recorded_holder(root, file)
             except FileNotFoundError:
                 pass
             return None
-
-
-def _lock(root: str, folders: tuple[str, ...], name: str, flags: int, how: int) -> int:
-    """Open and lock a lock file and return its descriptor; repeat if the path no longer leads to this file."""
-    while True:
-        with opened_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
-            descriptor = open_plain(folder, name, flags, os.path.join(root, *folders, name))
-            try:
-                fcntl.flock(descriptor, how)
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
-                        return descriptor
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
 
 
 def _recorded_holder(root: str, file: str) -> str:

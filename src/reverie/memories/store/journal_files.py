@@ -26,11 +26,13 @@ from ...paths import (
     append_line,
     closed_after,
     explained,
+    lock_file,
     open_plain,
     opened_folder,
     refuse_unless_plain,
     replace_file,
     sync_folder,
+    unlock,
     write_durably,
 )
 from ...schemas import newer
@@ -191,7 +193,7 @@ class JournalFiles:
             if self._lock is not None:
                 raise StorageError("a change is being made already; finish it first", path=self.root)
             self._refuse_other_copy()
-            descriptor = self._take()
+            descriptor = lock_file(self.root, (JOURNAL,), LOCK, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
             self._lock = descriptor
             try:
                 with self.shared.held() if self.shared is not None else nullcontext():
@@ -201,27 +203,7 @@ class JournalFiles:
                     yield
             finally:
                 self._lock = None
-                with suppress(OSError):
-                    fcntl.flock(
-                        descriptor, fcntl.LOCK_UN
-                    )  # release at once, though a child being started may share the descriptor
-                os.close(descriptor)
-
-    def _take(self) -> int:
-        """Wait for the lock and return the lock file's descriptor; its path still leads to the same file."""
-        while True:
-            with self._folder(create=True) as folder:
-                descriptor = open_plain(folder, LOCK, os.O_RDWR | os.O_CREAT, self.path(LOCK))
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-                    with suppress(FileNotFoundError):
-                        now = os.stat(self.path(LOCK), follow_symlinks=False)
-                        if os.path.samestat(os.fstat(descriptor), now):
-                            return descriptor
-                except BaseException:
-                    os.close(descriptor)
-                    raise
-                os.close(descriptor)
+                unlock(descriptor)
 
     def _folder(self, *, create: bool = False) -> AbstractContextManager[int]:
         return opened_folder(self.root, (JOURNAL,), create=create)
