@@ -25,7 +25,6 @@ from pathlib import Path
 
 sys.path[:0] = sys.argv[1:3]
 
-from reverie.layers.l6_dream.gates import GateOpen  # noqa: E402
 from reverie.layers.l6_dream.policy import DreamPolicy  # noqa: E402
 from reverie.runtime.dream.control import take_lock  # noqa: E402
 from reverie.runtime.dream.gate import DreamGate  # noqa: E402
@@ -74,7 +73,7 @@ class Ours:
     @classmethod
     def take(cls, gate: DreamGate, draw: random.Random, now: float) -> Ours | None:
         if draw.random() < 0.3:
-            if not isinstance(gate.check(f"s{os.getpid()}"), GateOpen):
+            if gate.check(f"s{os.getpid()}") is not None:
                 return None
             note("opened", os.getpid(), time.monotonic())
         holder = gate.lock.holder()

@@ -274,7 +274,6 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
 
 def _start_dream(job: Job, settings: Settings) -> bool:
     """Start a dream in its own process if its gate is open; return whether it was started."""
-    from ..layers.l6_dream import GateOpen
     from ..runtime.dream.control import start
     from ..runtime.dream.gate import DreamGate
 
@@ -282,7 +281,7 @@ def _start_dream(job: Job, settings: Settings) -> bool:
         return False
     directory = memory_directory(job.cwd, settings)
     gate = DreamGate(directory, home=settings.home, project=project_slug(Path(job.cwd)), policy=settings.dream)
-    if not isinstance(gate.check(job.session), GateOpen):
+    if gate.check(job.session) is not None:
         return False
     start(job.cwd, home=settings.home, memory_dir=directory, only_if_due=True)
     return True

@@ -15,7 +15,7 @@ import click
 
 from ...errors import InputError, SessionBusy
 from ...events import DreamChanged
-from ...layers.l6_dream import DreamReport, GateOpen, markdown
+from ...layers.l6_dream import DreamReport, markdown
 from ...runtime.dream.control import STDERR, dream_model, start, stop
 from ...runtime.dream.dreams import Dreams
 from ...runtime.dream.gate import gate_of
@@ -127,9 +127,8 @@ class _DreamCommand:
             raise SessionBusy(f"a dream is already running: {holder}; --watch follows it, --kill stops it")
         if not at_once:
             slug = project_slug(self.project)
-            gate = gate_of(self.root, self.settings, slug).check()
-            if not isinstance(gate, GateOpen):
-                return self._not_due(gate.reason, gate.detail, gate.wait_seconds)
+            if (closed := gate_of(self.root, self.settings, slug).check()) is not None:
+                return self._not_due(closed.reason, closed.detail, closed.wait_seconds)
         before = read_progress(self.root)
         pid = start(self.project, home=self.settings.home, memory_dir=self.root, local=local, confirmed=confirmed)
         return anyio.run(self._follow, before.dream if before else "", pid)

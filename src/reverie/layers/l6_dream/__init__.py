@@ -14,7 +14,6 @@ from ...lazy import lazily_from
 if TYPE_CHECKING:
     from .changes import DreamFacts, DreamProposal, FileChange, Question, SkippedChange
     from .findings import Finding, Findings, findings_in
-    from .gates import Gate, GateClosed, GateFacts, GateOpen, Reason, gate_state, seconds_until_due
     from .links import links_in
     from .local import dream
     from .plan import ModelStatements, Support, changes_between, lowered, records_of
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 __getattr__ = lazily_from(
     __name__,
     "policy",
-    "gates",
     "changes",
     "links",
     "findings",

@@ -36,3 +36,9 @@ class DreamPolicy:
     similar: float = 0.8
     """The share of common words from which two memories become a question, between 0 and 1."""
     kept_reports: int = 30
+
+    def seconds_until_due(self, now: float, dreamt: float | None) -> float:
+        """Return the seconds until the next dream may start; 0 if it may now or ``dreamt`` is in the future."""
+        if dreamt is None or dreamt > now:
+            return 0.0
+        return max(0.0, dreamt + self.every_hours * 3_600.0 - now)

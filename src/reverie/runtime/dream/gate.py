@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream import DreamPolicy, DreamReport, Gate, GateClosed, GateFacts, Reason, gate_state
+from ...layers.l6_dream import DreamPolicy, DreamReport
 from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_file
 from ...ports import Storage
@@ -23,6 +23,15 @@ from .progress import DreamProgress, read_progress
 SCAN: Final = "dream-scan"
 """The file whose time is that of the last scan of the sessions, kept on disk because hooks are short processes."""
 _LOG: Final = ".jsonl"
+
+
+@record
+class GateClosed:
+    """The reason why no dream may start; ``wait_seconds`` is when to check again, None if that is no use."""
+
+    reason: Literal["off", "too_soon", "no_memories", "just_scanned", "few_sessions", "running"]
+    wait_seconds: float | None = None
+    detail: str = ""
 
 
 class DreamGate:
@@ -53,25 +62,28 @@ class DreamGate:
         self._project = project
         self._scanned: float | None = None
 
-    def check(
-        self, current_session: str = "", *, enabled: bool = True, main: bool = True, is_recorded: bool = True
-    ) -> Gate:
-        """Return ``GateOpen`` if a dream may start now, else ``GateClosed`` with the reason.
+    def check(self, current_session: str = "", *, enabled: bool = True, is_recorded: bool = True) -> GateClosed | None:
+        """Return why no dream may start now, or None if one may; cheap checks come first.
 
-        ``current_session`` does not count as a new session; the gate is closed unless ``enabled`` and ``main``. A
-        check that is not recorded delays no later one.
+        ``current_session`` does not count as a new session; the gate is closed unless ``enabled``. A check that is not
+        recorded delays no later one.
         """
-        off: Reason | None = None if enabled and main else ("not_main" if enabled else "off")
-        now = self._clock()
-        facts = GateFacts(
-            lambda: off,
-            self.lock.last,
-            lambda: self._last_scan(now),
-            lambda: os.path.isdir(self.lock.root),
-            lambda since: self._touched(since, now, current_session, is_recorded),
-            self._running,
-        )
-        return gate_state(facts, self.policy, now)
+        if not enabled:
+            return GateClosed("off")
+        policy, now, dreamt = self.policy, self._clock(), self.lock.last()
+        if left := policy.seconds_until_due(now, dreamt):
+            return GateClosed("too_soon", left)
+        pause, scanned = policy.scan_minutes * 60.0, self._last_scan(now)
+        if scanned is not None and 0.0 <= now - scanned < pause:
+            return GateClosed("just_scanned", pause - (now - scanned))
+        if not os.path.isdir(self.lock.root):
+            return GateClosed("no_memories", pause)
+        since = 0.0 if dreamt is None or dreamt > now else max(dreamt, 0.0)  # a time in the future is invalid
+        sessions = self._touched(since, now, current_session, is_recorded)
+        if sessions < policy.min_sessions:
+            return GateClosed("few_sessions", pause, f"{sessions} of {policy.min_sessions} sessions")
+        running = self._running()
+        return GateClosed("running", pause, running) if running else None
 
     # -- facts of one check
 
@@ -165,10 +177,8 @@ def status_of(root: str, settings: Settings, slug: str, *, now: float, report: D
     if found is not None and not found.is_over and running is None:
         found = replace(found, state="killed")  # its lock is free, so its process has ended
     gate = gate_of(root, settings, slug, clock=lambda: now)
-    judgement = gate.check(enabled=settings.switches.dream, is_recorded=False)
-    reason = ""
-    if isinstance(judgement, GateClosed):
-        reason = f"{judgement.reason}: {judgement.detail}" if judgement.detail else judgement.reason
+    closed = gate.check(enabled=settings.switches.dream, is_recorded=False)
+    reason = ": ".join(filter(None, (closed.reason, closed.detail))) if closed is not None else ""
     return DreamStatus(DreamLock(root).last(), reason, running, None if running else found, report)
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import ModelUnknown, ReverieError
-from ...layers.l6_dream import seconds_until_due
 from ...models import open_model
 from ...settings import Settings, load_settings
 from ...values import replace
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if settings.database is not None:
             pull_stamp(Memory.open(options.project, settings=settings).store)
         last = DreamLock(memory_directory(options.project, settings)).last()
-        if options.only_if_due and seconds_until_due(time.time(), last, settings.dream) > 0.0:
+        if options.only_if_due and settings.dream.seconds_until_due(time.time(), last) > 0.0:
             return 0
         return asyncio.run(_dream(options, settings))
     except ReverieError as error:

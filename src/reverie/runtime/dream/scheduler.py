@@ -13,7 +13,6 @@ from anyio.abc import TaskGroup
 
 from ...errors import InputError, ReverieError, SessionBusy
 from ...events import DreamChanged, FellBack
-from ...layers.l6_dream import GateOpen
 from ...settings import Settings
 from ..memory.memory import Memory
 from ..memory.scopes import memory_directory
@@ -77,8 +76,8 @@ class DreamScheduler:
         switches = self._session.settings.switches
         enabled = switches.memory and switches.dream
         try:
-            gate = await to_thread.run_sync(lambda: self._gate.check(self._session.name, enabled=enabled))
-            if not isinstance(gate, GateOpen):
+            closed = await to_thread.run_sync(lambda: self._gate.check(self._session.name, enabled=enabled))
+            if closed is not None:
                 return False
             before = await to_thread.run_sync(read_progress, str(self._directory))
             await to_thread.run_sync(self._start)
