@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.layers.l6_dream.changes import FileChange
-from reverie.layers.l6_dream.report import DreamReport, ModelUsage, OpenQuestion, SkippedChange, change_of, markdown
+from reverie.layers.l6_dream.report import DreamReport, ModelUsage, Question, SkippedChange, change_of, markdown
 
 CHANGES = (
     FileChange("a.md", None, b"new text\n", "added", "a log said so"),
@@ -24,7 +24,7 @@ REPORT = DreamReport(
     entry="c9",
     changes=tuple(change_of(change, "model") for change in CHANGES),
     not_done=(SkippedChange("e.md", "removed", "nothing would say 'port 80'", "model"),),
-    questions=(OpenQuestion("contradiction", ("a.md", "b.md"), "which is right?"),),
+    questions=(Question("contradiction", ("a.md", "b.md"), "which is right?"),),
     paths=("a.md", "../out.md"),
     files_before=7,
     files_after=6,

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from ...layers.l6_dream import OpenQuestion
+from ...layers.l6_dream import Question
 from ...runtime.dream.reports import open_questions
 from ...runtime.memory.memory import Memory
 from ...runtime.memory.results import PendingMemory
@@ -65,7 +65,7 @@ def _seen(given: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (given, "")
 
 
-def choose(memory: Memory, question: OpenQuestion) -> None:
+def choose(memory: Memory, question: Question) -> None:
     """Ask which memory of a question is right and delete the others, unless skipped; 'memory undo' undoes that."""
     for number, file in enumerate(question.files, 1):
         say(f"  {number}  {one_word(file)}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .plan import ModelStatements, Support, changes_between, lowered, records_of
     from .policy import DreamPolicy
     from .prompts import system_prompt, task_prompt
-    from .report import DreamChange, DreamReport, ModelUsage, OpenQuestion, change_of, markdown
+    from .report import DreamChange, DreamReport, ModelUsage, change_of, markdown
     from .transaction import (
         DreamTransaction,
         capped_index,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         files_on,
         restored_files,
         undo_draft,
-        undone_entries,
     )
     from .validate import validation
 

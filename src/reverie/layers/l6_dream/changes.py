@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 from ...values import field, record
 
 Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
-Topic: TypeAlias = Literal["contradiction", "ended", "expired", "similar", "unreadable", "vague"]
 
 
 @record
@@ -38,9 +37,12 @@ class SkippedChange:
 class Question:
     """A fault or similarity in memory files that a dream leaves to a person to decide."""
 
-    topic: Topic
+    topic: str
+    """One of contradiction, ended, expired, similar, unreadable, vague."""
     files: tuple[str, ...]
     text: str
+    versions: tuple[str, ...] = ()
+    """In a report: the hash of each file when the question was asked; a change of a file settles the question."""
 
 
 @record

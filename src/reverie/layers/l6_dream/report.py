@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from ...schemas import REPORT
 from ...text.counts import counted
 from ...values import field, record
-from .changes import Act, FileChange, SkippedChange
+from .changes import Act, FileChange, Question, SkippedChange
 
 Outcome: TypeAlias = Literal["applying", "completed", "failed", "killed"]
 
@@ -30,17 +30,6 @@ class DreamChange:
     by: str = "local"
     into: str = ""
     diff: str = ""
-
-
-@record
-class OpenQuestion:
-    """A question about memory files that a person must decide, as reported."""
-
-    topic: str
-    files: tuple[str, ...]
-    text: str
-    versions: tuple[str, ...] = ()
-    """The hash of each file when the question was asked; a change of a file settles the question."""
 
 
 @record
@@ -74,7 +63,7 @@ class DreamReport:
     """The id of the journal entry by which the dream can be undone; empty if nothing was changed."""
     changes: tuple[DreamChange, ...] = ()
     not_done: tuple[SkippedChange, ...] = ()
-    questions: tuple[OpenQuestion, ...] = ()
+    questions: tuple[Question, ...] = ()
     paths: tuple[str, ...] = ()
     """Every path that was written during the run, kept or not."""
     files_before: int = 0

@@ -53,6 +53,8 @@ class DreamTransaction:
     skipped: tuple[SkippedChange, ...] = ()
     files: int = 0
     """The number of memories after the transaction."""
+    index: str = ""
+    """The index after the transaction."""
 
 
 def dream_transaction(
@@ -84,12 +86,11 @@ def dream_transaction(
             after[change.file] = change.after
     files = {change.file: change.after for change in checked.kept}
     index = capped_index(table.index, after, [file for file, data in files.items() if data is not None])
-    if not files and index == table.index:
-        return DreamTransaction(None, (), tuple(skipped), len(after))
-    expect = {change.file: None if change.before is None else version_of(change.before) for change in checked.kept}
-    return DreamTransaction(
-        Draft("dreamed", AUTHOR, why, files, index, expect=expect), checked.kept, tuple(skipped), len(after)
-    )
+    draft = None
+    if files or index != table.index:
+        expect = {change.file: None if change.before is None else version_of(change.before) for change in checked.kept}
+        draft = Draft("dreamed", AUTHOR, why, files, index, expect=expect)
+    return DreamTransaction(draft, checked.kept, tuple(skipped), len(after), index)
 
 
 def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]]:
@@ -181,18 +182,9 @@ def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
 # -- undo
 
 
-def undone_entries(history: History) -> set[str]:
-    """Return the ids of the entries that later ones undid and that were not made again by undoing those."""
-    gone: set[str] = set()
-    for entry in reversed(history.entries):
-        if entry.undoes and entry.id not in gone:
-            gone.update(entry.undoes)
-    return gone
-
-
 def restored_files(history: History) -> frozenset[str]:
     """Return the files that stand as they were before a dream that a person undid; later dreams leave them so."""
-    undone = undone_entries(history)
+    undone = history.undone_ids()
     dreamed = [entry for entry in history.entries if entry.act == "dreamed" and entry.id in undone]
     return frozenset(
         change.file for entry in dreamed for change in entry.changes if history.known.get(change.file) == change.before

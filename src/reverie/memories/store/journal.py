@@ -315,14 +315,14 @@ class History:
 
         Raise ``InputError`` if there are fewer.
         """
-        gone = self._undone_ids()
+        gone = self.undone_ids()
         found = [one for one in reversed(self.entries) if one.id not in gone and one.act not in ("undone", "found")]
         if len(found) < count or not found:
             have = f"only {len(found)} of {count} changes can be undone" if found else "there is nothing to undo"
             raise InputError(f"{have}; 'reverie memory log' lists all changes")
         return found[:count]
 
-    def _undone_ids(self) -> set[str]:
+    def undone_ids(self) -> set[str]:
         """Return the ids of entries that were undone by an undo that was not undone itself."""
         gone: set[str] = set()
         for entry in reversed(self.entries):

@@ -25,7 +25,6 @@ from ...layers.l6_dream import (
     DreamProposal,
     DreamReport,
     ModelUsage,
-    OpenQuestion,
     Question,
     Support,
     changes_between,
@@ -313,7 +312,7 @@ class Dreams:
             return report
         return settled_report(report, self._store.history())
 
-    def questions(self) -> list[OpenQuestion]:
+    def questions(self) -> list[Question]:
         """Return a list of the questions of dreams that the user has not answered, newest first."""
         return open_questions(self._store, keep=self._policy.kept_reports)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream import DreamReport, OpenQuestion, markdown
+from ...layers.l6_dream import DreamReport, Question, markdown
 from ...memories.store.journal import History
 from ...memories.store.records import version_of
 from ...memories.store.side_files import SideFiles, read_plain
@@ -118,12 +118,12 @@ def settled_report(report: DreamReport, history: History) -> DreamReport:
     return replace(report, state="killed", changes=(), files_after=report.files_before)
 
 
-def open_questions(store: MemoryStore, *, keep: int = 30) -> list[OpenQuestion]:
+def open_questions(store: MemoryStore, *, keep: int = 30) -> list[Question]:
     """Return a list of the questions of dreams that the user has not answered, newest first.
 
     A question is open while all its memories are unchanged since it was asked.
     """
-    found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
+    found: dict[tuple[str, tuple[str, ...]], Question] = {}
     for report in ReportFiles(store.files, keep=keep).all():
         if report.state == "completed" and not report.undone:
             for one in report.questions:
@@ -131,7 +131,7 @@ def open_questions(store: MemoryStore, *, keep: int = 30) -> list[OpenQuestion]:
     return [one for one in found.values() if _is_open(store.root, one)]
 
 
-def _is_open(root: str, one: OpenQuestion) -> bool:
+def _is_open(root: str, one: Question) -> bool:
     try:
         now = [read_plain(root, file) for file in one.files]
     except StorageError:

@@ -6,7 +6,7 @@ which of the two happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...errors import InputError, StorageError
 from ...layers.l6_dream import (
@@ -16,15 +16,12 @@ from ...layers.l6_dream import (
     DreamReport,
     DreamTransaction,
     FileChange,
-    OpenQuestion,
-    capped_index,
+    Question,
     change_of,
     dream_transaction,
     files_on,
     restored_files,
     undo_draft,
-    undone_entries,
-    validation,
 )
 from ...memories.rules.taxonomy import lint_memory
 from ...memories.store.drafts import Draft
@@ -32,6 +29,7 @@ from ...memories.store.journal import History, JournalEntry
 from ...memories.store.records import read_record, version_of
 from ...memories.store.store import MemoryStore, Transaction
 from ...memories.store.trust import Trust
+from ...text.counts import counted
 from ...values import record, replace
 from .reports import ReportFiles, entry_of
 
@@ -83,70 +81,54 @@ class DreamApplication:
 
     def planned(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
         """Return the report with the changes that pass the checks, without writing anything."""
-        files = self._before.files
-        checked = validation(
-            files,
-            dreams,
-            self._policy,
-            trusts=self._before.trusts,
-            restored=self._before.restored,
-            confirmed=confirmed,
-        )
-        after = files_after(files, checked.kept)
-        index = capped_index(self._before.index, after, [one.file for one in checked.kept if one.after is not None])
-        return replace(
-            report,
-            changes=_changes(checked.kept, dreams),
-            not_done=(*report.not_done, *checked.refused),
-            questions=_questions(dreams, after),
-            files_before=len(files),
-            files_after=len(after),
-            index_lines=index.count("\n"),
-            wrong_before=_wrong(files, self._before.time),
-            wrong_after=_wrong(after, self._before.time),
-        )
+        _, done = self._commit(report.dream, "", dreams, confirmed=confirmed, dry_run=True)
+        return self._reported(report, dreams, done)
 
     def carry_out(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
-        """Commit the changes and return the final report, which the caller saves.
+        """Commit the planned changes and return the final report, which the caller saves.
 
         The report is first saved in state "applying".
         """
         self._reports.save(replace(report, state="applying"))
         chosen = _chosen(dreams, {change.file for change in report.changes})
-        counts = f"{len(report.changes)} changes" if len(report.changes) != 1 else "1 change"
-        plans: list[DreamTransaction] = []
+        counts = counted(len(report.changes), "change")
+        entry, done = self._commit(report.dream, counts, chosen, confirmed=confirmed, dry_run=False)
+        return replace(self._reported(report, dreams, done), state="completed", entry=entry)
 
-        def plan(transaction: Transaction) -> Draft | None:
-            plans.append(
-                dream_transaction(
-                    transaction, chosen, self._policy, why=f"{report.dream}: {counts}", confirmed=confirmed
-                )
-            )
-            return plans[-1].draft
-
-        entry = self._commit(report.dream, plan)
-        done = plans[-1]
-        after = files_after(self._before.files, done.made)
+    def _reported(self, report: DreamReport, dreams: Sequence[DreamProposal], done: DreamTransaction) -> DreamReport:
+        before, now = self._before.files, self._before.time
+        after = files_after(before, done.made)
         return replace(
             report,
-            state="completed",
-            entry=entry,
             changes=_changes(done.made, dreams),
             not_done=(*report.not_done, *done.skipped),
             questions=_questions(dreams, after),
+            files_before=len(before),
             files_after=done.files,
-            wrong_after=_wrong(after, self._before.time),
+            index_lines=done.index.count("\n"),
+            wrong_before=_wrong(before, now),
+            wrong_after=_wrong(after, now),
         )
 
-    def _commit(self, dream: str, plan: Callable[[Transaction], Draft | None]) -> str:
+    def _commit(
+        self, dream: str, counts: str, dreams: Sequence[DreamProposal], *, confirmed: bool, dry_run: bool
+    ) -> tuple[str, DreamTransaction]:
+        """Commit the valid changes of some proposals, or only plan them; return the journal entry's id and the plan."""
+        plans: list[DreamTransaction] = []
+
+        def plan(transaction: Transaction) -> Draft | None:
+            why = f"{dream}: {counts}"
+            plans.append(dream_transaction(transaction, dreams, self._policy, why=why, confirmed=confirmed))
+            return plans[-1].draft
+
         try:
-            entry = self._store.commit(plan)
+            entry = self._store.commit(plan, dry_run=dry_run)
         except StorageError:
             made = entry_of(self._store.history(), dream)  # a durable entry counts, even if a later step failed
-            if made:
-                return made
-            raise
-        return entry.id if entry is not None else ""
+            if not made or dry_run:
+                raise
+            return made, plans[-1]
+        return entry.id if entry is not None else "", plans[-1]
 
 
 def files_after(files: Mapping[str, bytes], changes: Sequence[FileChange]) -> dict[str, bytes]:
@@ -169,14 +151,14 @@ def _changes(changes: Sequence[FileChange], dreams: Sequence[DreamProposal]) -> 
     return tuple(change_of(change, by.get(change.file, "local")) for change in changes)
 
 
-def _questions(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> tuple[OpenQuestion, ...]:
-    found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
+def _questions(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> tuple[Question, ...]:
+    found: dict[tuple[str, tuple[str, ...]], Question] = {}
     for dreamed in dreams:
         for one in dreamed.questions:
             if any(file not in after or read_record(file, after[file]).superseded_by for file in one.files):
                 continue  # the dream itself settled it
             versions = tuple(version_of(after[file]) for file in one.files)
-            found.setdefault((one.topic, one.files), OpenQuestion(one.topic, one.files, one.text, versions))
+            found.setdefault((one.topic, one.files), replace(one, versions=versions))
     return tuple(found.values())
 
 
@@ -207,7 +189,7 @@ def undo_dream(store: MemoryStore, reports: ReportFiles, dream: str | None, *, a
 
 def _undoable(history: History, dream: str | None) -> JournalEntry:
     """Return the journal entry of a dream that is not undone, by default the last; else raise ``InputError``."""
-    gone = undone_entries(history)
+    gone = history.undone_ids()
     for entry in reversed(history.entries):
         if entry.act == "dreamed" and (dream is None or dream in (entry.id, entry.why.partition(":")[0])):
             if entry.id not in gone:

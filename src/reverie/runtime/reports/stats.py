@@ -318,7 +318,7 @@ def _before_last_dream(store: MemoryStore, files: Mapping[str, bytes]) -> dict[s
     """Return the files without the changes of the last dream; None if there was no dream or it is undone."""
     history = store.history()
     last = next((one for one in reversed(history.entries) if one.act == "dreamed"), None)
-    if last is None or any(last.id in one.undoes for one in history.entries):
+    if last is None or last.id in history.undone_ids():
         return None
     known = dict(files)
     for change in last.changes:
