@@ -10,7 +10,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, cast
 
-from ...conversation.decisions import Cause, Compacted, Decision, PrefixRendered, ThinkingDropped
+from ...conversation.decisions import CallRecorded, Cause, Decision, ThinkingDropped, body_of
 from ...conversation.entries import ASSISTANT, DECISION, Entry
 from ...conversation.fork import without_thinking
 from ...conversation.thinking import (
@@ -95,15 +95,8 @@ class ThinkingWatch:
 
     def on_event(self, event: Event) -> None:
         """Note decisions that change the past, and the messages that a signed summary replaces."""
-        if isinstance(event, DecisionMade):
-            if isinstance(event.decision, Compacted) and event.decision.block:
-                self._covers[str(event.decision.block.get("signature"))] = event.decision.covers
-                if event.decision.covers.get("states"):
-                    return  # the thinking of the kept messages still fits
-            if isinstance(event.decision, PrefixRendered):
-                self._note_prefix(event.uuid, event.decision.system, event.decision.tools)
-            elif event.decision.cause.moves_prefix and not self._changed_by:
-                self._changed_by = event.uuid
+        if isinstance(event, DecisionMade) and not isinstance(event.decision, CallRecorded):
+            self._note(event.uuid, body_of(event.decision))
 
     def _note(self, uuid: str, body: Mapping[str, Any]) -> None:
         name = body.get("decision")
@@ -117,14 +110,10 @@ class ThinkingWatch:
             if facts_of(str(body.get("model") or "")).checks_thinking:
                 self._changed_by = ""
         elif name == "prefix_rendered":
-            self._note_prefix(uuid, body.get("system"), body.get("tools"))
+            before, self._opening = self._opening, (body.get("system"), body.get("tools"))
+            if before not in (None, self._opening):  # with another system prompt or other tools no thinking fits
+                self._changed_by = uuid
         elif body.get("moves_prefix") is True and not self._changed_by:
-            self._changed_by = uuid
-
-    def _note_prefix(self, uuid: str, system: Any, tools: Any) -> None:
-        """Note that a prefix was rendered; with another system prompt or other tools no thinking fits."""
-        before, self._opening = self._opening, (system, tools)
-        if before is not None and before != self._opening:
             self._changed_by = uuid
 
     # -- a request and its reply
