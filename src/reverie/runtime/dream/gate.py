@@ -15,7 +15,7 @@ from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_file
 from ...ports import Storage
 from ...settings import Settings
-from ...values import record, replace
+from ...values import record
 from ..places.storage import storage_of
 from .lock import DreamLock
 from .progress import DreamProgress, read_progress
@@ -172,20 +172,9 @@ class DreamStatus:
 
 def status_of(root: str, settings: Settings, slug: str, *, now: float, report: DreamReport | None) -> DreamStatus:
     """Return the status of dreams over a directory; unlike a check of the gate, this records no scan."""
-    running = running_dream(root)
-    found = running or read_progress(root)
-    if found is not None and not found.is_over and running is None:
-        found = replace(found, state="killed")  # its lock is free, so its process has ended
+    found = read_progress(root)
+    running = None if found is None or found.is_over else found
     gate = gate_of(root, settings, slug, clock=lambda: now)
     closed = gate.check(enabled=settings.switches.dream, is_recorded=False)
     reason = ": ".join(filter(None, (closed.reason, closed.detail))) if closed is not None else ""
     return DreamStatus(DreamLock(root).last(), reason, running, None if running else found, report)
-
-
-def running_dream(root: str) -> DreamProgress | None:
-    """Return the progress of the dream that runs over a directory; None if none does."""
-    found = read_progress(root)
-    if found is None or found.is_over:
-        return None
-    holder = DreamLock(root).holder()
-    return found if holder is not None and holder.pid == found.pid else None

@@ -21,8 +21,8 @@ from ...memories.rules.secrets import find_secrets
 from ...memories.store.journal_files import JOURNAL
 from ...memories.store.side_files import read_plain
 from ...paths import open_file, replace_file
-from ...values import field, record
-from ..places.processes import ProcessIdentity, is_alive, own_identity
+from ...values import field, record, replace
+from .lock import DreamLock
 
 State: TypeAlias = Literal["starting", "updating", "completed", "failed", "killed"]
 
@@ -78,16 +78,8 @@ class ProgressWriter:
         self._session = session
         self._listener = listener
         self._to_file = to_file
-        who = own_identity()
-        head = {
-            "dream": dream,
-            "pid": who.pid,
-            "started": who.started,
-            "boot": who.boot,
-            "space": who.space,
-            "began": began,
-        }
         if to_file:
+            head = {"dream": dream, "pid": os.getpid(), "began": began}
             with suppress(StorageError):
                 replace_file(root, FILE, json.dumps(head).encode() + b"\n")
         self._write("")
@@ -127,19 +119,25 @@ class ProgressWriter:
 
 
 def read_progress(root: str) -> DreamProgress | None:
-    """Return the progress of the running or last dream over a directory; None if there is none."""
-    data = None
+    """Return the progress of the running or last dream over a directory; None if there is none.
+
+    A dream that has not ended and whose process no longer holds the lock was killed.
+    """
+    found, holder = None, None
     with suppress(StorageError):
-        data = read_plain(root, FILE)
-    return _parsed(data) if data else None
+        found = _parsed(read_plain(root, FILE) or b"")
+    if found is None or found.is_over:
+        return found
+    with suppress(StorageError):
+        holder = DreamLock(root).holder()
+    return found if holder is not None and holder.pid == found.pid else replace(found, state="killed")
 
 
 def _parsed(data: bytes) -> DreamProgress | None:
     head, *lines = data.split(b"\n")
     try:
         said = cast("dict[str, Any]", json.loads(head))
-        who = ProcessIdentity(int(said["pid"]), str(said["started"]), str(said["boot"]), str(said["space"]))
-        dream, began = str(said["dream"]), float(said["began"])
+        dream, pid, began = str(said["dream"]), int(said["pid"]), float(said["began"])
     except (ValueError, KeyError, TypeError):
         return None
     last: dict[str, Any] = {"state": "starting", "text": "", "tools": 0, "paths": []}
@@ -150,13 +148,9 @@ def _parsed(data: bytes) -> DreamProgress | None:
             if isinstance(found, dict) and "state" in found:
                 last = cast("dict[str, Any]", found)
                 turns += [str(last.get("text", ""))] if last.get("turn") else []
-    state = cast(State, str(last["state"]))
-    if state not in _ENDS and is_alive(who) is False:
-        state = "killed"
     paths = [str(path) for path in cast("list[Any]", last.get("paths") or [])]
-    return DreamProgress(
-        dream, who.pid, began, state, str(last.get("text", "")), int(last.get("tools", 0)), paths, turns[-_TURNS:]
-    )
+    state, text, tools = cast(State, str(last["state"])), str(last.get("text", "")), int(last.get("tools", 0))
+    return DreamProgress(dream, pid, began, state, text, tools, paths, turns[-_TURNS:])
 
 
 async def progress_events(root: str, *, session: str = "") -> AsyncIterator[DreamChanged]:

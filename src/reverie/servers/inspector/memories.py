@@ -15,7 +15,7 @@ from ...memories.store.records import MemoryRecord
 from ...ports import Stamp, Storage
 from ...runtime.dream.control import stop
 from ...runtime.dream.dreams import Dreams
-from ...runtime.dream.gate import running_dream
+from ...runtime.dream.progress import read_progress
 from ...runtime.library import Library
 from ...runtime.memory.memory import Memory
 from ...runtime.memory.shared_journal import StoredJournal
@@ -85,7 +85,7 @@ class MemorySources:
                 self._waiting[name] = stamp, len(self._opened(folder, known is not None).review())
             if count := self._waiting[name][1]:
                 waiting.append({"project": name, "count": count})
-            if (running := running_dream(str(path))) is not None:
+            if (running := read_progress(str(path))) is not None and not running.is_over:
                 said = {"dream": running.dream, "state": running.state, "began": running.began, "text": running.text}
                 dreams.append({"project": name, **said, "tools": running.tools, "files": len(running.paths)})
         return {"waiting": waiting, "dreams": dreams}
