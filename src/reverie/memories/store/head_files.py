@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -121,22 +121,7 @@ class Head(NamedTuple):
     """The memory without its body, with its trust at the last scan."""
 
 
-class _Row(msgspec.Struct, array_like=True, gc=False):
-    print: int
-    version: str
-    claim: Trust
-    file: str
-    name: str
-    description: str
-    type: str
-    created: str
-    modified: str
-    source: tuple[str, ...]
-    expires: str
-    extra: dict[str, Any]
-
-
-_rows: Final = msgspec.msgpack.Decoder(tuple[list[int], list[_Row]])
+_heads: Final = msgspec.msgpack.Decoder(tuple[list[int], list[Head]])
 
 
 class HeadCache:
@@ -188,31 +173,10 @@ class HeadCache:
             data = self._bytes()
             if int(data[:8], 16) != zlib.crc32(memoryview(data)[8:]):
                 return {}
-            made_by, rows = _rows.decode(memoryview(data)[8:])
+            made_by, heads = _heads.decode(memoryview(data)[8:])
         except (OSError, StorageError, ValueError, RecursionError, MemoryError, msgspec.MsgspecError):
             return {}
-        if made_by != _makers():
-            return {}
-        return {
-            row.file: Head(
-                row.print,
-                row.version,
-                row.claim,
-                MemoryRecord(
-                    row.file,
-                    row.name,
-                    row.description,
-                    row.type,
-                    row.created,
-                    row.modified,
-                    row.source,
-                    row.claim,
-                    row.expires,
-                    extra=row.extra,
-                ),
-            )
-            for row in rows
-        }
+        return {one.memory.file: one for one in heads} if made_by == _makers() else {}
 
     def _bytes(self) -> bytes:
         descriptor = open_file(self._root, f"{JOURNAL}/{_HEADS}", READ_FLAGS)
@@ -249,25 +213,10 @@ class HeadCache:
 
 def _encoded(root: str, heads: Mapping[str, Head]) -> bytes:
     """Return the readable heads of still existing files as bytes."""
-    rows = [
-        _Row(
-            one.print,
-            one.version,
-            one.claim,
-            memory.file,
-            memory.name,
-            memory.description,
-            memory.type,
-            memory.created,
-            memory.modified,
-            memory.source,
-            memory.expires,
-            dict(memory.extra),
-        )
-        for one in heads.values()
-        if not (memory := one.memory).problem and os.path.lexists(os.path.join(root, memory.file))
+    there = [
+        one for one in heads.values() if not one.memory.problem and os.path.lexists(os.path.join(root, one.memory.file))
     ]
-    return msgspec.msgpack.encode((_makers(), rows))
+    return msgspec.msgpack.encode((_makers(), there), enc_hook=dict)
 
 
 def _makers() -> list[int]:
