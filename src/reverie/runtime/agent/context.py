@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol, runtime_checkable
 
 from anyio import to_thread
 
@@ -21,15 +20,6 @@ from ..guard.hooks import Hooks
 from ..session.session import Session
 from ..session.standing_context import ContextSource
 from .context_sources import InstructionSource, LoadedSkillSource, TextSource, environment_text
-
-
-@runtime_checkable
-class ReloadableSource(Protocol):
-    """A source that reads its files only after ``reload`` and after a cut."""
-
-    def reload(self) -> None:
-        """Read the files again when the source is asked next."""
-        ...
 
 
 class AgentContext:
@@ -86,8 +76,7 @@ class AgentContext:
     def begin_query(self) -> None:
         """Let the next request say all changes since the last prompt."""
         for source in self._sources:
-            if isinstance(source, ReloadableSource):
-                source.reload()
+            source.reload()
         self._session.parts.standing.refresh()
 
     def after_tools(self, touched: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ from ...tools.skill import SkillTexts
 from ..instructions.reader import InstructionSet, NestedInstructions, gather
 from ..places.projects import canonical_root
 from ..places.trust import TrustList
+from ..session.standing_context import ContextSource, FilesSource
 
 INSTRUCTIONS: Final = "instructions"
 _SOURCE: Final = "skills"
@@ -47,10 +48,8 @@ def environment_text(cwd: Path) -> str:
     return "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
 
 
-class TextSource:
+class TextSource(ContextSource):
     """One text, or the one that a function returns, such as a list of skills; an empty text is no item."""
-
-    only_after_cuts = False
 
     def __init__(self, key: str, name: str, text: str | Callable[[], Awaitable[str]], *, own: bool = False) -> None:
         self.name = key
@@ -64,35 +63,29 @@ class TextSource:
         return [StandingItem(self.name, self.name, self._named, text, own=self._own)] if text.strip() else []
 
 
-class InstructionSource:
+class InstructionSource(FilesSource):
     """Instruction files as they are now: those of the session's start, and nested ones near files that were touched."""
 
     name = INSTRUCTIONS
-    only_after_cuts = False
 
     def __init__(self, context: ToolContext, settings: Settings, report: Callable[[str], None]) -> None:
         """Read the files that may be read; ``report`` is called with each problem once."""
+        super().__init__()
         self._context = context
         self._settings = settings
         self._report = report
         self._gathered: InstructionSet | None = None
         self._nested = NestedInstructions(context.cwd, InstructionSet())
-        self._cuts = 0
         self._reported: set[str] = set()
 
     def touched(self, paths: Iterable[str]) -> None:
         """Look for nested files near these paths before the next request."""
         self._nested.touched(paths)
 
-    def reload(self) -> None:
-        """Read the files of the session's start again before the next request."""
-        self._gathered = None
-
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return an item for each file, after an introduction."""
-        if view.cuts != self._cuts:
-            self.reload()
-        self._cuts = view.cuts
+        if self.takes_files(view):
+            self._gathered = None
         return await to_thread.run_sync(self._items, view)
 
     def _items(self, view: View) -> list[StandingItem]:
@@ -138,11 +131,10 @@ def _is_within(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-class LoadedSkillSource:
+class LoadedSkillSource(ContextSource):
     """Returns the skills that the agent has loaded, the last loaded one first."""
 
     name = _SOURCE
-    only_after_cuts = False
 
     def __init__(self, context: ToolContext) -> None:
         self._texts = SkillTexts(context)
@@ -181,7 +173,7 @@ def _fenced(name: str, text: str) -> str:
     return f'<skill name="{name}">\n{inside}\n</skill>'
 
 
-class FileSource:
+class FileSource(ContextSource):
     """The files read or written last that the view no longer shows whole."""
 
     name = "files"

@@ -16,6 +16,7 @@ from ...settings import Mode
 from ...tools.tool import Access
 from ..guard.permissions import Approval
 from ..session.plan.keeper import PLAN_TOOL, PlanKeeper, state_sentence
+from ..session.standing_context import ContextSource
 from .tool_runs import ToolRuns
 
 PLAN: Final = "plan"
@@ -151,11 +152,10 @@ def granted_mode(view: View, given: Mode) -> Mode:
     return cast("Mode", plan.mode) if plan.mode in ("default", "accept-edits") else given
 
 
-class PlanModeSource:
+class PlanModeSource(ContextSource):
     """States plan mode to the model for as long as it is on."""
 
     name = "mode"
-    only_after_cuts = False
 
     def __init__(self, runs: ToolRuns, *, has_lead: bool = False) -> None:
         """State the mode of these tools; a sub-agent without the plan's tool answers its task, not with a plan."""

@@ -16,6 +16,7 @@ from ...conversation.standing_context import StandingItem, digest_of
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...tools.shell.shells import Shells
+from ..session.standing_context import ContextSource
 from .team.spawner import letter_id
 
 AGENTS: Final = "agents"
@@ -35,11 +36,10 @@ Sign = tuple[str, ...]
 """Texts by which the model knows a state of an agent or a command; one of them is enough."""
 
 
-class RunningAgents:
+class RunningAgents(ContextSource):
     """The agents that this agent started in the background and that still run."""
 
     name = AGENTS
-    only_after_cuts = False
 
     def __init__(self) -> None:
         self._signs = _VisibleSigns()
@@ -61,11 +61,10 @@ class RunningAgents:
         return [self._signs.item(view, AGENTS, name, value, signs if is_told else None)]
 
 
-class RunningShells:
+class RunningShells(ContextSource):
     """The commands of this agent in the background: those that run, and those whose end it has not seen."""
 
     name = SHELLS
-    only_after_cuts = False
 
     def __init__(self, shells: Shells) -> None:
         """List these commands; number new ones after those of the log, so that no id means two commands."""

@@ -63,11 +63,10 @@ def _connections(tools: Iterable[Tool]) -> list[McpConnection]:
     return list(dict.fromkeys(one for one in found if isinstance(one, McpConnection)))
 
 
-class ServerInstructions:
+class ServerInstructions(ContextSource):
     """The source of the instructions of MCP servers, each as long as its server is connected."""
 
     name = "mcp"
-    only_after_cuts = False
 
     def __init__(self, connections: Sequence[McpConnection], max_tokens: Callable[[], int]) -> None:
         self._connections = connections
@@ -102,11 +101,10 @@ def _fenced_instructions(tag: str, server: str, instructions: str, max_tokens: i
     )
 
 
-class DeferredListing:
+class DeferredListing(ContextSource):
     """The source of the list of deferred tools, found or not, so that finding one does not change the list."""
 
     name = "tools"
-    only_after_cuts = False
 
     def __init__(self, tools: Sequence[Tool], max_tokens: Callable[[], int]) -> None:
         self._tools = tools

@@ -23,6 +23,7 @@ from ...memories.rules.guidance import fenced_index, index_changes, index_lines,
 from ...memories.store.index import lines_of, load
 from ...memories.store.records import MemoryRecord, Scope
 from ...values import record
+from ..session.standing_context import FilesSource
 from .memory import Memory
 
 INDEX: Final = "index"
@@ -38,11 +39,10 @@ def recalled_rows(view: View) -> dict[str, StandingRow]:
     return {file: row for file, row in found.items() if row.item.state != "ended"}
 
 
-class RecalledMemories:
+class RecalledMemories(FilesSource):
     """The source of recalled memories: each as it is now, the newest first; one that was deleted ends."""
 
     name = SOURCE
-    only_after_cuts = False
 
     def __init__(
         self,
@@ -52,21 +52,15 @@ class RecalledMemories:
         clock: Callable[[], datetime],
     ) -> None:
         """Give recalled memories; ``read`` returns a memory by its file as it is on disk."""
+        super().__init__()
         self._read, self._policy, self._clock = read, policy, clock
         self._items: dict[str, StandingItem | None] = {}
-        self._is_due = True
-        self._cuts: int = -1
-
-    def reload(self) -> None:
-        """Read all memories again when they are asked for next."""
-        self._is_due = True
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the memories that were recalled in this session and still exist."""
         rows = recalled_rows(view)
-        if self._is_due or view.cuts != self._cuts:
+        if self.takes_files(view):
             self._items = {}
-            self._is_due, self._cuts = False, view.cuts
         known = {file: item.digest for file, item in self._items.items() if item is not None}
         stale = [file for file, row in rows.items() if known.get(file) != row.item.digest]
         if stale:
@@ -116,27 +110,20 @@ def read_indexes(memory: Memory, places: Mapping[Scope, str], *, most_bytes: int
     return found
 
 
-class IndexSource:
+class IndexSource(FilesSource):
     """The source of the memory index: whole when it is new, then its changes while they are short."""
 
     name = INDEX
-    only_after_cuts = False
 
     def __init__(self, read: Callable[[], Sequence[IndexText]], report: Callable[[str], None]) -> None:
         """Give the index; ``read`` returns it as it is on disk, and ``report`` is called if that fails."""
+        super().__init__()
         self._read, self._report = read, report
         self._found: Sequence[IndexText] | None = None
-        self._is_due = True
-        self._cuts: int = -1
-
-    def reload(self) -> None:
-        """Read the index again when it is asked for next."""
-        self._is_due = True
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the index of each scope, or the index as it was said and its changes."""
-        if self._is_due or view.cuts != self._cuts:
-            self._is_due, self._cuts = False, view.cuts
+        if self.takes_files(view):
             try:
                 self._found = await to_thread.run_sync(self._read)
             except (ReverieError, OSError) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...arguments import check_text
 from ...conversation.decisions import Cause, ContextSaid, SaidItem
@@ -45,22 +45,38 @@ _RULES_TOKENS: Final = 2_000
 _RULES_SHARE: Final = 0.04
 
 
-class ContextSource(Protocol):
-    """A source of standing items."""
+class ContextSource:
+    """A source of standing items; a subclass gives them."""
 
-    @property
-    def name(self) -> str:
-        """The name that its items have as their ``source``."""
-        ...
-
-    @property
-    def only_after_cuts(self) -> bool:
-        """Whether it is asked only after a cut, so that its items never change or end without one."""
-        ...
+    name = ""
+    """The name that its items have as their ``source``."""
+    only_after_cuts = False
+    """Whether it is asked only after a cut, so that its items never change or end without one."""
 
     async def items(self, view: View) -> Sequence[StandingItem]:
         """Return the items that hold now."""
-        ...
+        raise NotImplementedError
+
+    def reload(self) -> None:
+        """Read files again when the items are asked for next; nothing for a source that reads none."""
+
+
+class FilesSource(ContextSource):
+    """A source that reads files at the start of a query and after a cut, not for every request."""
+
+    def __init__(self) -> None:
+        self._is_due = True
+        self._cuts: int = -1
+
+    def reload(self) -> None:
+        """Read the files again when the items are asked for next."""
+        self._is_due = True
+
+    def takes_files(self, view: View) -> bool:
+        """Return whether the files have to be read for this view: once after ``reload``, and once after a cut."""
+        is_due = self._is_due or view.cuts != self._cuts
+        self._is_due, self._cuts = False, view.cuts
+        return is_due
 
 
 class StandingContext:

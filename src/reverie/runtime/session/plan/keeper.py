@@ -20,7 +20,7 @@ from ....events import FellBack
 from ....ports import Storage
 from ....values import record, rows_of
 from ..host import SessionHost
-from ..standing_context import StandingContext
+from ..standing_context import ContextSource, StandingContext
 
 PLAN_FILE: Final = "plan.md"
 PLAN_TOOL: Final = "Plan"
@@ -33,11 +33,10 @@ TOOLS: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo"
 _HEAD: Final = "Your list of steps, those that are not completed:"
 
 
-class PlanKeeper:
+class PlanKeeper(ContextSource):
     """Keeps the plan of one session in its log and in a file; a source of standing items."""
 
     name = "plan"
-    only_after_cuts = False
 
     def __init__(
         self, session: SessionHost, storage: Storage, folder: str, standing: StandingContext, *, root: str = ""
@@ -208,11 +207,10 @@ class AnsweredCalls:
                 self._ids.append(called)
 
 
-class StepsSource:
+class StepsSource(ContextSource):
     """States the open steps of the last call of TodoWrite while no such call shows them."""
 
     name = "steps"
-    only_after_cuts = False
 
     def __init__(self) -> None:
         self._calls = AnsweredCalls(TOOLS)
