@@ -17,7 +17,6 @@ import msgspec
 
 from ...errors import StorageError
 from ...paths import (
-    TEMPORARY_PREFIX,
     closed_after,
     open_file,
     open_folder,
@@ -25,6 +24,7 @@ from ...paths import (
     opened_folder,
     read_all,
     refuse_unless_plain,
+    temporary_file,
 )
 from . import frontmatter, records, trust
 from .names import FOLDERS, is_memory
@@ -186,7 +186,7 @@ class HeadCache:
         return read_all(descriptor)
 
     def _write(self, heads: Mapping[str, Head]) -> None:
-        """Write the cache to a temporary file and rename it; not durably, since a checksum protects readers.
+        """Write the cache to a temporary file and rename it.
 
         This happens under the journal's lock and only for existing files, so that erased text does not return.
         """
@@ -195,20 +195,9 @@ class HeadCache:
             with closed_after(open_plain(folder, LOCK, os.O_RDWR, path)) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.path.samestat(os.fstat(lock), os.stat(path, follow_symlinks=False)):
-                    self._put(folder, _encoded(self._root, heads))
-
-    def _put(self, folder: int, body: bytes) -> None:
-        name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
-                stream.write(b"%08x" % zlib.crc32(body))
-                stream.write(body)
-            os.rename(name, _HEADS, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:  # also an interrupt leaves no temporary file
-            with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-            raise
+                    body = _encoded(self._root, heads)
+                    with temporary_file(folder, b"%08x%b" % (zlib.crc32(body), body)) as name:
+                        os.rename(name, _HEADS, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _encoded(root: str, heads: Mapping[str, Head]) -> bytes:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 from ...conversation.decisions import Cause, PrefixRendered, body_of
 from ...conversation.entries import ASSISTANT, DECISION, META, Entry
+from ...conversation.wire.flatten import THINKING
 from ...digests import hex_of
 from ...errors import InputError, SessionBusy, UnsafePath
 from ...importers import ImportedSession
@@ -174,8 +175,5 @@ def _replied(entries: Iterable[Entry]) -> set[str]:
 
 
 def _thinks(entry: Entry) -> bool:
-    content: Any = (entry.message or {}).get("content") if entry.kind == ASSISTANT else None
-    return isinstance(content, list) and any(
-        isinstance(block, dict) and str(cast(Any, block).get("type")).endswith("thinking")
-        for block in cast("list[Any]", content)
-    )
+    blocks = rows_of((entry.message or {}).get("content")) if entry.kind == ASSISTANT else []
+    return any(block.get("type") in THINKING for block in blocks)

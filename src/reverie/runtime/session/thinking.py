@@ -283,10 +283,8 @@ def unreadable_thinking(view: View, reply: Mapping[str, Any]) -> ThinkingDropped
 
 
 def _has_thinking(entry: Entry) -> bool:
-    message = entry.message
-    content: Any = message.get("content") if message is not None else None
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    return any(isinstance(block, dict) and cast("dict[str, Any]", block).get("type") in THINKING for block in blocks)
+    blocks = rows_of((entry.message or {}).get("content"))
+    return any(block.get("type") in THINKING for block in blocks)
 
 
 def _logged_binding(entry: Entry) -> str | None:
