@@ -89,6 +89,11 @@ def test_what_an_instruction_file_says_is_not_kept_again() -> None:
     other = "Before you commit anything, `make check` is always run"
     assert "instruction file" in refusal(other, "feedback", instructions=rules), "in another order"
     assert refusal("Always run the slow tests before you merge anything", "feedback", instructions=rules) == ""
+    shorter = refusal("`make check` goes before commits", "feedback", instructions=rules)
+    assert "'always run make check before you commit anything'" in shorter, "the refusal quotes the sentence"
+    widths = ["Format Python with black, line length 100."]
+    assert refusal("Use black with a line length of 100", "feedback", instructions=widths)
+    assert refusal("Use black with a line length of 120", "feedback", instructions=widths) == "", "another number"
 
 
 @pytest.mark.requirement("M5")

@@ -44,12 +44,15 @@ _BASE64_LINES: Final = re.compile(r"\n[A-Za-z0-9+/]{48,128}\r?\n[A-Za-z0-9+/]{48
 """Lines of a file in base64, one of which may begin like a token."""
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff\U000e0000-\U000e0fff]")
 _STATED: Final = re.compile(
-    r"(?:(?<![\w.-])(?:passwor[dt]|passphrase|contraseña|senha|пароль|mot de passe|pwd?)|密码)(?:[ \t]+[\w-]+){0,4}?"
-    r"[ \t]*(?:[:=：]|[ \t](?:is|ist|es|est|è|é)[ \t])[ \t]*[\"'`]?(?=[^\s\d]*\d)"
+    r"(?:(?<![\w.-])(?:passwor[dt]|passphrase|contraseña|senha|пароль|mot de passe|pwd?)|密码\w{0,3})"
+    r"(?:[ \t]+[\w-]+){0,5}?[ \t]*(?:(?:[:=：]|[ \t](?:is|ist|es|est|è|é)[ \t])[ \t]*[\"'`]?(?=[^\s\d]*\d)"
+    r"|[ \t][\"'`]?(?=[^\W\d]+\d+[!?$%&*+]))"
     r"(?P<value>[^\s\"'`()/]{6,64})[\"'`.!]*[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of prose that ends with a password: a weak one is refused too, which would raise alarms in program text."""
+"""A line of prose that ends with a password: a weak one is refused too, which would raise alarms in program text.
+
+Without a colon or a verb before it, a password is letters, digits and a sign ("Sommer2024!")."""
 
 
 def find_secrets(text: str) -> list[SecretFinding]:

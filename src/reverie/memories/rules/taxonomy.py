@@ -118,8 +118,9 @@ _SOURCE_FILE: Final = re.compile(
     r"|\b\w+\(\)|(?<![\w/])(?:\w+::)+\w+"
 )
 _CODE_SHARE: Final = 0.6
-_SAID_WORDS: Final = 6
-_SAID_SHARE: Final = 0.8
+_SAID_STEMS: Final = 3
+_SAID_SHARE: Final = 0.6
+_NUMBER: Final = re.compile(r"\d+")
 
 _REASONS: Final = (
     (_PASSING, "it is a passing detail of the task at hand; it will be stale in the next session (use a todo list)"),
@@ -146,8 +147,10 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = (), reas
     reason = ""
     if fenced > len(prose) * _CODE_SHARE:
         reason = "it is mostly code; the code itself stays right where a copy goes stale"
-    elif _is_said(prose, instructions):
-        reason = "an instruction file says it already, and every session reads that"
+    elif said := _said(prose, instructions):
+        reason = (
+            f"an instruction file says it already ({said!r}); every session reads that, so change it there if need be"
+        )
     elif type_name != "reference":  # a reference may name a commit or a file
         reason = next((why for pattern, why in _REASONS if pattern.search(prose)), "")
         if (
@@ -161,16 +164,15 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = (), reas
     return f"not saved: {reason}. Save a surprise or a decision with its reason instead, if there is one"
 
 
-def _is_said(text: str, instructions: Sequence[str]) -> bool:
-    """Say whether an instruction file contains a text, or a sentence with nearly the same words."""
-    words, stems = _words(text), set(without_noise(tokens(text)))
-    if len(words) < _SAID_WORDS:
-        return False
-    said = f" {' '.join(words)} "
-    if any(said in f" {' '.join(_words(one))} " for one in instructions):
-        return True
-    others = (set(without_noise(tokens(" ".join(line)))) for one in instructions for line in sentences(one))
-    return any(2 * len(stems & other) >= _SAID_SHARE * (len(stems) + len(other)) for other in others)
+def _said(text: str, instructions: Sequence[str]) -> str:
+    """Return the sentence of an instruction file with three fifths of a text's stems and all its numbers, if any."""
+    stems, numbers = set(without_noise(tokens(text))), set(_NUMBER.findall(text))
+    for line in (line for one in instructions for line in sentences(one)):
+        said = " ".join(line)
+        shared = len(stems.intersection(tokens(said)))
+        if shared >= max(_SAID_STEMS, _SAID_SHARE * len(stems)) and numbers <= set(_NUMBER.findall(said)):
+            return said
+    return ""
 
 
 def _is_rule(text: str, type_name: str) -> bool:
