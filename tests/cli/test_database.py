@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,16 @@ def test_without_the_extra_the_error_says_how_to_install_it(
         assert "reverie[postgres]" in err
 
 
+@pytest.mark.usefixtures("database")
+def test_a_database_that_cannot_be_used_is_an_error_that_names_what_to_check(
+    reverie: Reverie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_DATABASE", "postgresql://user:hidden@127.0.0.1:1/none")
+    code, _, err = reverie("sessions")
+    assert (code, "check that the server runs, and the URL with its user and password" in err) == (2, True)
+    assert "hidden" not in err
+
+
 @pytest.mark.requirement("X6")
 @pytest.mark.parametrize(
     "code",
@@ -219,17 +230,29 @@ def test_a_database_of_an_older_version_keeps_its_rows_when_it_is_migrated(
         connection.execute("DROP DATABASE IF EXISTS older")
         connection.execute("CREATE DATABASE older")
     url = postgres_server.url.replace("/postgres?", "/older?")
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "migrations", lambda: tuple(one for one in migrations() if one.number <= 10))
-        migrate(url)
+
+    def migrate_up_to(number: int) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "migrations", lambda: tuple(one for one in migrations() if one.number <= number))
+            migrate(url)
+
+    migrate_up_to(10)
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO reverie.calls VALUES ('t', 'c1', 's', 'p', '2026-11-17', 1.5)")
         connection.execute("INSERT INTO reverie.files (tenant, key, size, last, torn) VALUES ('t', 'log', 5, 0, false)")
         connection.execute("INSERT INTO reverie.entries (tenant, file, seq, data) VALUES ('t', 1, 0, 'said\n')")
-    assert [name[:4] for name in migrate(url).pending] == ["0011", "0012", "0013", "0014"]
+    migrate_up_to(14)
+    with psycopg.connect(url) as connection:  # each entry was deflated by itself
+        for line in (b"then " * 100 + b"\n", b"also " * 100 + b"\n"):
+            deflated = (zlib.compress(line), len(line))
+            connection.execute("SELECT reverie.append('t', 'log', %s, %s, NULL, NULL, NULL)", deflated)
+    assert [name[:4] for name in migrate(url).pending] == ["0015"]
     with contextlib.closing(PostgresStorage(url, tenant="t")) as storage:
-        storage.append("log", b"more " * 100, expect=5)
-        assert storage.load("log") == b"said\n" + b"more " * 100 + b"\n"
+        storage.append("log", b"more " * 100, expect=5 + 2 * 501)
+        storage.append("log", b"most " * 100, expect=5 + 3 * 501)
+        lines = [b"said\n", *(word * 100 + b"\n" for word in (b"then ", b"also ", b"more ", b"most "))]
+        assert storage.load("log") == b"".join(lines)
+        assert storage.load("log", 5 + 501, 501) == lines[2]
         storage.records.enter_calls([{"id": "c1", "session": "s", "project": "p", "day": "2026-11-17", "usd": 9.0}])
         rows = storage.records.ledger("SELECT day, usd, read, model FROM calls WHERE day >= ?", ["2026-11-17"])
     assert rows == [("2026-11-17", 1.5, 0, "")]

@@ -9,13 +9,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from postgres_server import PostgresServer
-from reverie.errors import SessionBusy, SettingsError
+from reverie.errors import SessionBusy, SettingsError, StorageError
 from reverie.ports import Storage
 from reverie.storage.postgres.leases import LeaseTable, PostgresLease
 from reverie.storage.postgres.storage import BLOB_BYTES, PostgresStorage
@@ -145,11 +146,83 @@ def test_bytes_are_stored_deflated_if_that_makes_them_smaller_and_read_as_they_w
     ]
     with psycopg.connect(postgres_server.url) as connection:
         rows = connection.execute(
-            "SELECT deflated, octet_length(content) FROM reverie.entries WHERE tenant = %s ORDER BY seq", (tenant,)
+            "SELECT begins, octet_length(content) FROM reverie.entries WHERE tenant = %s ORDER BY seq", (tenant,)
         ).fetchall()
-    assert [deflated for deflated, _ in rows] == [True, None, None, True, None]
+    assert [begins for begins, _ in rows] == [True, None, None, True, None]
     assert rows[3][1] < len(text) / 10
     storage.close()
+
+
+def test_entries_share_what_those_before_them_have_and_a_part_needs_few_of_them(
+    postgres_url: str, postgres_server: PostgresServer, tenant: str
+) -> None:
+    text, chance = random.Random(1).randbytes(1_500).hex().encode(), random.Random(2)
+    lines = [b"%d %s" % (number, text) for number in range(150)]
+    long = chance.randbytes(50_000).hex().encode()  # deflated it needs several rows
+    with closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
+        for line in (*lines, long, *lines):
+            storage.append("log", line, expect=len(storage.load("log") or b""))
+        whole = b"".join(line + b"\n" for line in (*lines, long, *lines))
+        assert storage.load("log") == whole
+        for _ in range(50):
+            start, size = chance.randrange(len(whole)), chance.randrange(9_000)
+            assert storage.load("log", start, size) == whole[start : start + size]
+    with psycopg.connect(postgres_server.url) as connection:
+        rows = connection.execute(
+            "SELECT seq, begins, octet_length(content) FROM reverie.entries WHERE tenant = %s ORDER BY seq", (tenant,)
+        ).fetchall()
+    assert sorted(size for *_, size in rows)[250] < 100, "most entries name what the ones before them have"
+    assert max(size for *_, size in rows) < 8_000, "each row fits a page"
+    begun = [seq for seq, begins, _ in rows if begins]
+    assert max(end - start for start, end in pairwise([*begun, len(whole)])) < 262_144 + 9_000
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_programs_that_change_the_same_log_read_what_either_wrote(
+    postgres_url: str, tenant: str, seed: int
+) -> None:
+    chance, logs = random.Random(seed), dict[str, bytes]()
+    said = [b"the same words %d " % number * 9 for number in range(4)]
+    with (
+        closing(PostgresStorage(postgres_url, tenant=tenant)) as one,
+        closing(PostgresStorage(postgres_url, tenant=tenant)) as two,
+    ):
+        for _ in range(150):
+            storage, key = chance.choice((one, two)), chance.choice(("a.jsonl", "b.jsonl"))
+            line, act = chance.choice(said), chance.random()
+            if act < 0.85:
+                storage.append(key, line, expect=len(logs.get(key, b"")) if act < 0.8 else None)
+                logs[key] = logs.get(key, b"") + line + b"\n"
+            elif act < 0.95 and logs.get(key):  # other bytes of the same size
+                logs[key] = logs[key].replace(b"same", b"very")
+                storage.write(key, logs[key])
+            else:
+                assert storage.delete(key) == (logs.pop(key, None) is not None)
+            start = chance.randrange(len(logs.get(key, b"-")))
+            assert two.load(key) == logs.get(key)
+            assert (one.load(key, start, 100) or b"") == logs.get(key, b"")[start : start + 100]
+
+
+def test_a_program_goes_on_no_stream_of_bytes_that_were_replaced(postgres_url: str, tenant: str) -> None:
+    with closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
+        storage.append("log", b"some words " * 20, expect=0)
+        replaced = random.Random(1).randbytes(110).hex().encode() + b"\n"
+        with closing(PostgresStorage(postgres_url, tenant=tenant)) as other:
+            other.write("log", replaced)
+        storage.append("log", b"some words " * 20, expect=len(replaced))
+        assert storage.load("log") == replaced + b"some words " * 20 + b"\n"
+
+
+def test_a_damaged_entry_is_an_error_that_names_the_log(
+    postgres_url: str, postgres_server: PostgresServer, tenant: str
+) -> None:
+    with closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
+        storage.write("log", b"the same words " * 200)
+        with psycopg.connect(postgres_server.url) as connection:
+            connection.execute("UPDATE reverie.entries SET content = 'damaged' WHERE tenant = %s", (tenant,))
+        with pytest.raises(StorageError, match="log is damaged in the database; restore it"):
+            storage.load("log")
+        storage.delete("log")
 
 
 @pytest.mark.requirement("X3")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -176,14 +174,22 @@ def make_role(server: PostgresServer) -> None:
 
 
 def words_in_dump(server: PostgresServer, *words: bytes) -> set[bytes]:
-    """Return those of these words that a real dump of the whole database has, as text, in bytes or deflated."""
+    """Return those of these words that a real dump of the whole database has, as text, in bytes or in an entry."""
+    from reverie.storage.postgres.streams import inflated
+
     program = binaries()
     assert program is not None
     command = [str(program / "pg_dump"), "--dbname", server.url]
     data = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_SECONDS).stdout
-    assert b"COPY reverie.entries" in data
-    streams = re.findall(rb"\\x(789c[0-9a-f]+)", data)  # entries that are stored deflated
-    contents = [data, *(zlib.decompress(bytes.fromhex(one.decode())) for one in streams)]
+    columns, rows = data.partition(b"COPY reverie.entries (")[2].split(b"\n\\.\n", 1)[0].split(b") FROM stdin;\n")
+    entries = [dict(zip(columns.split(b", "), row.split(b"\t"), strict=True)) for row in rows.splitlines()]
+    files: dict[tuple[bytes, bytes], list[tuple[bytes, bool | None]]] = {}
+    for row in sorted(entries, key=lambda row: int(row[b"seq"])):
+        if row[b"content"] != b"\\N":
+            content = bytes.fromhex(row[b"content"].removeprefix(b"\\\\x").decode())
+            begins = {b"t": True, b"f": False}.get(row[b"begins"])
+            files.setdefault((row[b"tenant"], row[b"file"]), []).append((content, begins))
+    contents = [data, *(inflated(str(name), pieces) for name, pieces in files.items())]
     return {word for word in words if any(word in one or word.hex().encode() in one for one in contents)}
 
 

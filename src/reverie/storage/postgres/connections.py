@@ -163,7 +163,7 @@ def _reason(error: psycopg.Error) -> str:
             "'reverie db migrate --grant ROLE' gives"
         )
     if isinstance(error, UNREACHABLE):
-        return f"{first_line(error)}; check that the server runs and that the URL is right"
+        return f"{first_line(error)}; check that the server runs, and the URL with its user and password"
     return first_line(error)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from psycopg import Connection
@@ -20,14 +19,17 @@ from .connections import Connections, Row
 from .leases import TTL_SECONDS, LeaseTable, PostgresLease
 from .records import TenantRecords
 from .search import SharedWords
+from .streams import Stream, Streams, inflated
 
 BLOB_BYTES: Final = 262_144
 """The size above which the bytes of an entry are stored by their content hash."""
 
+_PIECE_BYTES: Final = 8_000
+"""The most bytes of a piece of a document; a row of its size still fits a page of 8 KB."""
 _PATIENCE_SECONDS: Final = 30.0
 _MAX_RACES: Final = 32
 
-_APPEND: Final = "SELECT reverie.append(%s, %s, %s, %s, %s, %s, %s)"
+_APPEND: Final = "SELECT reverie.append(%s, %s, %s, %s, %s, %s, %s, %s)"
 _HOLDS: Final = "SELECT 1 FROM reverie.leases WHERE tenant = %s AND name = %s AND fence = %s FOR SHARE"
 _HEAD: Final = "SELECT file, size, torn, digest FROM reverie.files WHERE tenant = %s AND key = %s FOR UPDATE"
 _CREATE: Final = """
@@ -37,7 +39,7 @@ _ONE_CREATOR: Final = "SELECT pg_advisory_xact_lock(hashtextextended('reverie ' 
 _BELOW: Final = "SELECT 1 FROM reverie.files WHERE tenant = %s AND key > %s AND key < %s LIMIT 1"
 _ABOVE: Final = "SELECT key FROM reverie.files WHERE tenant = %s AND key = ANY(%s) LIMIT 1"
 _PUT: Final = """
-INSERT INTO reverie.entries (tenant, file, seq, fence, content, deflated, blob) VALUES (%s, %s, %s, %s, %s, %s, %s)
+INSERT INTO reverie.entries (tenant, file, seq, fence, content, begins, blob) VALUES (%s, %s, %s, %s, %s, %s, %s)
 """
 # Bytes that are in an object store have no data in the row.
 _PUT_BLOB: Final = """
@@ -67,16 +69,17 @@ _DIGESTS: Final = "SELECT digest FROM reverie.blobs WHERE tenant = %s AND data I
 _DROP_WORDS: Final = "DELETE FROM reverie.words WHERE tenant = %s AND key = %s"
 _DROP: Final = "DELETE FROM reverie.files WHERE tenant = %s AND key = %s"
 _LOAD: Final = """
-SELECT part.seq, coalesce(part.content, known.data), part.blob, part.deflated FROM reverie.files AS head
+SELECT part.seq, coalesce(part.content, known.data), part.blob, part.begins FROM reverie.files AS head
 LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
 """
 _LOAD_PART: Final = """
-SELECT part.seq, coalesce(part.content, known.data), part.blob, part.deflated FROM reverie.files AS head
+SELECT part.seq, coalesce(part.content, known.data), part.blob, part.begins FROM reverie.files AS head
 LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file AND part.seq < %(end)s
     AND part.seq >= coalesce((SELECT max(first.seq) FROM reverie.entries AS first
-        WHERE first.tenant = head.tenant AND first.file = head.file AND first.seq <= %(start)s), 0)
+        WHERE first.tenant = head.tenant AND first.file = head.file AND first.seq <= %(start)s
+            AND first.begins IS NOT FALSE), 0)
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
 """
@@ -123,6 +126,7 @@ class PostgresStorage:
         self._blobs = blobs
         self._connections = Connections(url, tenant, patience_seconds)
         self._leases = LeaseTable(self._connections, ttl_seconds)
+        self._streams = Streams()
         weakref.finalize(self, self._connections.close)
         self.words = SharedWords(self._connections)
 
@@ -140,7 +144,7 @@ class PostgresStorage:
         if not rows:
             self._refuse_folder(key)
             return None
-        data = b"".join(self._bytes(*row) for _, *row in rows)
+        data = self._bytes(key, [row[1:] for row in rows])
         skipped = start - (rows[0][0] or 0)
         return data[skipped:] if size < 0 else data[skipped : skipped + size]
 
@@ -156,7 +160,7 @@ class PostgresStorage:
             with self._connections.transaction(key) as connection:
                 lease = self._checked_lease(connection, key)
                 head = self._head(connection, key)
-                found = None if head is None else self._version(connection, head) if expect is not None else ""
+                found = None if head is None else self._version(connection, key, head) if expect is not None else ""
                 if again and found == digest.hex():
                     return  # the attempt whose answer was lost
                 if head is None and expect is None:
@@ -165,16 +169,12 @@ class PostgresStorage:
                     raise _conflict(key, create)
                 self._clear(connection, head.file)
                 connection.execute(_DROP_WORDS, (self.tenant, key))
-                parts = list(_parts_of(key, data))
-                last = len(data) - len(parts[-1]) if parts else 0
+                pieces = list(_pieces_of(key, data))
                 torn = bool(data) and not data.endswith(b"\n")
-                values = (len(data), last, torn, digest, self.tenant, key)
+                values = (len(data), pieces[-1][0] if pieces else 0, torn, digest, self.tenant, key)
                 row = connection.execute(_REPLACE_HEAD, values).fetchone()
                 assert row is not None
-                seq = 0
-                for part in parts:
-                    self._put(connection, row[0], seq, part, lease)
-                    seq += len(part)
+                self._put(connection, row[0], pieces, lease)
 
         if create:
             replace(False)
@@ -259,16 +259,20 @@ class PostgresStorage:
             self._connections.close()
 
     def _append(self, key: str, data: bytes, expect: int | None, *, again: bool) -> None:
-        small = _deflated(data)
+        stream = self._streams.take(key, expect)
+        line, begins = stream.deflated(data) if len(data) <= BLOB_BYTES else (data, None)
         for _ in range(_MAX_RACES):
             lease = self._leases.covering(key)
-            if len(data) > BLOB_BYTES:
-                stored = self._append_blob(key, data, expect)
+            if len(line) > _PIECE_BYTES:
+                stored = self._append_pieces(key, data, expect)
             else:
+                form = (None if begins is None else len(data), stream.file if begins is False else None)
                 held = (None, None) if lease is None else (lease.name, lease.fence)
-                line = (data, None) if small is None else (small, len(data))
-                row = self._connections.call(key, _APPEND, (self.tenant, key, *line, expect, *held))
-                stored = row is not None and row[0] is not None
+                row = self._connections.call(key, _APPEND, (self.tenant, key, line, *form, expect, *held))
+                file: int | None = None if row is None else row[0]
+                stored = file is not None
+                if file is not None and expect is not None and begins is not None:
+                    self._streams.keep(key, stream, file, expect + len(data))
             if stored or (again and self._is_last(key, data, expect or 0)):
                 return
             if lease is not None and (lost := self._leases.lost(lease)) is not None:
@@ -278,22 +282,25 @@ class PostgresStorage:
                 if head is None and not expect:
                     self._created(connection, key)
                     continue
-            if head is not None and head.torn:
-                small = None  # the database adds the newline
             if expect is not None and (head is None or head.size != expect):
                 size = "is gone" if head is None else f"has {head.size} bytes instead of {expect}"
                 raise LogLost(f"{key} {size}", path=key)
+            if head is not None and head.torn:
+                line, begins = data, None  # the database adds the newline
+            elif begins is False:  # other bytes of the same size
+                stream = Stream()
+                line, begins = stream.deflated(data)
         raise StorageError(f"cannot append to {key}: other processes keep replacing it; stop them", path=key)
 
-    def _append_blob(self, key: str, data: bytes, expect: int | None) -> bool:
-        """Append a line that is stored by its content hash; return whether the log had the expected size."""
+    def _append_pieces(self, key: str, data: bytes, expect: int | None) -> bool:
+        """Append a line that is too long for one row; return whether the log had the expected size."""
         with self._connections.transaction(key) as connection:
             lease = self._checked_lease(connection, key)
             head = self._head(connection, key)
             if head is None or (expect is not None and head.size != expect):
                 return False
             data = b"\n" + data if head.torn else data
-            self._put(connection, head.file, head.size, data, lease)
+            self._put(connection, head.file, _pieces_of(key, data, head.size), lease)
             connection.execute(_SET_HEAD, (head.size + len(data), head.size, False, None, self.tenant, key))
             return True
 
@@ -332,37 +339,51 @@ class PostgresStorage:
         assert row is not None
         return _Head(row[0], 0, False, None), None
 
-    def _bytes(self, data: bytes | None, blob: bytes | None, deflated: bool | None) -> bytes:
-        """Return the bytes of an entry, from the object store if the database has only their hash."""
-        if data is not None and deflated:
-            return zlib.decompress(data)
-        if data is not None or blob is None:
-            return data or b""
+    def _bytes(self, key: str, rows: Iterable[Row]) -> bytes:
+        """Return the bytes of consecutive entries, from the object store if the database has only their hash."""
+        return inflated(key, [(data or self._blob(blob), begins) for data, blob, begins in rows])
+
+    def _blob(self, blob: bytes | None) -> bytes:
+        if blob is None:
+            return b""
         if self._blobs is None:
             raise SettingsError("a part of this is in an object store; set blobs to the URL that it was written to")
         return self._blobs.get(blob.hex())
 
-    def _put(self, connection: Connection[Row], file: int, seq: int, data: bytes, lease: PostgresLease | None) -> None:
-        blob = _digest(data) if len(data) > BLOB_BYTES else None
-        if blob is not None:
-            if self._blobs is not None:
-                connection.execute(_USE_BLOBS, (self.tenant,))
-                self._blobs.put(data)
-            connection.execute(_PUT_BLOB, (self.tenant, blob, data if self._blobs is None else None))
-        small = _deflated(data) if blob is None else None
-        content = (small, True, None) if small is not None else (None if blob else data, None, blob)
-        connection.execute(_PUT, (self.tenant, file, seq, None if lease is None else lease.fence, *content))
+    def _put(
+        self, connection: Connection[Row], file: int, pieces: Iterable[tuple[int, bytes]], lease: PostgresLease | None
+    ) -> None:
+        """Insert consecutive pieces of a file at their offsets."""
+        stream, rows = Stream(), list[tuple[Any, ...]]()
+        for seq, data in pieces:
+            content, begins, blob = None, None, None
+            if len(data) > BLOB_BYTES:
+                blob = self._put_blob(connection, data)
+            else:
+                content, begins = stream.deflated(data)
+            rows.append((self.tenant, file, seq, None if lease is None else lease.fence, content, begins, blob))
+        with connection.cursor() as cursor:
+            cursor.executemany(_PUT, rows)
+
+    def _put_blob(self, connection: Connection[Row], data: bytes) -> bytes:
+        """Store a piece by its hash, which is returned."""
+        digest = _digest(data)
+        if self._blobs is not None:
+            connection.execute(_USE_BLOBS, (self.tenant,))
+            self._blobs.put(data)
+        connection.execute(_PUT_BLOB, (self.tenant, digest, data if self._blobs is None else None))
+        return digest
 
     def _clear(self, connection: Connection[Row], file: int) -> None:
         freed = connection.execute(_CLEAR, {"tenant": self.tenant, "file": file}, binary=True).fetchall()
         if freed:
             connection.execute(_DROP_BLOBS, (self.tenant, [digest for (digest,) in freed]))
 
-    def _version(self, connection: Connection[Row], head: _Head) -> str:
+    def _version(self, connection: Connection[Row], key: str, head: _Head) -> str:
         if head.digest is not None:
             return head.digest.hex()
         rows = connection.execute(_LOAD_FILE, (self.tenant, head.file), binary=True).fetchall()
-        return _digest(b"".join(self._bytes(*row) for row in rows)).hex()
+        return _digest(self._bytes(key, rows)).hex()
 
     def _refuse_folder(self, key: str) -> None:
         sql, values = _BELOW, (self.tenant, *_below(key))
@@ -371,21 +392,22 @@ class PostgresStorage:
 
 
 _LOAD_FILE: Final = """
-SELECT coalesce(part.content, known.data), part.blob, part.deflated FROM reverie.entries AS part
+SELECT coalesce(part.content, known.data), part.blob, part.begins FROM reverie.entries AS part
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE part.tenant = %s AND part.file = %s ORDER BY part.seq
 """
 
 
-def _parts_of(key: str, data: bytes) -> Iterator[bytes]:
-    """Yield the entries of a document: a log's lines together up to the limit, so that a part is quickly read."""
+def _pieces_of(key: str, data: bytes, seq: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the pieces of bytes with their offsets from ``seq`` on; each fits a page, except a blob."""
     start = 0
-    while key.endswith(".jsonl") and len(data) - start > BLOB_BYTES:
-        end = data.rfind(b"\n", start, start + BLOB_BYTES) + 1 or data.find(b"\n", start) + 1 or len(data)
-        yield data[start:end]
+    while start < len(data):
+        end = len(data)
+        if key.endswith(".jsonl") and end - start > BLOB_BYTES:
+            end = data.rfind(b"\n", start, start + BLOB_BYTES) + 1 or data.find(b"\n", start) + 1 or end
+        step = end - start if end - start > BLOB_BYTES else _PIECE_BYTES
+        yield from ((seq + place, data[place : min(place + step, end)]) for place in range(start, end, step))
         start = end
-    if start < len(data):
-        yield data[start:]
 
 
 def _below(folder: str) -> tuple[str, str]:
@@ -400,12 +422,6 @@ def _is_folder(key: str) -> UnsafePath:
 def _conflict(key: str, create: bool) -> StorageConflict:
     reason = "it exists already" if create else "another writer changed it first"
     return StorageConflict(f"cannot write {key}: {reason}; read it again, then retry", path=key)
-
-
-def _deflated(data: bytes) -> bytes | None:
-    """Return the bytes compressed, None if that does not make them smaller."""
-    small = zlib.compress(data)
-    return small if len(small) < len(data) else None
 
 
 def _digest(data: bytes) -> bytes:
