@@ -77,3 +77,8 @@ def _decoded(found: re.Match[str]) -> str:
 
 def _bad_key(key: str, reason: str) -> UnsafePath:
     return UnsafePath(f"the key {key[:200]!a} cannot be used: {reason}", path=key)
+
+
+def as_one_part(name: str) -> str:
+    """Return a name as one part of a path; different names have different parts."""
+    return name.replace("%", "%25").replace("/", "%2F")

@@ -110,7 +110,7 @@ def test_a_session_that_a_worker_reads_is_not_removed_under_it(
 ) -> None:
     monkeypatch.setattr("reverie.cli.sessions.delete._WORKER_SECONDS", 0.0)
     before = files(home)
-    queue, job = Queue(home), Job(OWN, "fence-1", "", "")
+    queue, job = Queue(home), Job(OWN, "fence-1", "", str(home / keys[0]))
     queue.save_state(job, {"begun": 1})
     with queue.worker_lock() as mine:
         assert mine

@@ -127,8 +127,12 @@ def test_a_program_sees_and_queues_jobs_of_its_tenant_alone(queue: JobQueue, set
     queue.put("retain")
     url = settings.database or ""
     with closing(JobQueue(url, "another")) as other:
-        assert other.forget(["", "one"]) == 0
+        assert other.forget(["projects//.jsonl", "projects/p/one.jsonl"]) == 0
         assert not [row for row in other.jobs() if row.id in {mine.id for mine in queue.jobs()}]
+    with closing(JobQueue(url, f"{settings.tenant}/p")) as other:  # no slash makes it the project of another tenant
+        assert queue.put("dream", project="p")
+        assert other.put("dream")
+        assert [(row.kind, row.project) for row in other.jobs()] == [("dream", "")]
     with psycopg.connect(url) as connection:  # no tenant
         assert connection.execute("SELECT count(*) FROM reverie_jobs.procrastinate_jobs").fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM reverie_jobs.procrastinate_events").fetchone() == (0,)
@@ -142,7 +146,7 @@ def test_a_program_sees_and_queues_jobs_of_its_tenant_alone(queue: JobQueue, set
                     "INSERT INTO procrastinate_jobs (queue_name, task_name, args) VALUES ('reverie', 'any', %s)", given
                 )
             connection.rollback()
-    assert len(queue.jobs()) == 1
+    assert len(queue.jobs()) == 2
 
 
 def test_jobs_before_the_tables_exist_say_how_to_make_them(postgres_server: PostgresServer) -> None:
@@ -391,9 +395,9 @@ def test_a_worker_that_may_not_use_the_tables_any_more_ends_with_the_reason(
 def test_a_worker_that_comes_back_finds_its_job_ended_by_another(
     queue: JobQueue, worker_url: str, act: str, is_ours: bool
 ) -> None:
-    queue.put("retain", session="gone")
+    queue.put("retain", project="p", session="gone")
     (row,) = queue.jobs()
-    assert queue.forget(["gone"]) == 1
+    assert queue.forget(["projects/p/gone.jsonl"]) == 1
     given = (datetime.now(UTC),) if act.startswith("retry") else (Status.FAILED, False)
 
     async def run() -> None:

@@ -44,10 +44,13 @@ def call(number: int, **changed: Any) -> LedgerCall:
 
 
 def totals_by(calls: list[LedgerCall], axis: LedgerAxis) -> dict[str, Totals]:
-    """Sum calls by session, day, project or layer, in the order in which they first appear."""
+    """Sum calls by session, day, project or layer, in the order in which they first appear.
+
+    Both projects have sessions of the same names.
+    """
     found: dict[str, Totals] = {}
     for call in calls:
-        key: str = getattr(call, axis)
+        key: str = f"{call.project}/{call.session}" if axis == "session" else getattr(call, axis)
         found[key] = found.get(key, Totals()).plus(call)
     return found
 
@@ -76,8 +79,8 @@ def test_what_is_entered_comes_back_and_sums_as_the_pure_ledger_does(tmp_path: P
         mine = [one for one in calls if one.session == "one" and one.project == "app-1"]
         assert store.calls(session="one", project="app-1") == mine
         assert (
-            store.by("session", session="one", project="app-1")["one"].actual
-            == totals_by(mine, "session")["one"].actual
+            store.by("session", session="one", project="app-1")["app-1/one"].actual
+            == totals_by(mine, "session")["app-1/one"].actual
         )
 
 

@@ -155,3 +155,11 @@ def test_a_changed_blob_is_told_and_not_returned(tmp_path: Path) -> None:
 def test_a_url_that_names_no_store_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="s3://bucket/folder"):
         ObjectBlobs(url, "acme")
+
+
+@pytest.mark.requirement("X3")
+def test_no_slash_in_the_name_of_a_tenant_shows_its_objects_to_another(tmp_path: Path) -> None:
+    stores = [ObjectBlobs(tmp_path.as_uri(), tenant) for tenant in ("acme", "acme/north", "acme%2Fnorth")]
+    digests = [one.put(data) for one, data in zip(stores, (b"one", b"two", b"three"), strict=True)]
+    assert [one.digests() for one in stores] == [[digest] for digest in digests]
+    assert stores[1].get(digests[1]) == b"two"

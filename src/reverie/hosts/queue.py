@@ -48,6 +48,11 @@ class Job:
     model: str = ""
     """The model of the session, for a session of Reverie itself."""
 
+    @property
+    def identity(self) -> str:
+        """The text that tells its session from all others of its host: projects may have sessions of one name."""
+        return "/".join(self.transcript.split("/")[-2:]) if self.host == OWN else self.session
+
 
 class Queue:
     """The job files, the worker's lock and the session states of one home directory."""
@@ -124,14 +129,13 @@ class Queue:
         finally:
             os.close(lock)
 
-    def is_at(self, session: str, hosts: Sequence[str]) -> bool:
-        """Return whether a worker runs a job of this session now."""
-        jobs = [Job(host, session, "", "") for host in hosts]
-        return any(self.load_state(job).get("begun") for job in jobs) and self.has_worker()
+    def is_at(self, log: str, hosts: Sequence[str]) -> bool:
+        """Return whether a worker runs a job of the session with this log now, of one of these hosts."""
+        return any(self.load_state(job).get("begun") for job in _jobs_of(log, hosts)) and self.has_worker()
 
-    def forget(self, sessions: Sequence[str], hosts: Sequence[str], *, dry_run: bool = False) -> int:
-        """Delete the jobs, states and stored words of these sessions of these hosts; return the number of files."""
-        digests = {session_digest(host, session) for host in hosts for session in sessions}
+    def forget(self, logs: Sequence[str], hosts: Sequence[str], *, dry_run: bool = False) -> int:
+        """Delete the jobs, states and stored words of the sessions with these logs; return the number of files."""
+        digests = {_digest(job) for log in logs for job in _jobs_of(log, hosts)}
         count = 0
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.folder) as entries:
             for entry in entries:
@@ -147,13 +151,13 @@ class Queue:
     def load_state(self, job: Job) -> dict[str, Any]:
         """Return the state that earlier jobs of a session stored; an empty dict if there is none."""
         with suppress(OSError, ValueError, StorageError):
-            found: Any = json.loads(self._bytes(_state_file(job.host, job.session)) or b"{}")
+            found: Any = json.loads(self._bytes(_state_file(job)) or b"{}")
             return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         return {}
 
     def save_state(self, job: Job, state: dict[str, Any]) -> None:
         """Store the state for the next job of a session."""
-        replace_file(self.home, f"{FOLDER}/{_state_file(job.host, job.session)}", json.dumps(state).encode())
+        replace_file(self.home, f"{FOLDER}/{_state_file(job)}", json.dumps(state).encode())
 
     def _read(self, name: str) -> Job | None:
         data = self._bytes(name)
@@ -187,11 +191,20 @@ def _try_lock(lock: int, how: int, at: int) -> bool:
 
 
 def _job_file(job: Job) -> str:
-    return f"job-{session_digest(job.host, job.session)}.json"
+    return f"job-{_digest(job)}.json"
 
 
-def _state_file(host: str, session: str) -> str:
-    return f"state-{session_digest(host, session)}.json"
+def _state_file(job: Job) -> str:
+    return f"state-{_digest(job)}.json"
+
+
+def _digest(job: Job) -> str:
+    return session_digest(job.host, job.identity)
+
+
+def _jobs_of(log: str, hosts: Sequence[str]) -> list[Job]:
+    name = log.rpartition("/")[2].removesuffix(".jsonl")
+    return [Job(host, name, "", log) for host in hosts]
 
 
 def session_digest(host: str, session: str) -> str:

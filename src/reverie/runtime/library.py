@@ -247,6 +247,11 @@ class Library:
         own = {log: f"{folder.rpartition('/')[0]}/{_session(log)}.jsonl" for log in logs}
         return [_session(log) for log in logs if own[log] == log or self._storage.load(own[log], 0, 1) is None]
 
+    def namesakes(self, logs: Sequence[str]) -> dict[str, list[str]]:
+        """Return, for each of these logs, the projects that have another session of its name, which stays."""
+        others = [key for key in self.keys() if key not in logs]
+        return {log: [key.split("/")[1] for key in others if _session(key) == _session(log)] for log in logs}
+
     def _erase_memories(self, logs: Sequence[str]) -> None:
         """Erase these sessions from the journals, lists and logs of all memory directories in a home."""
         if not isinstance(self._storage, FileStorage):

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from ..digests import hex_of
 from ..errors import SettingsError, StorageError
 from ..extras import needing
+from ..keys import as_one_part
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -25,7 +26,7 @@ class ObjectBlobs:
     """
 
     def __init__(self, url: str, tenant: str) -> None:
-        self._tenant = tenant
+        self._tenant = as_one_part(tenant)
         self._store, self.place = _opened(url)
 
     def put(self, data: bytes) -> str:

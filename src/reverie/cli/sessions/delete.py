@@ -111,7 +111,7 @@ def _run(
     busy: list[str] = []
     for key in tracked(keys, "counting" if dry_run else "deleting"):
         session = key.rpartition("/")[2].removesuffix(".jsonl")
-        if not dry_run and not _worker_is_done(settings, session):
+        if not dry_run and not _worker_is_done(settings, key):
             busy.append(f"{session} stays: a background worker saves memories from it now; try again in a minute")
             continue
         try:
@@ -121,25 +121,25 @@ def _run(
     return receipts, busy
 
 
-def _worker_is_done(settings: Settings, session: str) -> bool:
+def _worker_is_done(settings: Settings, key: str) -> bool:
     """Wait a few seconds for a worker that runs a job of a session; return whether none does."""
     until = time.monotonic() + _WORKER_SECONDS
-    while Queue(settings.home).is_at(session, (*HOSTS, OWN)):
+    while Queue(settings.home).is_at(key, (*HOSTS, OWN)):
         if time.monotonic() >= until:
             return False
         time.sleep(0.1)
     return True
 
 
-def _forget_queued(settings: Settings, names: Sequence[str], dry_run: bool) -> int:
+def _forget_queued(settings: Settings, logs: Sequence[str], dry_run: bool) -> int:
     if not dry_run:
         delete_word_caches(settings.home)
-    queued = Queue(settings.home).forget(names, (*HOSTS, OWN), dry_run=dry_run)
+    queued = Queue(settings.home).forget(logs, (*HOSTS, OWN), dry_run=dry_run)
     if settings.database is not None:
         from ...runtime.jobs.queue import JobQueue
 
         with closing(JobQueue(settings.database, settings.tenant or "")) as jobs:
-            queued += jobs.forget(names, dry_run=dry_run)
+            queued += jobs.forget(logs, dry_run=dry_run)
     return queued
 
 

@@ -114,12 +114,12 @@ def documents_about(settings: Settings, storage: Storage, logs: Sequence[str]) -
     library = Library(storage)
     all_logs = [log for key in logs for log in (*map(agent_log, library.agents_of(key)), key)]
     found = {key: storage.load(key) or b"" for key in library.documents_of(all_logs)}
-    names = {log.rpartition("/")[2].removesuffix(".jsonl") for log in all_logs}
     for project in {key.split("/")[1] for key in logs if key.startswith("projects/")}:
         folder = f"projects/{project}/memory"
         database = database_of(storage)
         shared = None if database is None else StoredJournal(storage, folder, database.tenant)
         memory = Memory(settings.home / folder, shared=shared)
+        names = library.sources_in(folder, all_logs)
         for head in memory.list() if memory.path.is_dir() else ():
             if any(source.split(" ")[0] in names for source in head.source):
                 found[f"{folder}/{head.file}"] = (memory.path / head.file).read_bytes()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, Self
@@ -58,7 +58,7 @@ class DeletionReceipt:
 class SessionDeletion:
     """Deletes sessions of a home.
 
-    ``also`` are functions that remove, or in a dry run count, other files of the sessions with these names. At the end
+    ``also`` are functions that remove, or in a dry run count, other files of the sessions with these logs. At the end
     of a ``with`` block, large contents that no session has any more go from the object store, which is listed once.
     """
 
@@ -89,9 +89,9 @@ class SessionDeletion:
         """Delete a session by its log's key, or only count; raise ``SessionBusy`` if it or its agents are open."""
         planned = self._library.remove(key, dry_run=True)
         logs = [*map(agent_log, planned.agents), key]
-        names = [*planned.agents, planned.session]
+        namesakes = self._library.namesakes(logs)
         entries = [entry for log in logs for entry in parse_log(self._storage.load(log) or b"").entries]
-        mail = _mail(names, entries)
+        mail = _mail(namesakes, entries)
         letters = erase_letters(self._home, mail, dry_run=dry_run)
         if self._database is not None:
             letters += erase_stored_letters(self._storage, mail, dry_run=dry_run)
@@ -100,12 +100,12 @@ class SessionDeletion:
             counts = {"keys": len(planned.keys), "memories": len(planned.memories) + shared, "agents": len(logs) - 1}
             self._database.records.enter_audit("delete", {"session": planned.session, "why": self._why, **counts})
         typed = self._forget_typed(self._storage.load(key) or b"", dry_run=dry_run)
-        calls = self._forget_calls(names, dry_run=dry_run)
-        others = sum(act(names, dry_run) for act in self._also)
+        calls = self._forget_calls(namesakes, dry_run=dry_run)
+        others = sum(act(logs, dry_run) for act in self._also)
         if not dry_run:
             self._forget_index(logs)
             if self._settings.memory_dir is not None:
-                erase_sources(self._settings.memory_dir, names)
+                erase_sources(self._settings.memory_dir, [_session(log) for log in logs if not namesakes[log]])
             self._erase_shared_memories(logs)
             for log in logs:
                 self._remove_folder(log.removesuffix(".jsonl"))
@@ -140,11 +140,10 @@ class SessionDeletion:
             for log in logs:
                 self._storage.forget_key(log)
 
-    def _forget_calls(self, names: Sequence[str], *, dry_run: bool) -> int:
+    def _forget_calls(self, namesakes: Mapping[str, Sequence[str]], *, dry_run: bool) -> int:
         with open_ledger(self._settings, self._storage) as ledger:
-            if dry_run:
-                return sum(len(ledger.calls(session=name)) for name in names)
-            return sum(ledger.forget(name) for name in names)
+            found = [ledger.forget(_session(log), others=others, dry_run=dry_run) for log, others in namesakes.items()]
+        return sum(found)
 
     def _forget_index(self, logs: Sequence[str]) -> None:
         if (self._home / "search.sqlite").exists():
@@ -197,9 +196,17 @@ def _typed(history: str) -> Iterator[tuple[str, float, str]]:
         piece.append(line)
 
 
-def _mail(names: Sequence[str], entries: Sequence[Entry]) -> SessionMail:
-    """Return how the letters of these sessions are recognised: by owner, by received id and by sent text."""
-    mail = SessionMail(set(names))
+def _session(log: str) -> str:
+    return log.rpartition("/")[2].removesuffix(".jsonl")
+
+
+def _mail(namesakes: Mapping[str, Sequence[str]], entries: Sequence[Entry]) -> SessionMail:
+    """Return how the letters of these sessions are recognised: by owner, by received id and by sent text.
+
+    A mailbox of an older version names a session without its project, so no session of that name may stay.
+    """
+    mail = SessionMail({log.removesuffix(".jsonl") for log in namesakes})
+    mail.sessions.update(_session(log) for log, others in namesakes.items() if not others)
     for entry in entries:
         decision = decision_of(entry.body) if entry.kind == DECISION else None
         if isinstance(decision, MessageQueued):

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from ...errors import InputError
+from ...keys import as_one_part
 from ...storage.postgres.connections import Connections
 from ...values import record
 
@@ -66,7 +67,7 @@ class JobArguments:
 
         The engine lets a job wait for each earlier one of its lock, also for one whose time has not come.
         """
-        return "/".join(filter(None, (self.tenant, self.project, self.session or self.kind)))
+        return "/".join(filter(None, (as_one_part(self.tenant), self.project, self.session or self.kind)))
 
 
 @record
@@ -126,10 +127,14 @@ class JobQueue:
         """Keep the reason for which an attempt of a job failed."""
         self._asked(_NOTE, (problem[:_MAX_PROBLEM_CHARS], self._tenant, id))
 
-    def forget(self, sessions: Iterable[str], *, dry_run: bool = False) -> int:
-        """Delete the jobs of these sessions that do not run just now, or only count them."""
-        wanted = set(sessions)
-        found = [row.id for row in self.jobs() if row.session in wanted and row.status != "doing"]
+    def forget(self, logs: Iterable[str], *, dry_run: bool = False) -> int:
+        """Delete the jobs of the sessions with these logs that do not run just now, or only count them."""
+        wanted = set(logs)
+        found = [
+            row.id
+            for row in self.jobs()
+            if f"projects/{row.project}/{row.session}.jsonl" in wanted and row.status != "doing"
+        ]
         return len(found) if dry_run or not found else len(self._asked(_DROP, (self._tenant, found)))
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ size or a document's version, so that a repeated run changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from hashlib import sha256
 from typing import Final
@@ -34,7 +34,7 @@ from ..places.storage import storage_of
 from ..search.shared_words import index_logs, words_of
 from ..session.parts import SessionOptions
 from ..session.session import Session
-from .queue import JobArguments, Kind
+from .queue import JobArguments, JobQueue, Kind
 
 MODEL: Final = "worker"
 """The alias that names the model of background work; without it no model is asked."""
@@ -122,7 +122,8 @@ async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> st
         library = Library(storage)
         keys = SessionFilter(before=before, project=job.project or None).keys(library, storage)
         removed = still_open = 0
-        with SessionDeletion(settings, storage, why="expired") as deletion:
+        queue = JobQueue(settings.database or "", job.tenant)
+        with closing(queue), SessionDeletion(settings, storage, [_forget_jobs(queue)], why="expired") as deletion:
             for key in keys:
                 try:
                     deletion.run(key)
@@ -132,6 +133,10 @@ async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> st
         return f"deleted {counted(removed, 'session')}" + (f", {still_open} are open" if still_open else "")
 
     return await anyio.to_thread.run_sync(delete)
+
+
+def _forget_jobs(queue: JobQueue) -> Callable[[Sequence[str], bool], int]:
+    return lambda logs, dry_run: queue.forget(logs, dry_run=dry_run)
 
 
 def _memory(job: JobArguments, storage: Storage, settings: Settings) -> Memory:

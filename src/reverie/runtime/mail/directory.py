@@ -27,6 +27,7 @@ class MailboxOwner:
     name: str
     team: str
     session: str = ""
+    """The key of its session's folder; an older version wrote only its name."""
     pid: int = 0
     """The last process that read this mailbox."""
     started: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,10 @@ _PARTS: Final = ("new", "cur", "bad", "tmp")
 
 @record
 class SessionMail:
-    """How the letters of some sessions are recognised: by owner of a mailbox, by id, and by the text that was sent."""
+    """How the letters of some sessions are recognised: by owner of a mailbox, by id, and by the text that was sent.
+
+    ``sessions`` has the folders of sessions. A text counts unless the mailbox of its sender is another session's.
+    """
 
     sessions: set[str] = field(default_factory=lambda: set[str]())
     ids: set[str] = field(default_factory=lambda: set[str]())
@@ -30,8 +33,11 @@ class SessionMail:
 def erase_letters(home: Path, mail: SessionMail, *, dry_run: bool = False) -> int:
     """Remove the mailboxes of sessions, and their letters in other mailboxes; return the number of letters."""
     count = 0
-    for mailbox in sorted(home.glob("teams/*/*")):
-        owner = mailbox_owner(str(home), mailbox.parent.name, mailbox.name)
+    mailboxes = sorted(home.glob("teams/*/*"))
+    owners = {(one.parent.name, one.name): mailbox_owner(str(home), one.parent.name, one.name) for one in mailboxes}
+    theirs = {place: owner.session in mail.sessions for place, owner in owners.items() if owner is not None}
+    for mailbox in mailboxes:
+        owner = owners[mailbox.parent.name, mailbox.name]
         if owner is not None and owner.session in mail.sessions:
             count += sum(1 for _ in _letters(mailbox))
             if not dry_run:
@@ -40,7 +46,7 @@ def erase_letters(home: Path, mail: SessionMail, *, dry_run: bool = False) -> in
         for path in _letters(mailbox):
             is_of = False
             with suppress(OSError):
-                is_of = _is_of(path.read_bytes(), mail)
+                is_of = _is_of(path.read_bytes(), mail, theirs)
             if is_of:
                 count += 1
                 if not dry_run:
@@ -50,14 +56,16 @@ def erase_letters(home: Path, mail: SessionMail, *, dry_run: bool = False) -> in
 
 def erase_stored_letters(storage: Storage, mail: SessionMail, *, dry_run: bool = False) -> int:
     """Do the same to the mailboxes in a storage that several machines share."""
-    count, owners = 0, dict[tuple[str, str], bool]()
-    for key in list(storage.list("teams")):
+    count, keys = 0, list(storage.list("teams"))
+    owners = {
+        place: stored_owner(storage, *place)
+        for place in {(team, name) for _, team, name, *_ in (key.split("/") for key in keys)}
+    }
+    theirs = {place: owner.session in mail.sessions for place, owner in owners.items() if owner is not None}
+    for key in keys:
         _, team, name, *rest = key.split("/")
-        if (team, name) not in owners:
-            owner = stored_owner(storage, team, name)
-            owners[team, name] = owner is not None and owner.session in mail.sessions
         is_letter = rest[0] in _PARTS
-        if owners[team, name] or (is_letter and _is_of(storage.load(key) or b"", mail)):
+        if theirs.get((team, name)) or (is_letter and _is_of(storage.load(key) or b"", mail, theirs)):
             count += is_letter
             if not dry_run:
                 storage.delete(key)
@@ -70,8 +78,9 @@ def _letters(mailbox: Path) -> Iterator[Path]:
             yield from (Path(folder, name) for name in sorted(names))
 
 
-def _is_of(data: bytes, mail: SessionMail) -> bool:
+def _is_of(data: bytes, mail: SessionMail, theirs: Mapping[tuple[str, str], bool]) -> bool:
     with suppress(InputError):
         letter = read(data)
-        return letter.id in mail.ids or letter.text in mail.texts
+        sent = letter.text in mail.texts and theirs.get((letter.team, letter.sender), True)
+        return sent or letter.id in mail.ids
     return False

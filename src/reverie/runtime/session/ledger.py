@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +54,12 @@ _COLUMNS: Final[dict[str, str]] = {
     "lost_usd": "REAL NOT NULL",
 }
 _AXES: Final[dict[str, str]] = {"session": "session", "day": "day", "project": "project", "layer": "layer"}
+_SESSION: Final = """
+CASE WHEN project <> '' AND session IN (
+    SELECT session FROM calls GROUP BY session HAVING COUNT(DISTINCT NULLIF(project, '')) > 1
+) THEN project || '/' || session ELSE session END
+"""
+"""The name of a session, with its project if another project has one of this name."""
 _INSERT: Final = (
     f"INSERT OR IGNORE INTO calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
 )
@@ -131,11 +137,15 @@ class LedgerStore:
             return False
         return True
 
-    def forget(self, session: str) -> int:
-        """Delete every call of a session, and a damaged ledger that was set aside; return how many calls there were."""
-        delete_database(self.path.with_name(f"{FILE_NAME}.damaged"))
-        shared = 0 if self._shared is None else self._shared.forget_calls([session])
-        return shared + self._asked(lambda connection: _forgotten(connection, session), 0)
+    def forget(self, session: str, *, others: Collection[str] = (), dry_run: bool = False) -> int:
+        """Delete every call of a session, and a damaged ledger that was set aside; return how many calls there were.
+
+        ``others`` are the projects that have another session of this name, whose calls stay.
+        """
+        if not dry_run:
+            delete_database(self.path.with_name(f"{FILE_NAME}.damaged"))
+        shared = 0 if self._shared is None else self._shared.forget_calls(session, others, dry_run=dry_run)
+        return shared + self._asked(lambda connection: _forgotten(connection, session, others, dry_run=dry_run), 0)
 
     # -- reading
 
@@ -144,7 +154,7 @@ class LedgerStore:
     ) -> dict[str, Totals]:
         """Return the totals of calls by axis since a UTC date, most expensive first, but days in order."""
         where, given = _where(session=session, project=project, since=since)
-        column = _AXES[axis]
+        column = _SESSION if axis == "session" else _AXES[axis]
         order = "key" if axis == "day" else "SUM(COALESCE(usd, 0)) DESC, key"
         sums = ", ".join(f"SUM({kind}), SUM(expected_{kind})" for kind in _KINDS)
         query = (
@@ -330,9 +340,13 @@ def is_damaged(path: Path) -> bool:
         return is_damage(error)
 
 
-def _forgotten(connection: sqlite3.Connection, session: str) -> int:
+def _forgotten(connection: sqlite3.Connection, session: str, others: Collection[str], *, dry_run: bool) -> int:
+    where = f"FROM calls WHERE session = ? AND project NOT IN ({', '.join('?' * len(others))})"
+    given = (session, *others)
+    if dry_run:
+        return connection.execute(f"SELECT count(*) {where}", given).fetchone()[0]
     connection.execute("PRAGMA secure_delete = ON")
-    with connection, closing(connection.execute("DELETE FROM calls WHERE session = ?", (session,))) as cursor:
+    with connection, closing(connection.execute(f"DELETE {where}", given)) as cursor:
         count = cursor.rowcount
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # nothing of it may stay in the WAL file
     return count

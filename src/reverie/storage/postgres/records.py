@@ -41,9 +41,11 @@ _LEDGER: Final = (
     f"{_SHOWN} FROM reverie.calls WHERE tenant = %s) "
 )
 _FORGET: Final = """
-WITH gone AS (DELETE FROM reverie.calls WHERE tenant = %s AND session = ANY(%s) RETURNING 1) SELECT count(*) FROM gone
+WITH gone AS (
+    DELETE FROM reverie.calls WHERE tenant = %s AND session = %s AND project <> ALL(%s) RETURNING 1
+) SELECT count(*) FROM gone
 """
-_COUNT: Final = "SELECT count(*) FROM reverie.calls WHERE tenant = %s AND session = ANY(%s)"
+_COUNT: Final = "SELECT count(*) FROM reverie.calls WHERE tenant = %s AND session = %s AND project <> ALL(%s)"
 
 
 @record
@@ -96,9 +98,9 @@ class TenantRecords:
         given = (self._connections.tenant, *values)
         return self._connections.repeated(lambda: self._connections.rows("calls", statement, given))
 
-    def forget_calls(self, sessions: Iterable[str], *, dry_run: bool = False) -> int:
-        """Delete the calls of sessions, or only count them; return how many there were."""
-        values = (self._connections.tenant, list(sessions))
+    def forget_calls(self, session: str, others: Iterable[str] = (), *, dry_run: bool = False) -> int:
+        """Delete the calls of a session, but not those of other projects, or only count; return how many there were."""
+        values = (self._connections.tenant, session, list(others))
         row = self._connections.row("calls", _COUNT if dry_run else _FORGET, values)
         assert row is not None
         return row[0]

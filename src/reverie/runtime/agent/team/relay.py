@@ -17,7 +17,7 @@ from ...mail.mailbox import Mailbox
 from ...mail.post_office import PostOffice
 from ...mail.sockets import MailSocket
 from ...mail.stored_mailbox import open_mailbox
-from ...places.projects import project_slug
+from ...places.projects import project_slug, session_key
 from ..options import AgentOptions
 from ..parts import AgentParts
 from .roster import Roster
@@ -75,8 +75,9 @@ class Relay:
         try:
             if options.lineage is None and options.storage is None:
                 clock = self._parts.session.log.clock
+                folder = session_key(project_slug(options.cwd), options.name)
                 self._mailbox = await to_thread.run_sync(
-                    lambda: open_mailbox(options.settings, policy.team, self._name, session=options.name, clock=clock)
+                    lambda: open_mailbox(options.settings, policy.team, self._name, session=folder, clock=clock)
                 )
                 if options.address:
                     await to_thread.run_sync(self._mailbox.acquire)
