@@ -272,6 +272,32 @@ def test_without_an_agreed_remote_nothing_is_sent(tmp_path: Path, people: tuple[
 
 
 @pytest.mark.requirement("M12")
+def test_a_remote_is_recorded_only_after_an_exchange_with_it_and_a_failure_shows_the_reason_of_git(
+    people: tuple[Person, Person], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ada, _ = people
+    good = ada.sync.agreed_remote
+    monkeypatch.setenv("REVERIE_HOME", str(ada.home))
+    monkeypatch.setenv("REVERIE_TEAM_MEMORY", str(ada.team))
+    ada.save("The ward has 3 beds", "ward")
+    assert run(["memory", "sync"]) == 0
+    assert run(["memory", "sync", "--remote", "origin"]) == 2
+    error = capsys.readouterr().err
+    assert "origin cannot be reached: " in error
+    assert "'origin' does not appear to be a git repository" in error
+    assert "and the repository exists" not in error
+    assert run(["memory", "sync", "--remote", "ext::sh"]) == 2
+    assert ada.sync.agreed_remote == good
+    for words in ([], ["--dry-run"]):
+        assert run(["memory", "sync", *words]) == 0
+        assert capsys.readouterr().out.startswith(f"{good}: ")
+    moved = tmp_path / "moved.git"
+    git(tmp_path, "clone", "--quiet", "--bare", good, str(moved))
+    assert run(["memory", "sync", "--remote", str(moved)]) == 0
+    assert ada.sync.agreed_remote == str(moved)
+
+
+@pytest.mark.requirement("M12")
 def test_in_a_repository_with_other_files_only_the_folder_is_committed_and_their_conflicts_are_left_to_people(
     people: tuple[Person, Person], tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from .project_store import agreed
 
 
 @click.command(short_help="Exchange the team's memories through git.")
-@click.option("--remote", metavar="ADDRESS", help="The repository to share with; recorded for the next time.")
+@click.option("--remote", metavar="ADDRESS", help="The repository to share with; recorded once the exchange has succeeded.")
 @click.option("--dry-run", is_flag=True, help="Show the files to send, and write nothing here or there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def sync(remote: str | None, dry_run: bool, as_json: bool) -> int:
@@ -31,15 +31,12 @@ def sync(remote: str | None, dry_run: bool, as_json: bool) -> int:
     if dry_run:
         _show_preview(team, remote, as_json)
         return 0
-    if remote:
-        team.agree(remote)
-    elif not team.agreed_remote:
-        if not (named := team.named_remote):
+    if not remote and not team.agreed_remote:
+        if not (remote := team.named_remote):
             raise InputError("the repository names no remote; give one with --remote ADDRESS")
-        if not agreed(f"Share the team's memories with {named}?", f"confirm it with --remote {named}"):
+        if not agreed(f"Share the team's memories with {remote}?", f"confirm it with --remote {remote}"):
             return 1
-        team.agree(named)
-    done = team.run()
+    done = team.run(remote or "")
     if as_json:
         emit_json({"dry_run": False, **as_plain(done)})
         return 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
@@ -77,8 +76,7 @@ class TeamSync:
 
     def agree(self, remote: str) -> None:
         """Record that the user wants to share with this address; raise ``InputError`` if it could run a program."""
-        if not remote or remote.startswith("-") or "::" in remote or any(letter < " " for letter in remote):
-            raise InputError(f"{remote[:200]!r} is not an address of a git repository")
+        _refuse_unsafe(remote)
         known = {**self._remotes(), str(self._top): remote}
         replace_file(str(self._home), _REMOTES, json.dumps(known, indent=1).encode())
 
@@ -91,15 +89,22 @@ class TeamSync:
 
     # -- the exchange
 
-    def run(self) -> SyncResult:
+    def run(self, remote: str = "") -> SyncResult:
         """Commit, pull, merge and push until both sides are equal, and return the outcome.
 
-        Raise ``InputError`` if a shared file must not be shared, if other files of the repository conflict, or if the
-        remote cannot be reached.
+        A ``remote`` that is given is agreed to once the exchange has succeeded. Raise ``InputError`` if a shared file
+        must not be shared, if other files of the repository conflict, or if the remote cannot be reached.
         """
-        remote = self.agreed_remote
-        if not remote:
+        if remote:
+            _refuse_unsafe(remote)
+            done = self._exchange(remote)
+            self.agree(remote)
+            return done
+        if not (agreed := self.agreed_remote):
             raise InputError("no remote is agreed to yet: 'reverie memory sync --remote ADDRESS' names one")
+        return self._exchange(agreed)
+
+    def _exchange(self, remote: str) -> SyncResult:
         branch = self._git("symbolic-ref", "--short", "HEAD")
         received: dict[str, None] = {}
         both: list[str] = []
@@ -122,7 +127,7 @@ class TeamSync:
             if pushed.returncode == 0:
                 return SyncResult(remote, branch, tuple(received), sent, tuple(both))
             if "rejected" not in pushed.stderr and "fetch first" not in pushed.stderr:
-                raise InputError(f"nothing was sent to {remote}: {_last_line(pushed.stderr)}")
+                raise InputError(f"nothing was sent to {remote}: {_reason(pushed.stderr)}")
         raise InputError(f"others write to {remote} all the time; try again")
 
     def preview(self, remote: str) -> tuple[SyncResult, bool]:
@@ -137,7 +142,7 @@ class TeamSync:
                 self._objects, Path(scratch), "ls-remote", "--heads", remote, f"refs/heads/{branch}"
             )
         if listed.returncode:
-            raise InputError(f"{remote} cannot be reached: {_last_line(listed.stderr)}")
+            raise InputError(f"{remote} cannot be reached: {_reason(listed.stderr)}")
         theirs = listed.stdout.partition("\t")[0].strip()
         has_news = bool(theirs) and run_git(self.folder, "cat-file", "-e", theirs).returncode != 0
         base = self._head() if has_news else theirs
@@ -156,7 +161,7 @@ class TeamSync:
             wanted = f"+refs/heads/{branch}:{_PULLED}"
             done = self._remote_git("fetch", "--quiet", "--no-tags", remote, wanted)
         if done.returncode:
-            raise InputError(f"{remote} cannot be reached: {_last_line(done.stderr)}")
+            raise InputError(f"{remote} cannot be reached: {_reason(done.stderr)}")
         if theirs and not head:  # an empty clone begins with the others' commits
             self._git("update-ref", "HEAD", theirs)
             self._git("read-tree", theirs)
@@ -214,7 +219,7 @@ class TeamSync:
         here = [os.path.relpath(self._top / name, self.folder) for name in self._unmerged()]
         if merged.returncode and (not here or any(name.startswith("..") for name in here)):
             run_git(self.folder, "merge", "--abort")
-            why = f"{here[0]} conflicts" if here else _last_line(merged.stderr or merged.stdout)
+            why = f"{here[0]} conflicts" if here else _reason(merged.stderr or merged.stdout)
             raise InputError(f"the repository cannot be merged: {why}; merge it by hand, then sync again")
         both: list[str] = []
         try:
@@ -262,7 +267,7 @@ class TeamSync:
     def _git(self, *arguments: str) -> str:
         done = run_git(self.folder, *arguments)
         if done.returncode:
-            raise InputError(f"'git {arguments[0]}' failed in {self.folder}: {_last_line(done.stderr or done.stdout)}")
+            raise InputError(f"'git {arguments[0]}' failed in {self.folder}: {_reason(done.stderr or done.stdout)}")
         return done.stdout.strip("\n")
 
 
@@ -274,6 +279,13 @@ def _renamed(memory: MemoryRecord, data: bytes) -> bytes:
         return data
 
 
-def _last_line(text: str) -> str:
-    lines: Sequence[str] = text.strip().splitlines()
-    return lines[-1] if lines else "git gave no reason"
+def _refuse_unsafe(remote: str) -> None:
+    """Raise ``InputError`` for an address of a remote that could run a program."""
+    if not remote or remote.startswith("-") or "::" in remote or any(letter < " " for letter in remote):
+        raise InputError(f"{remote[:200]!r} is not an address of a git repository")
+
+
+def _reason(text: str) -> str:
+    """Return the first paragraph of a message of git as one line; general advice follows it."""
+    paragraph = text.strip().partition("\n\n")[0]
+    return "; ".join(filter(None, map(str.strip, paragraph.splitlines()))) or "git gave no reason"
