@@ -19,6 +19,8 @@ import pytest
 
 from postgres_server import PostgresServer
 from reverie import Session
+from reverie.cache.ledger import LedgerCall
+from reverie.cache.usage import Usage
 from reverie.errors import InputError
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.mail.inbox_bridge import database_bridge
@@ -30,6 +32,7 @@ from reverie.runtime.places.storage import storage_of
 from reverie.runtime.search import shared_words
 from reverie.runtime.search.sessions import SessionSearch
 from reverie.runtime.search.shared_words import index_logs, words_of
+from reverie.runtime.session.ledger import open_ledger
 from reverie.settings import Settings
 from reverie.storage.postgres.migrate import migrate, migrations, status
 from reverie.storage.postgres.search import SharedWords
@@ -296,6 +299,7 @@ def test_a_home_moves_to_a_database_and_back_byte_for_byte(
         "same": 0,
         "different": [],
         "busy": [],
+        "released": [],
     }
     assert asked("move", "--to", postgres_url)["same"] == len(before)
     assert files_of(first) == before
@@ -304,6 +308,94 @@ def test_a_home_moves_to_a_database_and_back_byte_for_byte(
     assert files_of(second) == before
     with contextlib.closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
         assert storage.load("projects/work-e42930b6/long.jsonl", 500_000, 90_000) == long[500_000:590_000]
+
+
+@pytest.mark.requirement("X2")
+def test_a_move_takes_the_costs_along_once_in_both_directions(
+    postgres_url: str, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch, tenant: str
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setenv("REVERIE_TENANT", tenant)
+    monkeypatch.setenv("REVERIE_HOME", str(first))
+    alone = Settings(home=first)
+    said(alone, "fences", SAID, tmp_path)
+    outside = LedgerCall(
+        "", "p", 1_795_000_000.0, "claude-sonnet-5", "dream", "L6", "dream", Usage(), Usage(), usd=0.25
+    )
+    with open_ledger(alone) as ledger:
+        ledger.enter(outside)
+
+    def paid(home: Path, database: str | None = None) -> tuple[int, float]:
+        with open_ledger(Settings(home=home, database=database, tenant=tenant)) as ledger:
+            calls = ledger.calls()
+        return len(calls), round(sum(call.usd or 0 for call in calls), 6)
+
+    wanted = paid(first)
+    assert wanted[0] == 2
+    for _ in range(2):
+        asked("move", "--to", postgres_url)
+        assert paid(first, postgres_url) == wanted
+    monkeypatch.setenv("REVERIE_DATABASE", postgres_url)
+    assert asked("stats", "--days", "36500")["total"]["calls"] == 2
+    monkeypatch.delenv("REVERIE_DATABASE")
+    for home in (first, second):
+        monkeypatch.setenv("REVERIE_HOME", str(home))
+        for _ in range(2):
+            asked("move", "--from", postgres_url)
+            assert paid(home) == wanted
+
+
+@pytest.mark.requirement("X2")
+@pytest.mark.parametrize("way", ["--from", "--release"])
+def test_a_home_is_used_again_without_its_database(
+    way: str,
+    postgres_url: str,
+    tmp_path: Path,
+    home: Path,
+    reverie: Reverie,
+    asked: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+    tenant: str,
+) -> None:
+    monkeypatch.setenv("REVERIE_TENANT", tenant)
+    monkeypatch.chdir(tmp_path)
+    shared = Settings(home=home, database=postgres_url, tenant=tenant)
+    Memory.open(tmp_path, settings=Settings(home=home)).save("Answer in German.", type="user")
+    assert asked("move", "--to", postgres_url)["copied"]
+    Memory.open(tmp_path, settings=shared).save("The dam holds.", type="project", why="it was said")
+    elsewhere = Memory.open(tmp_path, settings=replace(shared, home=tmp_path / "elsewhere"))
+    elsewhere.save("Herons nest in March.", type="project", why="it was said")
+    new = tmp_path / "project 2"
+    new.mkdir()
+    Memory.open(new, settings=replace(shared, home=tmp_path / "elsewhere")).save("Beds are blue.", type="user")
+
+    for words in (["memory", "list"], ["memory", "log"], ["dream", "--dry-run"], ["stats"]):
+        assert reverie(*words)[0] == 0, words
+    code, _, error = reverie("memory", "add", "It rains.", "--type", "user")
+    assert (code, "reverie move --release" in error) == (2, True)
+    url = [postgres_url] if way == "--from" else []
+    folder = f"projects/{project_slug(tmp_path)}/memory"
+    asked("move", way, *url, "--dry-run")
+    assert reverie("memory", "add", "It rains.", "--type", "user")[0] == 2
+    done = asked("move", way, *url)
+    assert folder in done["released"]
+    assert done.get("different", []) == []
+    assert reverie("memory", "add", "It rains.", "--type", "user")[0] == 0
+    there = memories(tmp_path, home)
+    saved = {there.get(head.file).body for head in there.list()}
+    news = {"Herons nest in March."} if way == "--from" else set()
+    assert {text.strip().partition("\n")[0] for text in saved} == {
+        "Answer in German.",
+        "The dam holds.",
+        "It rains.",
+        *news,
+    }
+    assert len(memories(new, home).list()) == len(news)
+    assert there.journal_problems() == []
+
+
+def memories(project: Path, home: Path) -> Memory:
+    return Memory.open(project, settings=Settings(home=home))
 
 
 def test_a_move_keeps_what_differs_and_extends_logs_that_grew(

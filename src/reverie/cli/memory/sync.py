@@ -15,7 +15,9 @@ from .project_store import agreed
 
 
 @click.command(short_help="Exchange the team's memories through git.")
-@click.option("--remote", metavar="ADDRESS", help="The repository to share with; recorded once the exchange has succeeded.")
+@click.option(
+    "--remote", metavar="ADDRESS", help="The repository to share with; recorded once the exchange has succeeded."
+)
 @click.option("--dry-run", is_flag=True, help="Show the files to send, and write nothing here or there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def sync(remote: str | None, dry_run: bool, as_json: bool) -> int:

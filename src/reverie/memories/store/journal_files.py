@@ -49,7 +49,7 @@ LOGS: Final = "logs"
 SURFACED: Final = "surfaced.jsonl"
 DREAMS: Final = "dreams"
 _LINES: Final = "journal.jsonl"
-_SHARED: Final = "shared"
+SHARED_NAME: Final = "shared"
 """The file that names the shared journal of which a directory is a working copy."""
 _MARK_DIGITS: Final = 20
 _COMPARED_BYTES: Final = 512
@@ -264,18 +264,39 @@ class JournalFiles:
         found = self.shared.load(size - len(ours))
         return found[len(ours) :] if found is not None and found.startswith(ours) else None
 
+    def copy_of(self) -> str:
+        """Return the name of the shared journal of which this directory is a working copy; empty if it is none."""
+        return (read_plain(self.root, f"{JOURNAL}/{SHARED_NAME}") or b"").decode("utf-8", "replace").strip()
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether this directory is a working copy that was opened without a shared journal."""
+        return self.shared is None and self.copy_of() != ""
+
+    def release(self) -> None:
+        """Make a working copy a directory of its own; lines of the shared journal that are not here stay away."""
+        with self._gate, explained("change", self.path(SHARED_NAME)):
+            descriptor = lock_file(self.root, (JOURNAL,), LOCK, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
+            try:
+                with self._folder() as folder, suppress(FileNotFoundError):
+                    os.unlink(SHARED_NAME, dir_fd=folder)
+                    sync_folder(folder)
+            finally:
+                unlock(descriptor)
+
     def _refuse_other_copy(self) -> None:
         """Raise ``StorageError`` if this directory is a working copy and was opened without its shared journal."""
-        named = (read_plain(self.root, f"{JOURNAL}/{_SHARED}") or b"").decode("utf-8", "replace").strip()
+        named = self.copy_of()
         wanted = self.shared.name if self.shared is not None else ""
         if named and named != wanted:
             raise StorageError(
-                f"{self.root} is a working copy of {named}; use the settings database and tenant that it belongs to",
+                f"{self.root} is a working copy of {named}; use its database and tenant, or make it "
+                "this home's own: 'reverie move --from URL', or without the database 'reverie move --release'",
                 path=self.root,
             )
         if wanted and not named:
             with self._folder(create=True):
-                replace_file(self.root, f"{JOURNAL}/{_SHARED}", f"{wanted}\n".encode())
+                replace_file(self.root, f"{JOURNAL}/{SHARED_NAME}", f"{wanted}\n".encode())
 
     def _pull(self) -> None:
         """Bring this machine's journal to the state of the shared one; the first machine brings its own."""

@@ -330,8 +330,12 @@ class MemoryStore:
     def _state(self, *, notice: bool, only_reads: bool) -> Generator[Transaction]:
         """Yield the state of the directory under the lock, after recording outside changes.
 
-        With ``only_reads``, a directory that this user cannot write is read as it is, without the lock.
+        With ``only_reads``, a directory that this user cannot write, or a working copy without its shared journal, is
+        read as it is, without the lock.
         """
+        if only_reads and self._journal.is_detached:
+            yield self._transaction(self._journal.read_history()[0])
+            return
         with ExitStack() as held:
             try:
                 held.enter_context(self._journal.locked())

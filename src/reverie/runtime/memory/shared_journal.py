@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ...memories.store.head_files import JOURNAL, LOCK
+from ...memories.store.journal_files import DREAMS, LOGS, SHARED_NAME, SURFACED, JournalFiles
 from ...ports import Lease, Storage
 from ...settings import Settings
 from ..places.projects import project_slug
@@ -19,6 +21,7 @@ T = TypeVar("T")
 _JOURNAL: Final = ".journal/journal.jsonl"
 """The place of a journal in its memory directory."""
 _PATIENCE_SECONDS: Final = 30.0
+_TOPS: Final = ("projects", "agent-memory")
 
 
 def project_folder(project: str | os.PathLike[str]) -> str:
@@ -35,8 +38,41 @@ def shared_journal(folder: str, settings: Settings) -> StoredJournal | None:
 
 def shared_folders(storage: Storage, *tops: str) -> list[str]:
     """Return the memory directories whose journals are in a storage, of projects and of agent types by default."""
-    keys = [key for top in tops or ("projects", "agent-memory") for key in storage.list(top)]
+    keys = [key for top in tops or _TOPS for key in storage.list(top)]
     return [key.removesuffix(f"/{_JOURNAL}") for key in keys if key.endswith(f"/{_JOURNAL}")]
+
+
+def working_copies(files: Storage) -> list[str]:
+    """Return the memory directories of a home that are working copies of memories in a database."""
+    mark = f"/{JOURNAL}/{SHARED_NAME}"
+    keys = [key for top in _TOPS for key in files.list(top)]
+    return [key.removesuffix(mark) for key in keys if key.endswith(mark)]
+
+
+def bring_home(database: Storage, tenant: str, files: Storage, home: Path, *, dry_run: bool = False) -> list[str]:
+    """Complete this home's working copies of memories, add those that were made in the database, and release all.
+
+    Return their directories. Memories of the home that are no working copy stay as they are.
+    """
+    brought: list[str] = []
+    for folder in shared_folders(database):
+        shared = StoredJournal(database, folder, tenant)
+        copy = JournalFiles(str(home / folder), shared)
+        is_new = not any(one.load(f"{folder}/{JOURNAL}/{LOCK}", 0, 1) is not None for one in (files, database))
+        if copy.copy_of() == shared.name or is_new:
+            if not dry_run:
+                with copy.locked():
+                    pass  # on entry every line of the shared journal is read and applied
+                copy.release()
+            brought.append(folder)
+    return brought
+
+
+def is_in_copy(key: str, folders: Sequence[str]) -> bool:
+    """Say whether the journal of one of these memory directories gives the content of a file of theirs."""
+    beside = (f"{LOGS}/", f"{JOURNAL}/{SURFACED}", f"{JOURNAL}/{DREAMS}/")
+    names = [key.removeprefix(f"{folder}/") for folder in folders if key.startswith(f"{folder}/")]
+    return any(not name.startswith(beside) for name in names)
 
 
 class StoredFiles:

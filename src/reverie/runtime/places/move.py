@@ -24,6 +24,8 @@ class MoveReport:
     """The keys whose target has other content, which stays."""
     busy: list[str] = field(default_factory=lambda: [])
     """The logs of sessions that are open."""
+    released: list[str] = field(default_factory=lambda: [])
+    """The memory directories of this home that are no working copies any more."""
     bytes: int = 0
 
 
@@ -34,15 +36,16 @@ def copy_stored(
     replace: bool = False,
     dry_run: bool = False,
     track: Callable[[list[str]], Iterable[str]] = iter,
+    skips: Callable[[str], bool] = lambda key: False,
 ) -> MoveReport:
     """Copy every document and log of the shared folders, the oldest first, and read each again to compare it.
 
     A log that only grew is brought up to date. Other content in the target stays, unless ``replace``. A second call
-    finishes an interrupted one.
+    finishes an interrupted one. Keys that it ``skips`` are left out.
     """
     report, total = MoveReport(), 0
     stamps = sorted((one for top in SHARED for one in source.stamps(top)), key=lambda one: (one.changed_ns, one.key))
-    for key in track([one.key for one in stamps]):
+    for key in track([one.key for one in stamps if not skips(one.key)]):
         try:
             total += _copied(source, target, key, replace=replace, dry_run=dry_run, report=report)
         except SessionBusy:

@@ -9,8 +9,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from ...cache.ledger import LedgerAxis, LedgerCall, Totals, call_of
 from ...cache.usage import Usage
@@ -102,6 +104,11 @@ class LedgerStore:
                 connection.close()
         if self._on_close is not None:
             self._on_close()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether this is the ledger of all machines of a tenant."""
+        return self._shared is not None
 
     # -- writing
 
@@ -261,7 +268,7 @@ class LedgerStore:
             if create and self._is_newer:
                 raise newer(f"the ledger {self.path}", str(self.path), "upgrade Reverie to add calls")
             if version < LEDGER:
-                _set_up(connection, all_logged_calls(self.path.parent) if version == 0 else ())
+                _set_up(connection, all_logged_calls(FileStorage(self.path.parent)) if version == 0 else ())
         except BaseException:
             connection.close()
             raise
@@ -302,9 +309,17 @@ def _set_up(connection: sqlite3.Connection, calls: Iterable[LedgerCall]) -> None
         connection.execute(f"PRAGMA user_version = {LEDGER}")
 
 
-def all_logged_calls(home: Path) -> Iterator[LedgerCall]:
-    """Yield the model calls that the logs of all sessions of a home record."""
-    storage = FileStorage(home)
+def copy_calls(source: LedgerStore, logs: Storage, target: LedgerStore) -> bool:
+    """Enter every call of a ledger and of the logs beside it into another ledger, once; return False on failure."""
+    from ...storage.postgres.records import call_id  # a database stores ids of its own form
+
+    calls = chain(source.calls(), all_logged_calls(logs))
+    known: set[UUID] = set() if target.is_shared else {call_id(one.id) for one in target.calls()}
+    return target.enter_all({key: one for one in calls if (key := call_id(one.id)) not in known}.values())
+
+
+def all_logged_calls(storage: Storage) -> Iterator[LedgerCall]:
+    """Yield the model calls that the logs of all sessions of a storage record."""
     for key in _log_keys(storage):
         *folders, name = key.split("/")
         entries = parse_log(storage.load(key) or b"").entries

@@ -90,7 +90,7 @@ class TenantRecords:
             cursor.executemany(insert, [self._stored(row) for row in rows])
 
     def _stored(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {"tenant": self._connections.tenant, **_unusual(row), "id": _id(row["id"])}
+        return {"tenant": self._connections.tenant, **_unusual(row), "id": call_id(row["id"])}
 
     def ledger(self, query: str, values: Sequence[Any]) -> list[Row]:
         """Return the rows of a query over the table ``calls``, which has the calls of this tenant on all machines."""
@@ -116,7 +116,7 @@ def _unusual(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if is_usual(name, value) else value for name, value in row.items()}
 
 
-def _id(text: str) -> UUID:
+def call_id(text: str) -> UUID:
     """Return the id of a call as 16 bytes: ids of entries are UUIDs, any other text is hashed."""
     with suppress(ValueError):
         if str(found := UUID(text)) == text:
