@@ -177,6 +177,15 @@ def test_entries_share_what_those_before_them_have_and_a_part_needs_few_of_them(
     assert max(end - start for start, end in pairwise([*begun, len(whole)])) < 262_144 + 9_000
 
 
+def test_a_part_that_begins_with_a_large_line_among_small_ones_is_read(postgres_url: str, tenant: str) -> None:
+    small, large = b"the same words " * 50 + b"\n", b"z" * (BLOB_BYTES + 1) + b"\n"
+    whole = small + large + small
+    with closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
+        storage.write("log.jsonl", whole)
+        for start in (0, len(small) - 1, len(small), len(whole) - len(small) - 1, len(whole) - len(small)):
+            assert storage.load("log.jsonl", start, len(whole)) == whole[start:]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_two_programs_that_change_the_same_log_read_what_either_wrote(
     postgres_url: str, tenant: str, seed: int

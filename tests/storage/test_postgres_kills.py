@@ -106,9 +106,10 @@ def test_a_database_that_is_cut_off_counts_as_away(kind: str, told: str) -> None
     assert ran.stdout == told, ran.stderr
 
 
+@pytest.mark.parametrize("line", [b"two", b""])
 @pytest.mark.parametrize("again", [True, False], ids=["repeated", "known-bad"])
 def test_an_append_whose_answer_was_lost_is_stored_once(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool, tenant: str
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, again: bool, line: bytes, tenant: str
 ) -> None:
     storage = PostgresStorage(postgres_url, tenant=tenant)
     storage.append("log", b"one", expect=0)
@@ -126,6 +127,6 @@ def test_an_append_whose_answer_was_lost_is_stored_once(
     if not again:
         monkeypatch.setattr(storage, "_is_last", lambda *_: False)
     with contextlib.nullcontext() if again else pytest.raises(StorageError):
-        storage.append("log", b"two", expect=4)
-    assert storage.load("log") == b"one\ntwo\n"
+        storage.append("log", line, expect=4)
+    assert storage.load("log") == b"one\n" + line + b"\n"
     storage.close()

@@ -307,7 +307,7 @@ class PostgresStorage:
     def _is_last(self, key: str, data: bytes, seq: int) -> bool:
         """Say whether the last entry of a log is this one, because an append was committed and its answer lost."""
         row = self._connections.row(key, _LAST, (self.tenant, key, seq))
-        return row is not None and (self.load(key, seq, len(data) + 1) or b"").lstrip(b"\n") == data
+        return row is not None and self.load(key, seq, len(data) + 1) in (data, b"\n" + data)
 
     def _checked_lease(self, connection: Connection[Row], key: str) -> PostgresLease | None:
         """Return the lease under which a key is written here, locked until the commit; raise if it was taken over."""
@@ -358,7 +358,7 @@ class PostgresStorage:
         for seq, data in pieces:
             content, begins, blob = None, None, None
             if len(data) > BLOB_BYTES:
-                blob = self._put_blob(connection, data)
+                blob, stream = self._put_blob(connection, data), Stream()  # a part may be read from here on
             else:
                 content, begins = stream.deflated(data)
             rows.append((self.tenant, file, seq, None if lease is None else lease.fence, content, begins, blob))
