@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -585,7 +587,7 @@ def test_a_storage_without_files_needs_no_thread(disk: Disk):
 
 def test_a_log_has_one_thread_that_ends_with_it(place: Place, disk: Disk):
     def threads() -> list[str]:
-        return [one.name for one in threading.enumerate() if one.name.startswith("reverie-log")]
+        return [one.name for one in threading.enumerate() if one.name == "reverie-log"]
 
     async def steps() -> list[str]:
         async with place.session as session:
@@ -594,11 +596,30 @@ def test_a_log_has_one_thread_that_ends_with_it(place: Place, disk: Disk):
                 await place.turn()
             return threads()
 
-    assert len(anyio.run(steps)) == 1
+    assert anyio.run(steps) == ["reverie-log"]
     for one in threading.enumerate():
-        if one.name.startswith("reverie-log"):
+        if one.name == "reverie-log":
             one.join(60)
     assert threads() == []
+
+
+def test_a_session_goes_on_in_a_thread_after_the_main_thread_has_ended(tmp_path: Path):
+    program = f"""
+import threading
+from pathlib import Path
+from reverie import Settings, SyncSession
+
+def work():
+    with SyncSession.open("S", settings=Settings(Path({str(tmp_path)!r}))) as session:
+        session.say("go")
+        threading.main_thread().join(60)
+        session.say("go on")
+        print(len(session.prepare(model={MODEL!r}, max_tokens=100)["messages"][0]["content"]))
+
+threading.Thread(target=work).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def test_a_caller_that_is_cancelled_leaves_the_thread_to_the_next_one():

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
 from threading import Event as ThreadEvent
+from threading import Lock, Thread
 from typing import Any, Final, Literal, TypeVar
+from weakref import finalize
 
 from anyio import CancelScope, to_thread
 from anyio import Lock as AsyncLock
@@ -31,19 +34,34 @@ MAX_LATER: Final = 8
 
 _MAX_START_SECONDS: Final = 0.001
 
+Job = Callable[[], object]
+
 
 class StorageThread:
     """A thread that waits for one log's disk; it starts with its first job and ends when it is closed.
 
-    A turn waits for it once. A worker of ``to_thread`` costs the event loop three rounds more.
+    A turn waits for it once. A worker of ``to_thread`` costs the event loop three rounds more, and a
+    ``ThreadPoolExecutor`` takes no job after the main thread has ended, though the program goes on in others.
     """
 
     def __init__(self) -> None:
-        self._workers: ThreadPoolExecutor | None = None
+        self._jobs: SimpleQueue[Job | None] | None = None
 
     async def run(self, act: Callable[[], T]) -> T:
         """Run a function in the thread and return its result; as with ``to_thread``, nothing stops the function."""
-        done = asyncio.shield(asyncio.wrap_future(self._put(act)))
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def job() -> None:
+            tell: Callable[[asyncio.Future[T], Any], None] = _succeed
+            try:
+                outcome: Any = act()
+            except BaseException as error:
+                tell, outcome = _fail, error
+            with suppress(RuntimeError):  # the event loop was closed meanwhile
+                loop.call_soon_threadsafe(tell, done, outcome)
+
+        self._put(job)
         with CancelScope(shield=True):
             await done
         return done.result()
@@ -53,25 +71,44 @@ class StorageThread:
 
         Wait a moment until it runs: a thread that only just woke up gets no turn while another one computes.
         """
-        running = ThreadEvent()
+        running = Lock()
+        running.acquire()
 
         def job() -> None:
-            running.set()
+            running.release()
             act()
 
         self._put(job)
-        running.wait(_MAX_START_SECONDS)
+        running.acquire(timeout=_MAX_START_SECONDS)
 
-    def _put(self, act: Callable[[], T]) -> Future[T]:
-        if self._workers is None:
-            self._workers = ThreadPoolExecutor(1, "reverie-log")
-        return self._workers.submit(act)
+    def _put(self, job: Job) -> None:
+        if self._jobs is None:
+            self._jobs = SimpleQueue()
+            Thread(target=_run_jobs, args=(self._jobs,), name="reverie-log", daemon=True).start()
+            finalize(self, self._jobs.put, None)
+        self._jobs.put(job)
 
     def close(self) -> None:
         """End the thread after its jobs; a later job starts another."""
-        if self._workers is not None:
-            self._workers.shutdown(wait=False)
-            self._workers = None
+        if self._jobs is not None:
+            self._jobs.put(None)
+            self._jobs = None
+
+
+def _run_jobs(jobs: SimpleQueue[Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # an idle thread keeps no session alive
+
+
+def _succeed(done: asyncio.Future[Any], outcome: Any) -> None:
+    if not done.done():
+        done.set_result(outcome)
+
+
+def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)
 
 
 class SessionLog:
