@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -184,6 +185,29 @@ def test_a_part_that_begins_with_a_large_line_among_small_ones_is_read(postgres_
         storage.write("log.jsonl", whole)
         for start in (0, len(small) - 1, len(small), len(whole) - len(small) - 1, len(whole) - len(small)):
             assert storage.load("log.jsonl", start, len(whole)) == whole[start:]
+
+
+def test_the_beginning_of_a_part_is_looked_for_once(
+    postgres_url: str, postgres_server: PostgresServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(PostgresStorage(postgres_url, tenant=tenant)) as storage:
+        for number in range(100):
+            storage.append("log", b"%04d" % number, expect=5 * number)
+        asked = list[tuple[Any, ...]]()
+        rows = storage._connections.rows
+        monkeypatch.setattr(storage._connections, "rows", lambda *given: asked.append(given) or rows(*given))
+        assert storage.load("log", 450, 5) == b"0090\n"
+    with psycopg.connect(postgres_server.url) as connection:
+        (_, sql, values), *_ = asked
+        found = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}".encode(), values).fetchone()
+    assert found is not None
+    parts = plan_parts(found[0][0]["Plan"])
+    assert [part["Actual Loops"] for part in parts if part.get("Alias", "").startswith("first")] == [1]
+
+
+def plan_parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a part of the database's plan of a query, and all parts beneath it."""
+    return [plan, *(part for inner in plan.get("Plans", ()) for part in plan_parts(inner))]
 
 
 @pytest.mark.parametrize("seed", range(3))

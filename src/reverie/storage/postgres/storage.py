@@ -26,6 +26,7 @@ BLOB_BYTES: Final = 262_144
 
 _PIECE_BYTES: Final = 8_000
 """The most bytes of a piece of a document; a row of its size still fits a page of 8 KB."""
+_MAX_BYTES: Final = 2**62
 _PATIENCE_SECONDS: Final = 30.0
 _MAX_RACES: Final = 32
 
@@ -70,16 +71,11 @@ _DROP_WORDS: Final = "DELETE FROM reverie.words WHERE tenant = %s AND key = %s"
 _DROP: Final = "DELETE FROM reverie.files WHERE tenant = %s AND key = %s"
 _LOAD: Final = """
 SELECT part.seq, coalesce(part.content, known.data), part.blob, part.begins FROM reverie.files AS head
+LEFT JOIN LATERAL (SELECT first.seq FROM reverie.entries AS first
+    WHERE first.tenant = head.tenant AND first.file = head.file AND first.seq <= %(start)s
+        AND first.begins IS NOT FALSE ORDER BY first.seq DESC LIMIT 1) AS begin ON true
 LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file
-LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
-WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
-"""
-_LOAD_PART: Final = """
-SELECT part.seq, coalesce(part.content, known.data), part.blob, part.begins FROM reverie.files AS head
-LEFT JOIN reverie.entries AS part ON part.tenant = head.tenant AND part.file = head.file AND part.seq < %(end)s
-    AND part.seq >= coalesce((SELECT max(first.seq) FROM reverie.entries AS first
-        WHERE first.tenant = head.tenant AND first.file = head.file AND first.seq <= %(start)s
-            AND first.begins IS NOT FALSE), 0)
+    AND part.seq >= begin.seq AND part.seq < %(end)s
 LEFT JOIN reverie.blobs AS known ON known.tenant = part.tenant AND known.digest = part.blob
 WHERE head.tenant = %(tenant)s AND head.key = %(key)s ORDER BY part.seq
 """
@@ -138,9 +134,9 @@ class PostgresStorage:
     def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
         """Return the bytes of a log or document, all or a part, or None if it does not exist."""
         check_key(key)
-        values: dict[str, Any] = {"tenant": self.tenant, "key": key, "start": start, "end": start + size}
-        sql = _LOAD if size < 0 else _LOAD_PART
-        rows = self._connections.repeated(lambda: self._connections.rows(key, sql, values))
+        end = start + size if size >= 0 else _MAX_BYTES
+        values = {"tenant": self.tenant, "key": key, "start": start, "end": end}
+        rows = self._connections.repeated(lambda: self._connections.rows(key, _LOAD, values))
         if not rows:
             self._refuse_folder(key)
             return None
